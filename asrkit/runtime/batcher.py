@@ -1,7 +1,7 @@
 """Many streams, each at any place in its audio, in one step of the network."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -35,10 +35,17 @@ class BatchedSession(Turns):
     Attributes:
         max_ahead: seconds of audio that may wait for steps.
         patient: whether the session yields most steps to others, as a recording does to live audio.
+        note: notes in the batcher that the session has changed.
     """
 
     max_ahead = math.inf
     patient = False
+    note: Callable[["BatchedSession"], None]
+
+    @property
+    def is_due(self) -> bool:
+        """Whether a step would advance the session."""
+        return bool(self.stream.due or self.stream.ended_feats)
 
     def accept(self, samples: np.ndarray) -> None:
         """Append any number of samples, also 0 or 1.
@@ -59,7 +66,10 @@ class BatchedSession(Turns):
                 f"{waiting:.1f} s of audio wait for the network, the limit is "
                 f"{self.max_ahead:g} s: call Batcher.step, or send audio more slowly"
             )
-        self._append(samples)
+        try:
+            self._append(samples)
+        finally:
+            self.note(self)
 
     def commit(self) -> None:
         """End a segment, see `Session.commit`; its steps precede those of later samples.
@@ -73,6 +83,7 @@ class BatchedSession(Turns):
         if len(self._turns) > MOST_COMMITS:
             raise AheadError(f"{MOST_COMMITS} commits wait for the network: call Batcher.step")
         self._commit()
+        self.note(self)
 
     def finish(self) -> None:
         """Finish the session: no more audio follows. Steps make its result final.
@@ -82,6 +93,7 @@ class BatchedSession(Turns):
         """
         self._check()
         self._finish()
+        self.note(self)
 
 
 class Batcher:
@@ -118,8 +130,8 @@ class Batcher:
             raise UserError(f"max_ahead must be above 0 seconds, got {shown(max_ahead)}")
         self.recognizer, self.max_rows = recognizer, rows
         self.max_ahead = math.inf if max_ahead is None else max_ahead
-        # Sessions that are not over, the one that has waited longest first.
-        self._sessions: list[BatchedSession] = []
+        self._sessions: dict[BatchedSession, None] = {}  # those that are not over
+        self._due: dict[BatchedSession, None] = {}  # of these, the longest waiting first
         self._steps = Steps()
         self._live = False  # whether the last step was of the first pass
         self._passed = 0  # number of steps that patient sessions have waited
@@ -172,19 +184,18 @@ class Batcher:
     def cancel(self, session: BatchedSession) -> None:
         """End a session without a result and remove it."""
         session._cancel()
-        self._forget_over()
+        self._note(session)
 
     def close(self) -> None:
         """Cancel all sessions; no new ones can start."""
-        for session in self._sessions:
-            session._cancel()
-        self._forget_over()
+        for session in [*self._sessions]:
+            self.cancel(session)
         self._closed = True
 
     @property
     def is_due(self) -> bool:
         """Whether a step would advance a session."""
-        return any(s.stream.due or s.stream.ended_feats for s in self._sessions)
+        return bool(self._due)
 
     def step(self) -> list[BatchedSession]:
         """Compute one step of the network and return the sessions that it advanced, if any.
@@ -196,53 +207,50 @@ class Batcher:
         An exception of a session's search or postprocess ends this session, as its `error`. An
         exception of the network is raised, and no session has changed.
         """
-        self._forget_over()
-        sessions = {session.stream: session for session in self._sessions}
-        ready = self._first([each for each in sessions if each.due or each.ended_feats], sessions)
-        live = [stream for stream in ready if stream.due][: self.max_rows]
-        ended = [stream for stream in ready if stream.ended_feats]
+        ready = self._first([*self._due])
+        live = [each for each in ready if each.stream.due][: self.max_rows]
+        ended = [each for each in ready if each.stream.ended_feats]
         self._live = bool(live) and not (ended and self._live)
         if not live and not ended:
             return []
-        rows = live if self._live else self._together(ended)
+        moved = live if self._live else self._together(ended)
+        rows = [each.stream for each in moved]
         if self._live:
             most = self.recognizer.engine.spec.step_frames
             self._steps.first_pass(rows, [min(row.due, most) for row in rows])
         else:
             self._steps.second_pass(rows)
-        moved = [sessions[row] for row in rows]
-        # They are queued behind those that still wait for a step.
-        self._sessions = [each for each in self._sessions if each not in moved] + moved
+        for session in moved:  # they are queued behind those that still wait for a step
+            del self._due[session]
+            self._note(session)
         return moved
 
-    def _first(
-        self, ready: list[Stream], sessions: Mapping[Stream, BatchedSession]
-    ) -> list[Stream]:
-        """Return the ready streams for the next step, the longest waiting first.
+    def _first(self, ready: Sequence[BatchedSession]) -> Sequence[BatchedSession]:
+        """Return the ready sessions for the next step, the longest waiting first.
 
         While others wait, patient sessions get a few rows of every `PATIENT_TURN`-th step.
         """
-        others = [each for each in ready if not sessions[each].patient]
-        patient = [each for each in ready if sessions[each].patient]
+        others = [each for each in ready if not each.patient]
+        patient = [each for each in ready if each.patient]
         self._passed = self._passed + 1 if patient and others else 0
         if others and (not patient or self._passed < PATIENT_TURN):
             return others
         self._passed = 0
-        is_alone = all(each.patient for each in sessions.values())
+        is_alone = all(each.patient for each in self._sessions)
         return patient if is_alone else patient[:PATIENT_ROWS]
 
-    def _together(self, ended: list[Stream]) -> list[Stream]:
-        """Return the streams whose second pass may share a step with the first stream's."""
-        rows: list[Stream] = []
-        longest = 0
-        alike = [each for each in ended if backend_of(each) is backend_of(ended[0])]
+    def _together(self, ended: Sequence[BatchedSession]) -> list[BatchedSession]:
+        """Return the sessions whose second pass may share a step with the first session's."""
+        rows: list[BatchedSession] = []
+        longest, backend = 0, backend_of(ended[0].stream)
+        alike = [each for each in ended if backend_of(each.stream) is backend]
         rate = self.recognizer.engine.spec.rate
         most = MOST_ENDED_MS // rate.frame_ms * rate.factor  # feature frames
-        for stream in alike[: self.max_rows]:
-            longest = max(longest, len(stream.ended_feats[0]))
+        for session in alike[: self.max_rows]:
+            longest = max(longest, len(session.stream.ended_feats[0]))
             if rows and longest * (len(rows) + 1) > most:
                 break
-            rows.append(stream)
+            rows.append(session)
         return rows
 
     def _own(self, recognizer: Recognizer | None) -> Recognizer:
@@ -259,14 +267,19 @@ class Batcher:
         return recognizer or self.recognizer
 
     def _add(self, session: BatchedSession) -> BatchedSession:
-        session.max_ahead = self.max_ahead
-        self._sessions.append(session)
+        session.max_ahead, session.note = self.max_ahead, self._note
+        self._sessions[session] = None
+        self._note(session)
         return session
 
-    def _forget_over(self) -> None:
-        """Remove the sessions that are over."""
-        self._steps.separate_over()
-        self._sessions = [each for each in self._sessions if not each.over]
+    def _note(self, session: BatchedSession) -> None:
+        """Queue a session for the next step, or remove one that is over."""
+        if session.over:
+            self._steps.separate([session.stream])
+            self._sessions.pop(session, None)
+            self._due.pop(session, None)
+        elif session.is_due and session in self._sessions:
+            self._due.setdefault(session)
 
 
 def backend_of(stream: Stream) -> Backend | None:

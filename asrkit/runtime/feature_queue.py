@@ -34,15 +34,15 @@ class FeatureQueue:
         self.end += len(feats)
 
     def read(self, first: int, last: int) -> Tensor:
-        """Return (T, F): frames first … last-1, or up to the end."""
-        parts, at = [self._empty], self.start
+        """Return (T, F): frames first … last-1, or up to the end. A part's are a view."""
+        parts, at = list[Tensor](), self.start
         for part in self._parts:
             if at >= last:
                 break
             if at + len(part) > first:
                 parts.append(part[max(0, first - at) : last - at])
             at += len(part)
-        return torch.cat(parts)
+        return parts[0] if len(parts) == 1 else torch.cat([self._empty, *parts])
 
     def drop(self, before: int) -> None:
         """Drop the frames before this number."""

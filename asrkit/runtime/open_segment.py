@@ -69,8 +69,8 @@ class OpenSegment:
             frames: (E, V).
             after: the search's state after them, if it is known.
         """
-        if self._batched is not None and after is not None:
-            return self._batched.quiet_between(self._state, after)
+        if self._batched is not None:
+            return self._batched.quiet(frames, self._state, after)
         return self._search.quiet(frames, self._state)
 
     def ends(self, frames: Tensor, after: Any = None) -> list[float]:
@@ -80,8 +80,8 @@ class OpenSegment:
             frames: (E, V).
             after: the search's state after them, if it is known.
         """
-        if self._batched is not None and after is not None:
-            return self._batched.ends_between(self._state, after)
+        if self._batched is not None:
+            return self._batched.ends(frames, self._state, after)
         return self._search.ends(frames, self._state)
 
     def partial(self, duration: float) -> tuple[Grown, Sequence[Word]]:
@@ -106,7 +106,7 @@ class OpenSegment:
 def searched(segments: Sequence[OpenSegment], frames: Sequence[Tensor]) -> list[Any]:
     """Return the search's state of each segment after (E, V) frames; None where it is unknown.
 
-    Segments with the same search share its calls of a network. A segment with another search, or
+    Segments with the same search share its work. A segment with another search, or
     of a call that failed, searches alone in `append`, and raises its own exception.
     """
     found: list[Any] = [None] * len(segments)

@@ -42,7 +42,7 @@ class Steps:
                 row.advance(own, state, size, after)
         if len(rows) > 1:
             self._joined[tuple(rows)] = joined
-        if any(row.state is not own for row, own in zip(rows, states, strict=True)):
+        if any(row.over or row.state is not own for row, own in zip(rows, states, strict=True)):
             self.separate(rows)
 
     def second_pass(self, rows: Sequence[Stream]) -> None:
@@ -72,10 +72,6 @@ class Steps:
             del self._joined[rows]
             for row in set(rows).difference(moving):
                 row.state = EncoderState(*(each.clone() for each in row.state))
-
-    def separate_over(self) -> None:
-        """Copy the states of running streams that share their last step with ended streams."""
-        self.separate([row for rows in self._joined for row in rows if row.over])
 
     def _join(self, rows: Sequence[Stream]) -> EncoderState:
         """Return the states of the streams as the state of a batch."""

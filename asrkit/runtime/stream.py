@@ -37,7 +37,7 @@ class Stream:
         sample_rate: rate of the samples that `append` will receive, Hz.
 
     Attributes:
-        state: the network's past.
+        state: the network's past; without a row after the last step.
         second: engine of the second pass; None with one pass.
         ended_feats: features (T, F) of each span that waits for the second pass.
         result: result so far.
@@ -100,6 +100,7 @@ class Stream:
         self.ended_feats.clear()
         self._next, self._past = 0, self._past[:, :0].clone()
         self._samples, self._packets = self._past, self._packets[:0].copy()
+        self.state = self.engine.init_state(0)
 
     def finish(self) -> None:
         """End the stream: no more samples will be appended."""
@@ -258,6 +259,7 @@ class Stream:
         self._move_on()
 
     def _finalize(self) -> None:
+        self.state = self.engine.init_state(0)  # no step follows
         self._transcript.finish(self._duration)
         self._move_on()
         start = self._feats.start

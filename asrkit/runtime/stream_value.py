@@ -44,9 +44,14 @@ def check(
     """
     spec, given, transcript = engine.spec, value.resampler.given, value.transcript
     factor, ahead, frame = spec.rate.factor, spec.rate.lookahead, transcript.frame
+    rows = len(value.state.position)
+    require(rows == 1 or (rows == 0 and transcript.finished), "the network's state is missing")
     for found, own in zip(value.state, fresh.state, strict=True):
-        require(found.shape == own.shape and found.dtype == own.dtype, "another network's state")
-    require(0 <= int(value.state.position) <= frame, "the network is ahead of the stream")
+        require(len(found) == rows and fits(found, own, 0), "another network's state")
+    require(
+        all(0 <= each <= frame for each in value.state.position.tolist()),
+        "the network is ahead of the stream",
+    )
     kept = () if value.kept is None else (value.kept,)
     for feats in (value.feats, *value.ended_feats, *kept):
         require(fits(feats, fresh.feats, 0), "another frontend's features")

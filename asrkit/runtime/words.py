@@ -91,6 +91,7 @@ class WordReader:
         self.end = self.seconds(0)  # end of the last closed word's tokens
         self.last: list[Word] = []  # the next word, which the next token may extend
         self.prefix = NOTHING  # the tokens of all words in `closed`
+        self.recent: tuple[Hypothesis, float, list[Word]] | None = None  # the last call's result
 
     def __call__(self, hypothesis: Hypothesis, duration: float = math.inf) -> list[Word]:
         """Return the words of a hypothesis; no word ends after `duration` seconds of audio."""
@@ -102,6 +103,10 @@ class WordReader:
 
         `closed` only grows; if the search changes one of its words, a new list replaces it.
         """
+        if self.recent is not None and self.recent[0] is hypothesis:
+            _, before, words = self.recent
+            if duration >= before and (not words or words[-1].end < before):
+                return words  # the end of the audio did not and does not limit the last word
         size = len(self.prefix.tokens)
         if part(hypothesis, 0, size) != self.prefix:  # the search changed closed words
             self.closed, self.end, self.last = [], self.seconds(0), []
@@ -112,7 +117,9 @@ class WordReader:
             self.closed += widened(words, self.end, duration)[:-1]
             self.end = words[-2].end if len(words) > 1 else self.end
             self.last, self.prefix = words[-1:], prefix
-        return widened(self.read(hypothesis), self.end, duration)
+        last = widened(self.read(hypothesis), self.end, duration)
+        self.recent = hypothesis, duration, last
+        return last
 
     def read(self, hypothesis: Hypothesis) -> list[Word]:
         """Return the words after the closed ones, with the times of their tokens."""

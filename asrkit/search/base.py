@@ -78,17 +78,16 @@ class Search(Protocol):
 
 @runtime_checkable
 class BatchSearch(Search, Protocol):
-    """A search that calls a network, such as a transducer's joiner: streams share the calls."""
+    """A search whose streams share its work, such as the calls of a transducer's joiner."""
 
     def step_all(self, states: Sequence[Any], frames: Sequence[Tensor]) -> list[Any]:
         """Return the state of each stream after (E, V) more frames, any E."""
 
-    def quiet_between(self, before: Any, after: Any) -> list[bool]:
-        """Return for each frame between two states of a stream whether no token is written in
-        it."""
+    def quiet(self, frames: Tensor, state: Any = None, after: Any = None) -> list[bool]:
+        """Return `Search.quiet`; `after` is the state after the frames, if it is known."""
 
-    def ends_between(self, before: Any, after: Any) -> list[float]:
-        """Return `ends` of the frames between two states of a stream."""
+    def ends(self, frames: Tensor, state: Any = None, after: Any = None) -> list[float]:
+        """Return `Search.ends`; `after` is the state after the frames, if it is known."""
 
 
 @runtime_checkable

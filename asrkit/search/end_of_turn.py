@@ -26,7 +26,7 @@ class HidesEndOfTurn:
         """Return the log-probabilities that the search reads, (E, V)."""
         return hide(log_probs, self.blank, self.end_of_turn)
 
-    def ends(self, log_probs: Tensor, state: object = None) -> list[float]:
+    def ends(self, log_probs: Tensor, state: object = None, after: object = None) -> list[float]:
         """Return for each of (E, V) frames the probability of the label."""
         assert self.end_of_turn is not None
         found: list[float] = log_probs[:, self.end_of_turn].exp().tolist()

@@ -1,8 +1,10 @@
 """Best path decoding: the likeliest token of every frame, repeats merged, blanks dropped."""
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from asrkit.search.base import NOTHING, Hypothesis, OneResult, checked
@@ -37,12 +39,30 @@ class GreedySearch(HidesEndOfTurn, OneResult):
 
     def step(self, state: GreedyState, log_probs: Tensor) -> GreedyState:
         """Return the state after (E, V) more frames of log-probabilities."""
+        return self.step_all([state], [log_probs])[0]
+
+    def step_all(
+        self, states: Sequence[GreedyState], log_probs: Sequence[Tensor]
+    ) -> list[GreedyState]:
+        """Return the states of streams after (E, V) more frames; E may differ between streams."""
+        rows = self.hidden(torch.cat([*log_probs]))
+        likeliest = penalize_blank(rows, self.blank, self.blank_penalty).max(dim=1)
+        best, ids = (each.tolist() for each in likeliest)
+        end, found = 0, list[GreedyState]()
+        for state, own in zip(states, log_probs, strict=True):
+            start, end = end, end + len(own)
+            found.append(self.after(state, best[start:end], ids[start:end]))
+        return found
+
+    def after(self, state: GreedyState, best: Sequence[float], ids: Sequence[int]) -> GreedyState:
+        """Return the state after frames with these likeliest tokens and log-probabilities."""
+        if ids.count(self.blank) == len(ids):
+            last = self.blank if ids else state.last
+            return GreedyState(state.hypothesis, last, state.frame + len(ids))
         tokens, starts = list(state.hypothesis.tokens), list(state.hypothesis.starts)
         ends, confidences = list(state.hypothesis.ends), list(state.hypothesis.confidences)
         last, frame = state.last, state.frame
-        log_probs = penalize_blank(self.hidden(log_probs), self.blank, self.blank_penalty)
-        best, ids = log_probs.max(dim=1)
-        for log_prob, token in zip(best.tolist(), ids.tolist(), strict=True):
+        for log_prob, token in zip(best, ids, strict=True):
             if token != self.blank:
                 if token != last:
                     tokens.append(token)
@@ -56,8 +76,18 @@ class GreedySearch(HidesEndOfTurn, OneResult):
         hypothesis = Hypothesis(tuple(tokens), tuple(starts), tuple(ends), tuple(confidences))
         return GreedyState(hypothesis, last, frame)
 
-    def quiet(self, log_probs: Tensor, state: object = None) -> list[bool]:
-        return is_quiet(self.hidden(log_probs), self.blank, self.blank_penalty)
+    def quiet(
+        self, log_probs: Tensor, state: GreedyState | None = None, after: GreedyState | None = None
+    ) -> list[bool]:
+        if state is None or after is None:
+            return is_quiet(self.hidden(log_probs), self.blank, self.blank_penalty)
+        quiet, first = [True] * (after.frame - state.frame), state.frame
+        _, starts, ends, _ = after.hypothesis
+        size = max(0, len(state.hypothesis.tokens) - 1)  # its last token may continue
+        for start, end in zip(starts[size:], ends[size:], strict=True):
+            for frame in range(max(start, first), end):
+                quiet[frame - first] = False
+        return quiet
 
     def from_value(self, value: GreedyState, vocab_size: int, frames: int) -> GreedyState:
         hypothesis, last, frame = value

@@ -154,22 +154,23 @@ class TransducerBeamSearch(BeamSearch):
             answers = dict(zip(rounds, self.answered([*rounds.values()]), strict=True))
         return found
 
-    def quiet(self, frames: Tensor, state: TransducerBeamState | None = None) -> list[bool]:
+    def quiet(
+        self,
+        frames: Tensor,
+        state: TransducerBeamState | None = None,
+        after: TransducerBeamState | None = None,
+    ) -> list[bool]:
         """Return for each frame whether it writes no label of the likeliest sequence then."""
-        return [*self.step(state or self.start(), frames).quiet]
+        return [*(after or self.step(state or self.start(), frames)).quiet]
 
-    def quiet_between(self, before: TransducerBeamState, after: TransducerBeamState) -> list[bool]:
-        """Return `quiet` of the frames of one step."""
-        assert len(after.quiet) == after.frame - before.frame
-        return [*after.quiet]
-
-    def ends(self, frames: Tensor, state: TransducerBeamState | None = None) -> list[float]:
+    def ends(
+        self,
+        frames: Tensor,
+        state: TransducerBeamState | None = None,
+        after: TransducerBeamState | None = None,
+    ) -> list[float]:
         """Return for each frame the confidence of an end of turn in the likeliest sequence then."""
-        return [*self.step(state or self.start(), frames).ends]
-
-    def ends_between(self, before: TransducerBeamState, after: TransducerBeamState) -> list[float]:
-        """Return `ends` of the frames of one step."""
-        return [*after.ends]
+        return [*(after or self.step(state or self.start(), frames)).ends]
 
     def searched(self, state: TransducerBeamState, frames: Tensor) -> Searching:
         """Search projected frames (E, J), and return the state after them."""

@@ -142,19 +142,25 @@ class TransducerGreedySearch(OneResult):
         best, labels = logits.log_softmax(dim=2).max(dim=2)
         return best.tolist(), labels.tolist()
 
-    def quiet(self, frames: Tensor, state: TransducerState | None = None) -> list[bool]:
-        state = state or self.start()
-        return self.quiet_between(state, self.step(state, frames))
-
-    def quiet_between(self, before: TransducerState, after: TransducerState) -> list[bool]:
+    def quiet(
+        self,
+        frames: Tensor,
+        state: TransducerState | None = None,
+        after: TransducerState | None = None,
+    ) -> list[bool]:
+        before = state or self.start()
+        after = after or self.step(before, frames)
         spoken = {frame for token, frame, _ in new(before, after) if token != self.end_of_turn}
         return [frame not in spoken for frame in range(before.frame, after.frame)]
 
-    def ends(self, frames: Tensor, state: TransducerState | None = None) -> list[float]:
-        state = state or self.start()
-        return self.ends_between(state, self.step(state, frames))
-
-    def ends_between(self, before: TransducerState, after: TransducerState) -> list[float]:
+    def ends(
+        self,
+        frames: Tensor,
+        state: TransducerState | None = None,
+        after: TransducerState | None = None,
+    ) -> list[float]:
+        before = state or self.start()
+        after = after or self.step(before, frames)
         ends = [written for written in new(before, after) if written[0] == self.end_of_turn]
         found = {frame: confidence for _, frame, confidence in ends}
         return [found.get(frame, 0.0) for frame in range(before.frame, after.frame)]

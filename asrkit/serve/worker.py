@@ -165,7 +165,6 @@ class Worker:
                 self._free(running)
             else:
                 self.serve(running)
-        self._flush()
         return not self._closing
 
     def serve(self, running: RunningCall) -> None:

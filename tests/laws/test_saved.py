@@ -119,6 +119,17 @@ print(repr(session.finish()))
     assert done.stdout.strip() == repr(expected)
 
 
+def test_an_ended_session_has_no_state_of_the_network(recognizer: Recognizer) -> None:
+    session = recognizer.start()
+    session.accept(words())
+    state = sum(each.nbytes for each in recognizer.engine.init_state(1))
+    assert len(session.save()) > state  # control
+    final = session.finish()
+    data = session.save()
+    assert len(data) < state / 4
+    assert recognizer.restore(data).result == final
+
+
 @pytest.mark.parametrize("options", [{"backend": "torchscript"}, {"chunk_size": "full"}])
 def test_other_backends_go_on(options: dict[str, str]) -> None:
     recognizer, samples = load_recognizer("small-en-alnum", **options), words()  # type: ignore[arg-type]

@@ -9,7 +9,7 @@ import torch
 from asrkit import Batcher, Endpointer, audio
 from asrkit.backends import eager
 from asrkit.errors import UserError
-from asrkit.model import Context
+from asrkit.model import Context, EncoderState
 from asrkit.runtime import Recognizer, Result, Segment, Word
 from asrkit.runtime.batcher import AheadError
 from asrkit.runtime.stream import Stream
@@ -109,18 +109,18 @@ def test_a_commit_ends_with_the_last_sample_at_any_rate(rate: int) -> None:
 
 def test_control_a_past_beyond_the_commit_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     recognizer, parts = recognizer_of(), recording()
-    session, made = recognizer.start(), []
+    session, states = recognizer.start(), list[EncoderState]()
     init = Stream.__init__
 
     def keep_state(stream: Stream, *arguments: object) -> None:
         init(stream, *arguments)  # type: ignore[arg-type]
-        if made:
-            stream.state = made[-1].state
-        made.append(stream)
+        if states:
+            stream.state = states[-1]
 
     monkeypatch.setattr(Stream, "__init__", keep_state)
     for part in parts:
         session.accept(part)
+        states.append(session.stream.state)
         session.commit()
     result = session.finish()
     monkeypatch.undo()

@@ -3,6 +3,7 @@
 import torch
 
 from asrkit.search import GreedySearch
+from asrkit.search.blank_penalty import penalize_blank
 
 
 def log_probs(frames: list[int], vocab_size: int = 5) -> torch.Tensor:
@@ -27,6 +28,24 @@ def test_greedy_search_does_not_depend_on_the_split() -> None:
         for part in frames.split(sizes):
             state = search.step(state, part)
         assert search.best(state) == whole
+
+
+def test_streams_of_a_batch_equal_streams_alone() -> None:
+    """At different places, with different numbers of frames, none among them."""
+    torch.manual_seed(0)
+    for penalty, label in ((0.0, None), (0.5, 4)):
+        search = GreedySearch(blank_penalty=penalty)
+        search.end_of_turn = label
+        parts = [torch.randn(size, 5).log_softmax(1) for size in (20, 0, 9, 1, 15)]
+        states = [search.step(search.start(), torch.randn(n, 5)) for n in range(5)]
+        together = search.step_all(states, parts)
+        assert together == [search.step(*each) for each in zip(states, parts, strict=True)]
+        for state, part, found in zip(states, parts, together, strict=True):
+            likeliest = penalize_blank(search.hidden(part), 0, penalty).argmax(1)
+            assert search.quiet(part, state, found) == (likeliest == 0).tolist()
+            assert search.quiet(part, state) == search.quiet(part) == (likeliest == 0).tolist()
+        mixed = search.step_all(states[::-1], parts)
+        assert together != mixed[::-1]  # control
 
 
 def test_control_a_lost_past_doubles_a_token() -> None:

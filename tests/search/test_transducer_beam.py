@@ -198,7 +198,7 @@ def test_streams_of_a_batch_equal_streams_alone(options: dict[str, Any]) -> None
     for state, part, found in zip(states, parts, together, strict=True):
         alone = search.step(state, part)
         same_beam(found, alone)
-        assert search.quiet_between(state, found) == search.quiet(part, state)
+        assert search.quiet(part, state, found) == search.quiet(part, state)
         assert found.past.output.untyped_storage().size() == 8 * found.past.output.numel()
 
 
