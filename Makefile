@@ -27,8 +27,9 @@ lint: $(INSTALLED) ## ruff and mypy
 docs: $(VENV)/.docs ## the site, into build/docs
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --config-file .mkdocs.yml
 
-gpu-check: $(INSTALLED) ## what needs a GPU: tests, kernels, times
+gpu-check: $(INSTALLED) ## what needs a GPU: checks, kernels, times
 	$(PYTHON) -m tools.gpu_check
+	$(PYTHON) tools/benchmarks/bench_gpu.py
 
 install: $(INSTALLED) ## .venv with everything
 

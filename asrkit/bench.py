@@ -1,7 +1,7 @@
 """Measure a model's speed on each backend here: python -m asrkit.bench --model MODEL"""
 
 from asrkit.cli.choices import BACKENDS
-from asrkit.cli.options import add_model_file, add_right_context, add_second_pass
+from asrkit.cli.options import add_device, add_model_file, add_right_context, add_second_pass
 from asrkit.cli.parser import Parser, Target, whole
 
 
@@ -13,6 +13,7 @@ def main(argv: list[str] | None = None) -> int:
         "  asrkit bench --model small-en-alnum --chunk-ms 320 --second-pass full",
     )  # fmt: skip
     add_model_file(arguments)
+    add_device(arguments)
     arguments.add_argument("--chunk-ms", help="chunk in ms (default: the model's)")
     arguments.add_argument("--left-ms", help="left context in ms (default: the model's)")
     add_right_context(arguments)

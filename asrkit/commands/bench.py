@@ -104,7 +104,13 @@ def facts_of(options: argparse.Namespace, file: ModelFile) -> dict[str, str]:
 
 def recognizer(options: argparse.Namespace, file: ModelFile, backend: str) -> Recognizer:
     second_pass, _ = second_pass_of(options, file)
-    return recognizer_of(file, context_of(options, file), backend=backend, second_pass=second_pass)
+    return recognizer_of(
+        file,
+        context_of(options, file),
+        backend=backend,
+        second_pass=second_pass,
+        device=options.device,
+    )
 
 
 def at_hand(
