@@ -258,3 +258,18 @@ def test_either_head_of_a_hybrid(corpus: Path, tmp_path: Path) -> None:
     assert found[-1] < 0.8 * found[0]
     log = (tmp_path / "out" / "train.log").read_text()
     assert "the head begins anew except its CTC layer: model.head.kind is transducer there" in log
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("keep", ["adapters", "replay"])
+def test_imported_models_keep_what_they_had(keep: str, corpus: Path, tmp_path: Path) -> None:
+    """Adapters and replay lower the loss of an imported hybrid; its canary is scored before."""
+    imported("hybrid", tmp_path / "m.safetensors")
+    fast = {"epochs": 3, "learning_rate": 5e-3, "validate_every_epochs": 3, "keep": keep}
+    path = minimal(tmp_path, corpus, tmp_path / "m.safetensors", **fast)
+    old = [f"data.canary={{old: {corpus / 'dev.jsonl'}}}"]
+    old += [f"data.replay={corpus / 'dev.jsonl'}"] if keep == "replay" else []
+    assert train.main(["--config", str(path), *old]) == 0
+    found = losses(tmp_path)
+    assert found[-1] < 0.8 * found[0]
+    assert "canary old WER" in (tmp_path / "out" / "train.log").read_text()
