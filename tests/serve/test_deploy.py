@@ -36,6 +36,6 @@ def test_the_packages_are_those_of_pyproject(tmp_path: Path) -> None:
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True)
     project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
     expected = list(project["dependencies"])
-    for name in ("serve", "onnx"):
+    for name in ("serve", "onnx", "redis"):
         expected += project["optional-dependencies"][name]
     assert done.stdout.splitlines() == expected
