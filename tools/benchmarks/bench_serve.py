@@ -111,17 +111,21 @@ def main() -> None:
     arguments.add_argument("--manifest", type=Path, required=True)
     arguments.add_argument("--streams", default="50,100,200,300", metavar="N,…")
     arguments.add_argument("--seconds", type=float, default=15.0, help="seconds of a round")
+    arguments.add_argument("--join", type=int, default=1, help="recordings of a call (default 1)")
     arguments.add_argument("--serve", default="", help="options of asrkit serve, in one string")
-    arguments.add_argument("--tree", action="append", default=[], metavar="NAME=FOLDER")
+    tree = "another checkout of asrkit; needs Python 3.11"
+    arguments.add_argument("--tree", action="append", default=[], metavar="NAME=FOLDER", help=tree)
     arguments.add_argument("--sherpa", metavar="FOLDER", help="an export for sherpa-onnx")
     arguments.set_defaults(threads=[1])
     options = arguments.parse_args()
     facts, threads = environment(options), str(options.threads[0])
-    recordings = read(options.manifest)[: 2 if options.quick else None]
+    every = read(options.manifest)[: 2 if options.quick else None]
+    recordings = [np.concatenate((every * 2)[i : i + options.join]) for i in range(len(every))]
     command = ["-m", "asrkit.serve", "--port", "0", "--streams", "10000", "--threads", threads]
     command += options.serve.split()
     trees = dict(each.split("=", 1) for each in options.tree) | {"asrkit": str(TOOLS.parent)}
-    servers = {name: (command, {"PYTHONPATH": tree}) for name, tree in trees.items()}
+    # The current folder would come before the tree.
+    servers = {n: (command, {"PYTHONPATH": t, "PYTHONSAFEPATH": "1"}) for n, t in trees.items()}
     if options.sherpa:
         servers["sherpa-onnx"] = ([str(TOOLS / "sherpa_server.py"), options.sherpa], {})
     rows: list[Row] = []
