@@ -2,7 +2,7 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help demo test test-slow torture lint docs gpu-check install clean
+.PHONY: help demo test test-slow torture lint docs gpu-check release install clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.* ## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -31,6 +31,18 @@ gpu-check: $(INSTALLED) ## what needs a GPU: checks, kernels, times
 	$(PYTHON) -m tools.gpu_check
 	$(PYTHON) tools/benchmarks/bench_gpu.py
 
+release: $(VENV)/.release ## wheel and sdist, tried in an empty environment, with SBOM and checksums: build/release
+	rm -rf build/release build/empty && mkdir -p build
+	$(PYTHON) -m build --outdir build/release . > build/release.log
+	$(PYTHON) -m venv build/empty
+	build/empty/bin/python -m pip install --quiet build/release/*.whl
+	cd build/empty && env -i HOME=$$PWD PATH=$$PWD/bin asrkit verify --model small-en-alnum ../../tests/kept/speech/call.flac
+	cd build/empty && env -i HOME=$$PWD PATH=$$PWD/bin asrkit export --model small-en-alnum --format torchscript \
+	  --audio ../../tests/kept/speech/call.flac --output encoder.ts
+	$(VENV)/bin/cyclonedx-py environment build/empty/bin/python --output-file build/release/sbom.json
+	-$(VENV)/bin/pip-audit --path $$(build/empty/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")
+	cd build/release && sha256sum * > SHA256SUMS
+
 install: $(INSTALLED) ## .venv with everything
 
 $(INSTALLED): pyproject.toml
@@ -38,6 +50,10 @@ $(INSTALLED): pyproject.toml
 	  { rm -rf $(VENV); echo "no virtual environment: install Debian's python3-venv, or: pip install --user virtualenv"; exit 1; }
 	@echo "installing into $(VENV): torch and what it needs take some minutes and 5.3 GiB"
 	$(PYTHON) -m pip install --quiet --editable '.[dev]'
+	@touch $@
+
+$(VENV)/.release: $(INSTALLED)
+	$(PYTHON) -m pip install --quiet --editable '.[release]'
 	@touch $@
 
 $(VENV)/.docs: $(INSTALLED)

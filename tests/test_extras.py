@@ -20,7 +20,7 @@ def test_the_extras_of_pyproject() -> None:
         return {each[0].replace("-", "_") for each in found if each}
 
     extras = {extra: names(of) for extra, of in project["optional-dependencies"].items()}
-    assert extras.keys() - {"dev", "docs"} == PACKAGES.keys()  # these two are no part of asrkit
+    assert extras.keys() - {"dev", "docs", "release"} == PACKAGES.keys()  # no parts of asrkit
     base = names(project["dependencies"])
     assert {extra: extras[extra] - base for extra in PACKAGES} == {
         extra: {*packages} for extra, packages in PACKAGES.items()

@@ -1,0 +1,85 @@
+"""Names that programs and scripts depend on stay: see docs/stability.md.
+
+`python -m tests.laws.test_interface > tests/kept/interface.json` adds new names. A name may only
+leave this file after the version in which its use warned.
+"""
+
+import inspect
+import json
+import re
+import sys
+from collections.abc import Iterator
+from contextlib import redirect_stdout, suppress
+from io import StringIO
+
+import pydantic
+import pytest
+
+import asrkit
+from asrkit.config import Config
+from tests.kept.measured import FOLDER
+from tests.running import PARSERS, run
+
+CLASSES = ("Batcher", "Endpointer", "Recognizer", "Result", "Segment", "Session", "Word")
+
+
+def python_names() -> Iterator[str]:
+    """Yield the public names, with the arguments of each."""
+    yield from asrkit.__all__
+    found = {"load": asrkit.load}
+    for name in CLASSES:
+        kind = getattr(asrkit, name)
+        found[name] = kind
+        members = {each: getattr(kind, each) for each in dir(kind) if each[0] != "_"}
+        yield from (f"{name}.{each}" for each in members)
+        found |= {f"{name}.{each}": it for each, it in members.items() if inspect.isfunction(it)}
+    for name, call in found.items():
+        yield from (f"{name}({each})" for each in inspect.signature(call).parameters)
+
+
+def options() -> Iterator[str]:
+    """Yield the options of each command."""
+    for words in PARSERS:
+        text = StringIO()
+        with redirect_stdout(text), suppress(SystemExit):
+            run(words.split()[0], *words.split()[1:], "--help")
+        found = re.findall(r"^ {2}(?:-\w, )?(--[\w-]+)", text.getvalue(), re.MULTILINE)
+        yield from (f"{words} {each}" for each in found)
+
+
+def settings(model: type[pydantic.BaseModel] = Config, before: str = "") -> Iterator[str]:
+    """Yield the keys of a configuration."""
+    for name, field in model.model_fields.items():
+        kind = field.annotation
+        if inspect.isclass(kind) and issubclass(kind, pydantic.BaseModel):
+            yield from settings(kind, f"{before}{name}.")
+        else:
+            yield f"{before}{name}"
+
+
+def interface() -> dict[str, list[str]]:
+    kinds = {"python": python_names(), "options": options(), "settings": settings()}
+    return {kind: sorted(set(names)) for kind, names in kinds.items()}
+
+
+def missing(found: dict[str, list[str]]) -> list[str]:
+    """Return the kept names that are gone."""
+    kept = json.loads((FOLDER / "interface.json").read_text(encoding="utf-8"))
+    return [name for kind, names in kept.items() for name in names if name not in found[kind]]
+
+
+def test_no_promised_name_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert missing(interface()) == []
+
+
+def test_control_a_name_that_goes_is_noticed() -> None:
+    found = interface()
+    assert min(map(len, found.values())) > 50
+    for kind, names in found.items():
+        assert missing({**found, kind: names[1:]}) == names[:1]
+
+
+if __name__ == "__main__":
+    json.dump(interface(), sys.stdout, indent=1)
+    print()
