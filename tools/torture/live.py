@@ -154,8 +154,8 @@ def numbers(path: Path, said: list[str]) -> str:
         refused = str(error)
     else:
         refused = ""
-    session = loaded.start(sample_rate=rate)
     try:
+        session = loaded.start(sample_rate=rate)
         for first in range(0, n, step):
             session.accept(samples[first : first + step])
         found = session.finish()
