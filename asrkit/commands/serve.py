@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from asrkit.serve.call_store import Store
     from asrkit.serve.processes import Neighbours
+    from asrkit.serve.server import Server
 
 
 class Ports(NamedTuple):
@@ -130,18 +131,8 @@ def run(
     from asrkit.serve.app import app_of
     from asrkit.serve.connections import config_of, gate_of
     from asrkit.serve.protocols.wyoming import wyoming
-    from asrkit.serve.server import Limits, Server
 
-    store, key = store_of(options)
-    limits = Limits(
-        streams=options.streams, upload_mb=options.upload_mb, call_s=60.0 * options.call_minutes,
-        save_s=options.save_seconds or Limits().save_s,
-    )  # fmt: skip
-    server = Server(
-        models | aliases(options.alias, models), limits, options.threads, token_of(options),
-        tuple(options.origin), tuple(options.allow_host), store, key,
-        options.trust_proxy, neighbours,
-    )  # fmt: skip
+    server = server_of(options, models, neighbours)
     gate = gate_of(server)
     others = [] if ports.wyoming is None else [wyoming(server, gate, ports.wyoming)]
     config = config_of(
@@ -151,6 +142,26 @@ def run(
     gc.collect()
     gc.freeze()  # else collections search the libraries, and a call that is charged for one stalls
     uvicorn.Server(config).run(sockets=[ports.web])
+
+
+def server_of(
+    options: argparse.Namespace,
+    models: dict[str, Recognizer],
+    neighbours: "Neighbours | None" = None,
+) -> "Server":
+    """Return the server that the options describe; see `run`."""
+    from asrkit.serve.server import Limits, Server
+
+    store, key = store_of(options)
+    limits = Limits(
+        streams=options.streams, upload_mb=options.upload_mb, call_s=60.0 * options.call_minutes,
+        save_s=options.save_seconds or Limits().save_s,
+    )  # fmt: skip
+    return Server(
+        models | aliases(options.alias, models), limits, options.threads, token_of(options),
+        tuple(options.origin), tuple(options.allow_host), store, key,
+        options.trust_proxy, neighbours,
+    )  # fmt: skip
 
 
 def tell(options: argparse.Namespace, about: str, ports: Ports) -> None:

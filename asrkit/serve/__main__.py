@@ -9,6 +9,11 @@ LOGS = ("off", "text", "json")
 
 
 def main(argv: list[str] | None = None) -> int:
+    return arguments_of().run("serve:serve", argv)
+
+
+def arguments_of() -> Parser:
+    """Return the parser of the options."""
     arguments = Parser(
         "asrkit serve", __doc__,
         "asrkit serve --model MODEL\n"
@@ -28,7 +33,7 @@ def main(argv: list[str] | None = None) -> int:
         "problems only)",
     )  # fmt: skip
     add_restarts(arguments)
-    return arguments.run("serve:serve", argv)
+    return arguments
 
 
 def add_models(arguments: Parser) -> None:

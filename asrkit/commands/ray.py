@@ -1,0 +1,65 @@
+"""`asrkit serve` as an application of Ray Serve, which starts its processes on many machines.
+
+    from ray import serve
+    from asrkit.commands.ray import application
+
+    app = application("--model", "MODEL", "--redis", "redis://host", "--state-key-file", "key")
+    serve.run(app, route_prefix="/")
+
+Ray's proxies have the address and TLS, and its controller replaces replicas that fail. A caller of
+a lost replica resumes its call with another one, from the store that all replicas share.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from asrkit.commands.serve import recognizers, server_of, set_threads, store_of, token_of
+from asrkit.errors import UserError
+from asrkit.extras import need
+from asrkit.serve.__main__ import arguments_of
+from asrkit.serve.app import app_of
+from asrkit.serve.places import network_of
+
+if TYPE_CHECKING:
+    from ray.serve import Application
+    from starlette.types import ASGIApp
+
+STREAMS = 100  # calls of a replica without --streams
+BESIDE = 50  # further requests of a replica at a time, such as health checks and uploads
+# Options of `asrkit serve` without effect here.
+OF_RAY = "workers", "wyoming", "tls_cert", "tls_key"
+
+
+def application(*arguments: str, **deployment: Any) -> "Application":
+    """Return the application that options of `asrkit serve` describe.
+
+    Args:
+        arguments: options of `asrkit serve`, with --redis or a --state-dir that all machines share.
+        deployment: options of Ray's deployment, such as num_replicas and ray_actor_options.
+
+    Raises:
+        UserError: for options that do not fit each other or Ray.
+    """
+    need("ray")
+    from ray import serve
+
+    parser = arguments_of()
+    options = parser.parse_intermixed_args([*arguments])
+    for name in OF_RAY:
+        if getattr(options, name) != parser.get_default(name):
+            raise UserError(f"--{name.replace('_', '-')} has no effect in Ray Serve: leave it out")
+    if options.redis is None and options.state_dir is None:
+        raise UserError(
+            "a caller of a lost replica comes back to another one: give --redis, or a --state-dir "
+            "that all machines share"
+        )
+    store_of(options)
+    token_of(options)
+    options.trust_proxy = [*map(network_of, options.trust_proxy)]
+    options.streams = options.streams or STREAMS
+
+    def replica() -> "ASGIApp":
+        set_threads()
+        return app_of(server_of(options, recognizers(options)))
+
+    most = {"max_ongoing_requests": options.streams + BESIDE}  # a call is one request
+    return serve.deployment(**(most | deployment))(serve.ingress(replica)()).bind()
