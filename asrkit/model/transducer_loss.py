@@ -15,6 +15,7 @@ from torch.autograd.function import FunctionCtx, once_differentiable
 
 NEVER = -torch.inf
 HAS_TORCHAUDIO = find_spec("torchaudio") is not None
+MOST_LOGITS = 2**31 - 1  # torchaudio counts them in 32 bits, and reads other memory beyond
 
 
 def transducer_loss(
@@ -39,11 +40,19 @@ def transducer_loss(
         (B,) in nats; infinite for tokens without a frame.
     """
     options = fast_emit, delay_penalty
-    plain = logits.dtype == torch.float32 and not any(options)
-    if logits.is_cuda and plain and HAS_TORCHAUDIO and int(lengths.min()) and tokens.size(1):
+    if logits.is_cuda and HAS_TORCHAUDIO and suits(logits, lengths, token_lengths, *options):
         return by_torchaudio(logits, tokens, lengths, token_lengths)
     loss: Tensor = _TransducerLoss.apply(logits, tokens, lengths, token_lengths, *options)
     return loss
+
+
+def suits(logits: Tensor, lengths: Tensor, token_lengths: Tensor, *options: float) -> bool:
+    """Return whether torchaudio's kernels for GPUs compute the same loss.
+
+    They write no loss of a row with one frame or without a token.
+    """
+    plain = logits.dtype == torch.float32 and logits.numel() <= MOST_LOGITS and not any(options)
+    return plain and int(lengths.min()) > 1 and int(token_lengths.min()) > 0
 
 
 def by_torchaudio(logits: Tensor, tokens: Tensor, lengths: Tensor, token_lengths: Tensor) -> Tensor:
