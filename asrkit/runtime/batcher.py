@@ -1,7 +1,8 @@
 """Many streams, each at any place in its audio, in one step of the network."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -66,10 +67,8 @@ class BatchedSession(Turns):
                 f"{waiting:.1f} s of audio wait for the network, the limit is "
                 f"{self.max_ahead:g} s: call Batcher.step, or send audio more slowly"
             )
-        try:
+        with self._noted():
             self._append(samples)
-        finally:
-            self.note(self)
 
     def commit(self) -> None:
         """End a segment, see `Session.commit`; its steps precede those of later samples.
@@ -82,8 +81,8 @@ class BatchedSession(Turns):
         self._follow()
         if len(self._turns) > MOST_COMMITS:
             raise AheadError(f"{MOST_COMMITS} commits wait for the network: call Batcher.step")
-        self._commit()
-        self.note(self)
+        with self._noted():
+            self._commit()
 
     def finish(self) -> None:
         """Finish the session: no more audio follows. Steps make its result final.
@@ -92,8 +91,16 @@ class BatchedSession(Turns):
             RuntimeError: if the session failed.
         """
         self._check()
-        self._finish()
-        self.note(self)
+        with self._noted():
+            self._finish()
+
+    @contextmanager
+    def _noted(self) -> Iterator[None]:
+        """Note the changes of the block, also if an exception ends the session."""
+        try:
+            yield
+        finally:
+            self.note(self)
 
 
 class Batcher:
@@ -215,14 +222,16 @@ class Batcher:
             return []
         moved = live if self._live else self._together(ended)
         rows = [each.stream for each in moved]
-        if self._live:
-            most = self.recognizer.engine.spec.step_frames
-            self._steps.first_pass(rows, [min(row.due, most) for row in rows])
-        else:
-            self._steps.second_pass(rows)
-        for session in moved:  # they are queued behind those that still wait for a step
-            del self._due[session]
-            self._note(session)
+        try:
+            if self._live:
+                most = self.recognizer.engine.spec.step_frames
+                self._steps.first_pass(rows, [min(row.due, most) for row in rows])
+            else:
+                self._steps.second_pass(rows)
+        finally:  # also after Ctrl-C: a session that is over would be due for ever
+            for session in moved:  # they are queued behind those that still wait for a step
+                del self._due[session]
+                self._note(session)
         return moved
 
     def _first(self, ready: Sequence[BatchedSession]) -> Sequence[BatchedSession]:

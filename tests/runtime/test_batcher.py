@@ -246,6 +246,26 @@ def test_session_whose_features_fail_is_over() -> None:
     assert same(sessions[1].result, recognizer.transcribe(whole), 1e-9)
 
 
+@pytest.mark.parametrize("call", ["commit", "finish", "step"])
+def test_an_interrupted_session_is_not_due(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a loop over `is_due` never ends; without the interruption there is work: the control."""
+    batcher = Batcher(recognizer_of())
+    session = batcher.start()
+    session.accept(speech(2.0))
+    assert batcher.is_due
+
+    def interrupted(*values: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    name = "advance" if call == "step" else "append"
+    monkeypatch.setattr(session.stream, name, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        getattr(batcher if call == "step" else session, call)()
+    assert session.over
+    assert not batcher.is_due
+    assert batcher.step() == []
+
+
 def test_failed_step_of_the_network_can_be_repeated() -> None:
     recognizer, heard = recognizer_of(), [speech(1.0, i) for i in range(3)]
     alone = [recognizer.transcribe(samples) for samples in heard]
