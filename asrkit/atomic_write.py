@@ -71,11 +71,12 @@ def new_folder(path: Path) -> Iterator[Path]:
     path.parent.mkdir(parents=True, exist_ok=True)
     remove_leftovers(path.parent.absolute())
     temporary = _temporary(path)
-    temporary.mkdir()
     try:
+        temporary.mkdir()
         yield temporary
         for each in (*temporary.rglob("*"), temporary):
-            flush(each)
+            if not each.is_symlink():  # it may lead nowhere
+                flush(each)
         if path.exists():  # an empty folder would be replaced
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
         temporary.rename(path)
@@ -89,6 +90,7 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 def remove_folder(path: Path) -> None:
     """Remove a folder; it is renamed first, so that none is ever half removed."""
+    remove_leftovers(path.parent.absolute())
     shutil.rmtree(path.rename(_temporary(path)), ignore_errors=True)
 
 
@@ -106,7 +108,8 @@ def flush(path: Path) -> None:
     """Wait until a file's contents, or the names in a folder, are on the disk."""
     if path.is_dir() and os.name != "posix":
         return
-    descriptor = os.open(path, os.O_RDONLY)
+    # Windows flushes only files that are open for writing.
+    descriptor = os.open(path, os.O_RDONLY if os.name == "posix" else os.O_RDWR)
     try:
         os.fsync(descriptor)
     except OSError as error:

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -193,3 +194,41 @@ def test_a_folder_of_a_killed_process_goes(tmp_path: Path) -> None:
     os.utime(living, (0, 0))  # a long-lived folder in which a file is new
     remove_leftovers(tmp_path)
     assert listed(tmp_path) == [living.name]
+
+
+def test_a_folder_with_a_link_that_leads_nowhere(tmp_path: Path) -> None:
+    """An archive may have one; a folder that cannot be made is named as it was given."""
+    with new_folder(tmp_path / "a") as temporary:
+        (temporary / "link").symlink_to("nowhere")
+    assert (tmp_path / "a" / "link").is_symlink()
+    with pytest.raises(OSError, match="'/proc/a'"), new_folder(Path("/proc/a")):
+        pass
+
+
+@pytest.mark.parametrize("system", ["nt", "posix"])
+def test_windows_flushes_files_that_are_open_for_writing(
+    system: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Linux flushes any file: as the control, it fails with the rule of Windows."""
+    import fcntl
+
+    def fsync(descriptor: int) -> None:
+        if fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
+            raise OSError(errno.EBADF, "Bad file descriptor")
+
+    (tmp_path / "x").touch()
+    monkeypatch.setattr(files, "os", SimpleNamespace(**vars(os) | {"name": system, "fsync": fsync}))
+    if system == "posix":
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            files.flush(tmp_path / "x")
+    else:
+        files.flush(tmp_path / "x")
+        files.flush(tmp_path)  # has no flush there
+
+
+def test_what_a_killed_removal_left_goes_with_the_next(tmp_path: Path) -> None:
+    """A folder of checkpoints has no other writer that would remove it."""
+    for name in (f"{files.PREFIX}4194305-7.part", "step-1"):
+        (tmp_path / name / "inside").mkdir(parents=True)
+    files.remove_folder(tmp_path / "step-1")
+    assert listed(tmp_path) == []
