@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from asrkit.commands.serve import recognizers, server_of, set_threads, store_of, token_of
 from asrkit.errors import UserError
 from asrkit.extras import need
+from asrkit.serve import logs
 from asrkit.serve.__main__ import arguments_of
 from asrkit.serve.app import app_of
 from asrkit.serve.places import network_of
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 STREAMS = 100  # calls of a replica without --streams
 BESIDE = 50  # further requests of a replica at a time, such as health checks and uploads
 # Options of `asrkit serve` without effect here.
-OF_RAY = "workers", "wyoming", "tls_cert", "tls_key"
+OF_RAY = "host", "port", "workers", "wyoming", "tls_cert", "tls_key"
 
 
 def application(*arguments: str, **deployment: Any) -> "Application":
@@ -59,6 +60,7 @@ def application(*arguments: str, **deployment: Any) -> "Application":
 
     def replica() -> "ASGIApp":
         set_threads()
+        logs.set_up(options.log)
         return app_of(server_of(options, recognizers(options)))
 
     most = {"max_ongoing_requests": options.streams + BESIDE}  # a call is one request

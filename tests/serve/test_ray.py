@@ -88,6 +88,7 @@ def test_calls_go_on_without_a_replica(
     ("options", "message"),
     [
         (("--redis", "redis://x", "--workers", "2"), "--workers has no effect in Ray Serve"),
+        (("--redis", "redis://x", "--port", "80"), "--port has no effect in Ray Serve"),
         (("--state-dir", "calls", "--tls-cert", "c"), "--tls-cert has no effect in Ray Serve"),
         ((), "give --redis, or a --state-dir that all machines share"),
         (("--redis", "redis://x"), "--redis needs --state-key-file"),
