@@ -52,6 +52,8 @@ def differences(words: Sequence[Word], expected: Sequence[Word], later: float = 
 
 def soak(name: str, recognizer: Recognizer, recordings: list[np.ndarray], hours: float) -> bool:
     """Stream through a recogniser, print its row, and return whether nothing differs or grows."""
+    if recognizer.context == "full":
+        sys.exit("a stream in full context has no chunks: take a model that decodes in chunks")
     chunk = SAMPLE_RATE * recognizer.chunk_size * recognizer.frame_ms // 1000
     cycle = cycle_of(recordings, chunk)
     seconds = len(cycle) / SAMPLE_RATE

@@ -12,13 +12,11 @@ a lost replica resumes its call with another one, from the store that all replic
 
 from typing import TYPE_CHECKING, Any
 
-from asrkit.commands.serve import recognizers, server_of, set_threads, store_of, token_of
+from asrkit.cli.options import given_token
+from asrkit.commands.serve import recognizers, server_of, set_threads, store_of
 from asrkit.errors import UserError
 from asrkit.extras import need
-from asrkit.serve import logs
 from asrkit.serve.__main__ import arguments_of
-from asrkit.serve.app import app_of
-from asrkit.serve.places import network_of
 
 if TYPE_CHECKING:
     from ray.serve import Application
@@ -40,8 +38,12 @@ def application(*arguments: str, **deployment: Any) -> "Application":
     Raises:
         UserError: for options that do not fit each other or Ray.
     """
-    need("ray")
+    need("ray", "starlette", "websockets", "python_multipart", "prometheus_client")
     from ray import serve
+
+    from asrkit.serve import logs
+    from asrkit.serve.app import app_of
+    from asrkit.serve.places import network_of
 
     parser = arguments_of()
     options = parser.parse_intermixed_args([*arguments])
@@ -53,8 +55,14 @@ def application(*arguments: str, **deployment: Any) -> "Application":
             "a caller of a lost replica comes back to another one: give --redis, or a --state-dir "
             "that all machines share"
         )
+    if given_token(options) is None and not options.insecure:
+        raise UserError(
+            "Ray's proxies may be reached from elsewhere: give --token-file, or --insecure if "
+            "everybody who can reach them may use the server"
+        )
+    if options.state_dir is not None:  # replicas have folders of their own
+        options.state_dir = options.state_dir.absolute()
     store_of(options)
-    token_of(options)
     options.trust_proxy = [*map(network_of, options.trust_proxy)]
     options.streams = options.streams or STREAMS
 

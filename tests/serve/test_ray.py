@@ -59,9 +59,20 @@ def test_calls_go_on_without_a_replica(
     cluster: Callable[[Any], str], recordings: Recordings, tmp_path: Path
 ) -> None:
     """Every text is that of one process, and Ray starts another replica."""
-    options = ("--state-dir", str(tmp_path / "calls"), "--save-seconds", "1", "--streams", "20")
+    options = (
+        "--state-dir",
+        str(tmp_path / "calls"),
+        "--save-seconds",
+        "1",
+        "--streams",
+        "20",
+        "--insecure",
+    )
     app = application(
-        *options, "--endpoint-ms", "400", num_replicas=2, ray_actor_options={"num_cpus": 0.5}
+        *options,
+        *("--endpoint-ms", "400", "--insecure"),
+        num_replicas=2,
+        ray_actor_options={"num_cpus": 0.5},
     )
     address = cluster(app)
     recognizer = asrkit.load(
@@ -91,7 +102,8 @@ def test_calls_go_on_without_a_replica(
         (("--redis", "redis://x", "--port", "80"), "--port has no effect in Ray Serve"),
         (("--state-dir", "calls", "--tls-cert", "c"), "--tls-cert has no effect in Ray Serve"),
         ((), "give --redis, or a --state-dir that all machines share"),
-        (("--redis", "redis://x"), "--redis needs --state-key-file"),
+        (("--redis", "redis://x", "--insecure"), "--redis needs --state-key-file"),
+        (("--state-dir", "calls"), "give --token-file, or --insecure"),
     ],
 )
 def test_options_that_do_not_fit(

@@ -28,7 +28,7 @@ def test_what_differs(soak_stream: ModuleType) -> None:
 
 
 @pytest.mark.slow
-def test_a_quarter_of_an_hour(
+def test_some_minutes(
     soak_stream: ModuleType, shared_data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     manifest = str(shared_data / "an4" / "dev.jsonl")
