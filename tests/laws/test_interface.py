@@ -73,6 +73,14 @@ def test_no_promised_name_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     assert missing(interface()) == []
 
 
+def test_new_names_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    kept = json.loads((FOLDER / "interface.json").read_text(encoding="utf-8"))
+    found = interface()
+    new = [name for kind, names in found.items() for name in names if name not in kept[kind]]
+    assert new == []  # else run this module as above
+
+
 def test_control_a_name_that_goes_is_noticed() -> None:
     found = interface()
     assert min(map(len, found.values())) > 50
