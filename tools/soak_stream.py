@@ -24,6 +24,7 @@ from tqdm import tqdm
 import asrkit
 from asrkit.audio import SAMPLE_RATE
 from asrkit.cli.table import head, row
+from asrkit.errors import UserError
 from asrkit.runtime import Recognizer, Word
 
 TITLES = ("backend", "hours", "words", "that differ", "from one step",
@@ -114,4 +115,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except UserError as error:
+        sys.exit(f"soak_stream: {error}")
