@@ -3,7 +3,8 @@
     from ray import serve
     from asrkit.commands.ray import application
 
-    app = application("--model", "MODEL", "--redis", "redis://host", "--state-key-file", "key")
+    store = ("--redis", "redis://host", "--state-key-file", "key")
+    app = application("--model", "MODEL", *store, "--token-file", "token")
     serve.run(app, route_prefix="/")
 
 Ray's proxies have the address and TLS, and its controller replaces replicas that fail. A caller of
