@@ -167,3 +167,37 @@ def test_commands_that_are_disturbed_lose_nothing(
     assert problems() == [""] * 3
     monkeypatch.setattr("asrkit.model_file.replacing", careless)
     assert any("damaged" in each for each in problems())
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of Linux")
+def test_two_ranks_that_are_killed_train_what_they_would_have(tmp_path: Path) -> None:
+    """And a wrong weight in an undisturbed run is a difference: the control."""
+    whole = commands.prepared("ranks", tmp_path / "ranks")
+    whole = whole._replace(changes=whole.changes // 4)  # those of both ranks
+    assert len(list((tmp_path / "ranks" / "whole" / "checkpoints").glob("*/*"))) == 4
+    draw = Random(0)
+    for expected in (True, False):
+        folder = tmp_path / str(expected)
+        shutil.copytree(tmp_path / "ranks", folder)
+        if not expected:
+            model = folder / "whole" / "model.safetensors"
+            *data, last = model.read_bytes()
+            model.write_bytes(bytes([*data, last ^ 1]))
+        status, problem = kills.disturbed("ranks", "at a write", draw, whole, folder)
+        assert status == -9
+        assert (problem == "") == expected
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits and /proc of Linux")
+def test_no_more_inputs_than_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    seeds = lambda folder: (folder / "seed").write_bytes(b"a")  # noqa: E731
+    part = Part("", seeds, lambda path, said: "")
+    monkeypatch.setitem(__main__.PARTS, "planted", part)
+    monkeypatch.setattr(__main__, "BATCH", 5)
+    command = ["torture", "--parts", "planted", "--inputs", "7", "--out", str(tmp_path / "out")]
+    monkeypatch.setattr("sys.argv", command)
+    assert __main__.main() == 0
+    assert "planted: 7 inputs" in capfd.readouterr().out

@@ -32,6 +32,7 @@ from tools.torture.kinds import PARTS
 from tools.torture.mutations import mutated
 
 BATCH = 500  # inputs of a process
+MEMORY = Path("/dev/shm")  # on a disk, writing an input takes longer than reading it
 TRIALS = 40  # inputs tried to reduce a fault
 
 
@@ -136,11 +137,10 @@ def torture(name: str, options: argparse.Namespace, folder: Path) -> int:
     part, out = PARTS[name], Path(options.out) / name
     seeds = seeds_of(part, out)
     counts, faults, number = Counter[str](), Counter[str](), options.first
-    end = time.monotonic() + options.seconds
-    while time.monotonic() < end:
-        cases = {
-            n: drawn(seeds, n, f"{options.seed} {name}") for n in range(number, number + BATCH)
-        }
+    end, last = time.monotonic() + options.seconds, number + options.inputs
+    while time.monotonic() < end and number < last:
+        batch = range(number, min(last, number + BATCH))
+        cases = {n: drawn(seeds, n, f"{options.seed} {name}") for n in batch}
         inputs = [(n, case.write) for n, case in cases.items()]
         for done, outcome in outcomes(part, inputs, folder / "tried"):
             number = done + 1
@@ -187,6 +187,7 @@ def main() -> int:
         "--parts", default=",".join(known), help=f"parts (default: all of {', '.join(known)})"
     )
     parser.add_argument("--seconds", type=float, default=60.0, help="time of each part")
+    parser.add_argument("--inputs", type=int, default=1 << 62, help="most inputs of each part")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--first", type=int, default=0, help="number of the first input")
     parser.add_argument("--out", default="build/torture", help="folder of the faults")
@@ -195,8 +196,9 @@ def main() -> int:
     names, faults = options.parts.split(","), 0
     if unknown := [each for each in names if each not in known]:
         parser.error(f"unknown parts {', '.join(unknown)}: choose from {', '.join(known)}")
+    place = MEMORY if os.access(MEMORY, os.W_OK) else None
     for name in names:
-        with tempfile.TemporaryDirectory(prefix="torture-") as folder:
+        with tempfile.TemporaryDirectory(prefix="torture-", dir=place) as folder:
             if name in FORCES:
                 faults += force(name, options.seed, options.first, options.seconds, Path(folder))
             elif options.again:

@@ -1,9 +1,11 @@
 """Small commands that write files, run in forked processes that a function may disturb."""
 
+import ctypes
 import logging
 import os
 import shutil
 import signal
+import socket
 import sys
 import threading
 import time
@@ -13,9 +15,13 @@ from contextlib import redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import torch
 from tqdm import tqdm
 
 from asrkit.__main__ import main
+from asrkit.build import build_model
+from asrkit.config import load_config
+from asrkit.model_file import ModelFile, load_model, save_model
 from asrkit.transcription import shards
 from tools.torture.cage import CHANGES, WRITES
 
@@ -23,15 +29,19 @@ KEPT = Path(__file__).parents[2] / "tests" / "kept"
 USED = ("audio", "train.jsonl", "dev.jsonl", "config.yaml")
 MODEL, OTHER = "models/exported.safetensors", "models/position-none.safetensors"
 DECODE = ["decode", "--model", MODEL]
+TRANSDUCER = "models/transducer.safetensors"
 EXPORT = ["export", "--model", MODEL, "--audio", "audio/0.flac", "--output", "out/m", "--format"]
+PARTS = ["--model", TRANSDUCER]  # three files
 WIDE = ["--chunk-ms", "640"]
 IMPORT = ["data", "import", "manifest", "train.jsonl", "--output", "out", "--copy", "--force"]
 NGRAM = ["ngram", "train.jsonl", "--output", "out/lm.arpa", "--order"]
 SRT = [*DECODE, "--output-dir", "out", "--format", "srt", "--search", "prefix_beam", "audio"]
 TRAIN = ["train", "--config", "config.yaml", "--resume", "training.checkpoint_every_steps=1"]
+RANKS = [*TRAIN, "training.parallel=fsdp"]  # two of them: checkpoints are folders of two files
 SHARDED = ["--shards", "3", "--output-dir", "out", "--format", "csv"]
 DEEDS: dict[str, list[list[str]]] = {  # the command, and one that wrote older results before
     "train": [TRAIN],
+    "ranks": [RANKS],
     "import": [[*IMPORT, "--dev", "0.5"], [*IMPORT, "--dev", "0.2"]],
     "shard": [["data", "shard", "train.jsonl", "--output", "out/shards", "--shard-size", "3"]],
     "index": [[*DECODE, "--manifest", "out"]],
@@ -40,6 +50,8 @@ DEEDS: dict[str, list[list[str]]] = {  # the command, and one that wrote older r
     "ngram": [[*NGRAM, "3"], [*NGRAM, "2"]],
     "torchscript": [[*EXPORT, "torchscript"], [*EXPORT, "torchscript", *WIDE]],
     "onnx": [[*EXPORT, "onnx"], [*EXPORT, "onnx", *WIDE]],
+    "transducer": [[*EXPORT, "onnx", *PARTS], [*EXPORT, "onnx", *PARTS, *WIDE]],
+    "sherpa": [[*EXPORT, "sherpa-onnx"], [*EXPORT, "sherpa-onnx", "--left-ms", "640"]],
     "decode": [[*SRT, "--beam", "4"], [*SRT, "--postprocess", "spelled"]],
     "corpus": [[*DECODE, "--manifest", "train.jsonl", *SHARDED]],
     "pseudo": [
@@ -87,7 +99,7 @@ def started(
             sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
             watch(disturb, os.open(count, os.O_WRONLY | os.O_CREAT | os.O_TRUNC))
             try:
-                status = main(command)
+                status = in_two_ranks(command) if command == RANKS else main(command)
             except SystemExit as error:
                 status = error.code if isinstance(error.code, int) else 98
             except BaseException:
@@ -104,6 +116,27 @@ def started(
     noise.unlink(missing_ok=True)
     status = os.waitstatus_to_exitcode(ended[1])
     return Run(status, text, time.monotonic() - began, count.stat().st_size)
+
+
+def in_two_ranks(command: list[str]) -> int:
+    """Run a training as two processes, like torchrun: if one is killed, the other one is too."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port = str(one.getsockname()[1])
+    first = os.getpid()
+    other = os.fork()
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2"}
+    os.environ["RANK"] = "0" if other else "1"
+    if not other:
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # when the first one ends
+
+    def watch_other() -> None:
+        if os.waitstatus_to_exitcode(os.waitpid(other, 0)[1]):
+            os.kill(first, signal.SIGKILL)
+
+    if other:
+        threading.Thread(target=watch_other, daemon=True).start()
+    return main(command)
 
 
 def watch(disturb: Callable[[int], None], count: int) -> None:
@@ -130,6 +163,8 @@ def prepared(name: str, folder: Path) -> Run:
         source = KEPT / each
         (shutil.copytree if source.is_dir() else shutil.copyfile)(source, folder / each)
     command, *before = DEEDS[name]
+    if name == "transducer":
+        write_transducer(folder / TRANSDUCER)
     if name == "index":  # older than the shards beside it
         shutil.copytree(KEPT / "shards", folder / "old")
     else:
@@ -145,6 +180,15 @@ def prepared(name: str, folder: Path) -> Run:
         assert whole.status == 0, whole.text
     (folder / "out").rename(folder / "whole")
     return whole
+
+
+def write_transducer(path: Path) -> None:
+    """Write a model file with a transducer that is not trained."""
+    file = load_model(KEPT / MODEL)
+    torch.manual_seed(0)
+    config = load_config(KEPT / "config.yaml", ["model.head=transducer"])
+    model = build_model(config.model, file.tokenizer.vocab_size).eval()
+    save_model(path, ModelFile(model, file.tokenizer, config, {}))
 
 
 def here(command: list[str], folder: Path) -> Run:

@@ -142,10 +142,10 @@ def numbers(path: Path, said: list[str]) -> str:
         spec = json.loads(path.read_bytes())
         n, channels = int(spec["seconds"] * spec["rate"]), int(spec["channels"])
         step, rate, kind = int(spec["packet"]), spec["rate"], str(spec["kind"])
+        if max(n, 1) * channels > MOST_SAMPLES or channels < 1 or step < 1 or n / step > 50_000:
+            return ""
         samples = samples_of(str(spec["signal"]), (n, channels))
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError, MemoryError):
-        return ""
-    if samples.size > MOST_SAMPLES or channels < 1 or step < 1 or n / step > 50_000:
         return ""
     loaded = recognizer(kind)
     try:

@@ -166,7 +166,9 @@ def of_json(data: bytes, other: bytes, draw: Random) -> bytes:
 
 def of_yaml(data: bytes, other: bytes, draw: Random) -> bytes:
     """Mutate a value of a YAML text."""
-    text = yaml.safe_dump(of_value(yaml.safe_load(data), draw), sort_keys=False)
+    values = yaml.load(data, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+    text = yaml.dump(of_value(values, draw), Dumper=dumper, sort_keys=False)
     return text.replace(DEEP, "[" * 500 + "]" * 500).encode("utf-8", "surrogatepass")
 
 
