@@ -97,6 +97,7 @@ def main() -> int:
         "--backends", default="eager", help="separated by commas (default eager)"
     )
     arguments.add_argument("--search", default="greedy", help="greedy (default) or prefix_beam")
+    arguments.add_argument("--lm", help="n-gram model for prefix_beam (default none)")
     arguments.add_argument(
         "--endpoint-ms", type=int, help="pause that ends a segment (default none)"
     )
@@ -107,7 +108,7 @@ def main() -> int:
     print(head(TITLES), flush=True)
     for name in options.backends.split(","):
         recognizer = asrkit.load(
-            options.model, backend=name, search=options.search, endpointer=end,
+            options.model, backend=name, search=options.search, lm=options.lm, endpointer=end,
             second_pass=options.second_pass,
         )  # fmt: skip
         passed &= soak(name, recognizer, recordings, options.hours)
