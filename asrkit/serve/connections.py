@@ -198,6 +198,7 @@ class WebSocket(Paced, WebSocketsSansIOProtocol):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.joined, self.wanted = bytearray(), 0
+        self.heard = False  # whether anything came since the last ping
 
     def handle_connect(self, event: Any) -> None:
         super().handle_connect(event)
@@ -244,6 +245,21 @@ class WebSocket(Paced, WebSocketsSansIOProtocol):
         if self.wire is not None and not self.queue.empty():  # else this would not let others run
             await asyncio.sleep(self.wire.share.wait())
         return await super().receive()
+
+    def data_received(self, data: bytes) -> None:
+        self.heard = True
+        super().data_received(data)
+
+    def send_keepalive_ping(self) -> None:
+        self.heard = False
+        super().send_keepalive_ping()
+
+    def keepalive_timeout(self) -> None:
+        """Close the connection of a client that is gone; a pong may wait behind unread audio."""
+        if self.wire is not None and (self.heard or self.is_waiting or self.wire.paused):
+            self.schedule_ping()
+        else:
+            super().keepalive_timeout()
 
     def handle_ping(self) -> None:
         if self.deaf:  # unread pongs would fill the memory

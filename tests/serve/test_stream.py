@@ -2,6 +2,8 @@
 
 import itertools
 import json
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -9,12 +11,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.exceptions import ConnectionClosed, ConnectionClosedError, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 import asrkit
 from asrkit import Endpointer
 from asrkit.runtime import Recognizer, Result
+from asrkit.serve.connections import WebSocket
 from asrkit.serve.server import Limits, Server
 from asrkit.serve.worker import RunningCall, Worker
 from tests.serve.running import serving
@@ -265,6 +269,64 @@ def test_audio_far_ahead_waits_in_the_socket(
         messages = converse(client, list(packets_of(samples)))
     assert_is(messages, served.transcribe(samples), len(samples))
     assert 2.0 < max(most) < 2.5
+
+
+@pytest.mark.parametrize("control", [False, True])
+def test_a_client_whose_pong_waits_behind_its_audio_is_not_gone(
+    control: bool,
+    served: Recognizer,
+    recordings: Recordings,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    samples = np.concatenate([each for _, each in recordings])
+    begin, serve = WebSocket.start_keepalive, Worker.serve
+
+    def often(socket: WebSocket) -> None:
+        socket.ping_interval = socket.ping_timeout = 0.05
+        begin(socket)
+
+    def slow(worker: Worker, running: RunningCall) -> None:
+        time.sleep(0.02)
+        serve(worker, running)
+
+    monkeypatch.setattr(WebSocket, "start_keepalive", often)
+    monkeypatch.setattr(Worker, "serve", slow)
+    if control:
+        timeout = WebSocketsSansIOProtocol.keepalive_timeout
+        monkeypatch.setattr(WebSocket, "keepalive_timeout", timeout)
+    messages: list[dict[str, Any]] = []
+    with serving(Server({"m": served}, Limits(ahead_s=0.5))) as address, suppress(ConnectionClosed):
+        messages = converse(start(address), [samples.tobytes()[:200_000]] * 4)
+    assert ("ended" in [each["type"] for each in messages]) != control
+
+
+@pytest.mark.parametrize("path", ["v1/stream", "vosk"])
+def test_a_text_for_a_connection_that_is_closed_is_no_error(
+    path: str,
+    address: str,
+    recordings: Recordings,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A timeout of uvicorn closes connections before the application notices."""
+    closed = threading.Event()
+
+    async def late(websocket: Any, text: str) -> None:
+        closed.set()
+        raise RuntimeError("Unexpected ASGI message 'websocket.send'")
+
+    with connect(f"ws://{address}/{path}", legacy=True) as client:
+        if path == "v1/stream":
+            client.send('{"type": "start"}')
+            client.recv()
+        monkeypatch.setattr("starlette.websockets.WebSocket.send_text", late)
+        client.send(recordings[0][1].tobytes())
+        if path == "vosk":
+            client.send('{"eof": 1}')
+        assert closed.wait(10)
+        with suppress(ConnectionClosed, TimeoutError):
+            client.recv(1.0)
+    assert not [each for each in caplog.records if each.levelname == "ERROR"]
 
 
 def packets_of(samples: np.ndarray) -> list[bytes]:

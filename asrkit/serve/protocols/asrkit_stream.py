@@ -32,7 +32,14 @@ from asrkit.serve.protocols.messages import (
     Started,
 )
 from asrkit.serve.protocols.samples import append_channels, cut_off, samples_of
-from asrkit.serve.protocols.websockets import all_ways, both_ways, join, next_message, telling
+from asrkit.serve.protocols.websockets import (
+    all_ways,
+    both_ways,
+    join,
+    next_message,
+    send_text,
+    telling,
+)
 from asrkit.serve.resumption import SuspendedCall, Version
 from asrkit.serve.server import RefusedError, Server
 
@@ -169,7 +176,7 @@ class Line:
         self, websocket: WebSocket, calls: list[Call], started: Started, finals: list[int]
     ) -> None:
         """Send the first message, then receive and send to the end of the call."""
-        await websocket.send_text(started.model_dump_json())
+        await send_text(websocket, started.model_dump_json())
         writers = [self.write(websocket, calls, *each) for each in enumerate(finals)]
         await all_ways(self.read(websocket, calls), writers, self.end(websocket, calls))
 
@@ -285,19 +292,19 @@ class Line:
                 num_finals += 1
                 if num_finals > finals:
                     final = messages.final(segment, ack, recognized, of_channel)
-                    await websocket.send_text(final.model_dump_json(exclude_none=True))
+                    await send_text(websocket, final.model_dump_json(exclude_none=True))
             if not update.is_final:
                 words = messages.timed(update.words)
                 partial = Partial(
                     text=update.text, stable=update.stable_text, words=words, ack=ack,
                     recognized=recognized, **of_channel,
                 )  # fmt: skip
-                await websocket.send_text(partial.model_dump_json(exclude_none=True))
+                await send_text(websocket, partial.model_dump_json(exclude_none=True))
 
     async def end(self, websocket: WebSocket, calls: list[Call]) -> None:
         """Send the last message, after the results of all channels."""
         ended = Ended(ack=received(calls), warning=self.warning or None)
-        await websocket.send_text(ended.model_dump_json(exclude_none=True))
+        await send_text(websocket, ended.model_dump_json(exclude_none=True))
 
 
 def received(calls: list[Call]) -> int:

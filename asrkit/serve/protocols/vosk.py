@@ -12,7 +12,7 @@ from asrkit.serve.calls import Call, CallUpdate
 from asrkit.serve.protocols.messages import ENCODINGS
 from asrkit.serve.protocols.parsing import checked, object_of
 from asrkit.serve.protocols.samples import append_samples, cut_off, samples_of
-from asrkit.serve.protocols.websockets import next_message, telling
+from asrkit.serve.protocols.websockets import next_message, send_text, telling
 from asrkit.serve.server import Server
 
 FIXED = ("model", "sample_rate", "phrase_list")  # settings that a call with audio cannot change
@@ -131,7 +131,7 @@ class Client:
     async def reply(self, value: dict[str, Any]) -> None:
         if self.warnings:
             value, self.warnings = value | {"warning": "; ".join(self.warnings)}, []
-        await self.websocket.send_text(json.dumps(value))
+        await send_text(self.websocket, json.dumps(value))
 
 
 def request_of(text: str) -> str:

@@ -61,13 +61,18 @@ def join(websocket: WebSocket, size: int) -> bool:
 
 
 async def send(websocket: WebSocket, message: dict[str, Any]) -> None:
-    """Send a JSON object; several tasks of a connection may send.
+    """Send a JSON object, like `send_text`."""
+    await send_text(websocket, json.dumps(message, ensure_ascii=False))
+
+
+async def send_text(websocket: WebSocket, text: str) -> None:
+    """Send a text; several tasks of a connection may send.
 
     Raises:
-        WebSocketDisconnect: if the client has disconnected, which another task may have noticed.
+        WebSocketDisconnect: if the connection is closed, which another task may have noticed.
     """
     try:
-        await websocket.send_text(json.dumps(message, ensure_ascii=False))
+        await websocket.send_text(text)
     except RuntimeError as error:
         raise WebSocketDisconnect(1006) from error
 
@@ -132,7 +137,7 @@ async def telling(websocket: WebSocket, server: Server, form: Any) -> AsyncItera
         reason, text = server.note_dropped(raised)
         code = TRY_AGAIN_LATER if reason == "streams" else POLICY_VIOLATION
         why = shown(text, 100)[1:-1]
-        with suppress(WebSocketDisconnect, RuntimeError):
-            await websocket.send_text(form(reason, text))
+        with suppress(WebSocketDisconnect):
+            await send_text(websocket, form(reason, text))
     with suppress(WebSocketDisconnect, RuntimeError):  # the client may have disconnected
         await websocket.close(code, why)
