@@ -49,8 +49,8 @@ class Worker:
 
     The number of calls bounds the work: a call is in the queue once, however much its client has
     sent. The worker serves calls in the order in which they became ready, for ROUND_S between two
-    steps. A chunk that comes soon after a step waits for others: a step of one row takes about
-    twice the processor time of a row among many.
+    steps. A chunk that comes soon after a step waits for others, unless calls are left from the
+    round before: a step of one row takes about twice the processor time of a row among many.
 
     Args:
         recognizer: default recogniser of the calls.
@@ -68,6 +68,7 @@ class Worker:
         spec = recognizer.engine.spec
         self._pause = spec.context.chunk_size * spec.rate.frame_ms / 1000 / SHARED
         self._last = 0.0  # start of the last step
+        self._is_behind = False  # whether the last round ended before all calls were served
         self._posts: list[Callable[[], None]] = []  # for the event loop
         self.calls: dict[Call, RunningCall] = {}  # started and not cancelled; the event loop's
         self._running: dict[BatchedSession, RunningCall] = {}  # the thread's
@@ -148,7 +149,7 @@ class Worker:
         """Serve calls that are ready, for ROUND_S at most; False when the worker closes."""
         with self._changed:
             self._changed.wait_for(lambda: bool(self._ready) or self._closing or not wait)
-        if wait:
+        if wait and not self._is_behind:
             time.sleep(max(0.0, self._last + self._pause - time.perf_counter()))
         with self._changed:
             started = time.perf_counter()
@@ -165,6 +166,7 @@ class Worker:
                 self._free(running)
             else:
                 self.serve(running)
+        self._is_behind = most > 0
         return not self._closing
 
     def serve(self, running: RunningCall) -> None:

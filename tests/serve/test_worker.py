@@ -152,6 +152,41 @@ def test_chunks_that_come_soon_after_a_step_share_the_next(
     worker.close()
 
 
+@pytest.mark.parametrize("notices", [True, False])
+def test_calls_that_a_round_left_do_not_wait_for_a_pause(
+    served: Recognizer, notices: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not notices:
+        never = property(lambda worker: False, lambda worker, value: None)
+        monkeypatch.setattr(Worker, "_is_behind", never, raising=False)
+    monkeypatch.setattr("asrkit.serve.worker.ROUND_S", 0.001)
+    serve = Worker.serve
+
+    def slow(self: Worker, call: object) -> None:
+        time.sleep(0.002)  # so a round has one call
+        serve(self, call)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Worker, "serve", slow)
+    worker = Worker(served)
+    worker._pause = 0.2
+
+    async def main() -> float:
+        calls = [worker.start(16_000) for _ in range(10)]
+        began = time.perf_counter()
+        for call in calls:
+            await call.accept(np.zeros(call.missing, np.int16))
+        for call in calls:
+            assert await call.next_update() is not None
+        seconds = time.perf_counter() - began
+        for call in calls:
+            call.cancel()
+        await settled(worker)
+        return seconds
+
+    assert (asyncio.run(main()) < 4 * worker._pause) == notices
+    worker.close()
+
+
 def test_calls_whose_audio_the_worker_has_not_taken_end_with_it(worker: Worker) -> None:
     async def main() -> CallUpdate | None:
         call = worker.start(16_000)
