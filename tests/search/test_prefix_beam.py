@@ -310,3 +310,10 @@ def test_rounding_does_not_choose_between_equally_likely_paths(
     assert max(map(most_times, range(20))) == 1
     monkeypatch.setattr(asrkit.search.prefix_beam, "TIE", 1.0)
     assert max(map(most_times, range(20))) > 1
+
+
+def test_of_equally_likely_paths_the_one_whose_last_token_ends_first_has_the_times() -> None:
+    search = PrefixBeamSearch(beam=4)
+    frames = torch.full((4, 2), 0.5, dtype=torch.float64).log()
+    ranked = [each.hypothesis for each in search.nbest(search.step(search.start(), frames))]
+    assert [each.ends for each in ranked if each.tokens == (1,)] == [(1,)]
