@@ -15,6 +15,7 @@ from asrkit.backends import eager
 from asrkit.errors import UserError
 from asrkit.model import FULL, Context, EncoderState, NetworkOutput
 from asrkit.runtime import BatchedSession, Recognizer, Result
+from asrkit.runtime import batcher as batcher_module
 from asrkit.runtime.batcher import PATIENT_ROWS, PATIENT_TURN
 from asrkit.search import GreedySearch, PrefixBeamSearch
 from asrkit.text import CharTokenizer
@@ -421,3 +422,25 @@ def test_options_out_of_range_are_refused_by_name() -> None:
             Batcher(recognizer_of(), wrong)  # type: ignore[arg-type]
     with pytest.raises(UserError, match=r"sample rate must be .* got '16000'"):
         Batcher(recognizer_of()).start("16000")  # type: ignore[arg-type]
+
+
+def test_second_passes_that_share_a_step_are_of_bounded_length(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Rows are padded to the longest: n rows of T frames each, or one row that is longer."""
+    recognizer = recognizer_of(second_pass=eager(tiny_model().double(), FULL))
+    batcher = Batcher(recognizer, max_rows=4)
+    rate = recognizer.engine.spec.rate
+    monkeypatch.setattr(batcher_module, "MOST_ENDED_MS", 30 * rate.frame_ms)
+
+    def together(*frames: int) -> int:
+        sessions = [batcher.start() for _ in frames]
+        for session, count in zip(sessions, frames, strict=True):
+            feats = torch.zeros(count * rate.factor, 80)
+            session.stream.ended_feats.append(feats)
+        return len(batcher._together(sessions))
+
+    assert together(10, 10, 10, 10) == 3
+    assert together(10, 5, 15, 5) == 2
+    assert together(7, 7, 7, 7, 1) == 4  # max_rows
+    assert together(31, 1) == 1
