@@ -24,7 +24,7 @@ CLASSES = ("Batcher", "Endpointer", "Recognizer", "Result", "Segment", "Session"
 
 
 def python_names() -> Iterator[str]:
-    """Yield the public names, with the arguments of each."""
+    """Yield the public names, with the arguments of each and their defaults."""
     yield from asrkit.__all__
     found = {"load": asrkit.load}
     for name in CLASSES:
@@ -34,7 +34,9 @@ def python_names() -> Iterator[str]:
         yield from (f"{name}.{each}" for each in members)
         found |= {f"{name}.{each}": it for each, it in members.items() if inspect.isfunction(it)}
     for name, call in found.items():
-        yield from (f"{name}({each})" for each in inspect.signature(call).parameters)
+        for each, parameter in inspect.signature(call).parameters.items():
+            default = getattr(parameter.default, "__name__", repr(parameter.default))
+            yield f"{name}({each})" if default == "_empty" else f"{name}({each}={default})"
 
 
 def options() -> Iterator[str]:
