@@ -2,7 +2,7 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help demo test test-slow torture lint docs gpu-check release install clean
+.PHONY: help demo test test-slow torture nightly lint docs gpu-check release install clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.* ## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -11,13 +11,16 @@ demo: $(INSTALLED) ## train, decode, stream and export once, on a corpus that it
 	$(PYTHON) tools/demo.py
 
 test: lint ## ruff, mypy and the fast tests
-	OMP_NUM_THREADS=1 $(PYTHON) -m pytest -n 2
+	OMP_NUM_THREADS=1 $(PYTHON) -m pytest -n 2 --durations 10
 
 test-slow: $(INSTALLED) ## the slow tests: trainings, an hour of audio
-	OMP_NUM_THREADS=1 $(PYTHON) -m pytest -m slow
+	OMP_NUM_THREADS=1 $(PYTHON) -m pytest -m slow --durations 10
 
 torture: $(INSTALLED) ## mutated inputs of every kind, and kills of commands, a minute each: ARGS="--parts audio --seconds 600 --seed 1"
 	$(PYTHON) -m tools.torture $(ARGS)
+
+nightly: $(INSTALLED) ## all tests, torture and demo, for hours; the summary is build/nightly/summary.txt: PARTS="test-slow torture"
+	.ci/nightly $(PARTS)
 
 lint: $(INSTALLED) ## ruff and mypy
 	$(VENV)/bin/ruff check .

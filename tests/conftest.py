@@ -4,6 +4,7 @@ import importlib.util
 import json
 import logging
 import os
+import random
 import signal
 import sys
 from collections.abc import Iterator
@@ -34,6 +35,14 @@ SHARED_FIXTURES = PROJECT.parent / "shared" / "fixtures"
 PADDED = {"kind": "conv8", "pad_stages": True}
 PADDED4 = {"kind": "conv4", "separable": True, "pad_stages": True}
 SHARED_DATA = PROJECT.parent / "shared" / "data"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Shuffle the files, and the tests in each, if ASRKIT_ORDER has a seed."""
+    if seed := os.environ.get("ASRKIT_ORDER"):
+        draw = random.Random(seed)
+        places = {item.path: draw.random() for item in items}
+        items.sort(key=lambda item: (places[item.path], draw.random()))
 
 
 @pytest.fixture(autouse=True, scope="session")

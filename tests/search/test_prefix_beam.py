@@ -307,9 +307,9 @@ def test_rounding_does_not_choose_between_equally_likely_paths(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Other packets and batches round in other ways. Control: without a margin times differ."""
-    assert max(map(most_times, range(20))) == 1
+    assert max(map(most_times, range(5))) == 1
     monkeypatch.setattr(asrkit.search.prefix_beam, "TIE", 1.0)
-    assert max(map(most_times, range(20))) > 1
+    assert max(map(most_times, range(5))) > 1
 
 
 def test_of_equally_likely_paths_the_one_whose_last_token_ends_first_has_the_times() -> None:
