@@ -12,7 +12,9 @@ from asrkit.errors import UserError
 from asrkit.model import Context, EncoderState
 from asrkit.runtime import Recognizer, Result, Segment, Word
 from asrkit.runtime.batcher import AheadError
+from asrkit.runtime.serialization import read, unpack
 from asrkit.runtime.stream import Stream
+from asrkit.runtime.turns import TurnsValue
 from asrkit.search import GreedySearch, PrefixBeamSearch, Search
 from asrkit.text import CharTokenizer
 from tests.conftest import speech, tiny_model
@@ -274,3 +276,19 @@ def test_closed_batcher_cancels_sessions_and_starts_none() -> None:
         session.accept(speech(1.0, 0))
     with pytest.raises(RuntimeError, match="closed"):
         batcher.start()
+
+
+def test_impossible_values_of_a_session_are_refused() -> None:
+    recognizer = recognizer_of(pauses=True)
+    _, written, tensors = unpack(recognizer.start().save(), None)
+    value = read(TurnsValue, written, tensors)
+    (stream,) = value.turns
+    recognizer.start()._restore(value)
+    for changes, message in (
+        ({"seconds": -1.0}, "negative sizes"),
+        ({"commits": -1}, "negative sizes"),
+        ({"turns": ()}, "there is no stream"),
+        ({"turns": (stream._replace(ended=False), stream)}, "two streams are open"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            recognizer.start()._restore(value._replace(**changes))  # type: ignore[arg-type]
