@@ -438,7 +438,11 @@ def test_second_passes_that_share_a_step_are_of_bounded_length(
         for session, count in zip(sessions, frames, strict=True):
             feats = torch.zeros(count * rate.factor, 80)
             session.stream.ended_feats.append(feats)
-        return len(batcher._together(sessions))
+        found = len(batcher._together(sessions))
+        for session in sessions:
+            batcher.cancel(session)
+            assert not session.stream.ended_feats  # and what waited is dropped
+        return found
 
     assert together(10, 10, 10, 10) == 3
     assert together(10, 5, 15, 5) == 2

@@ -365,3 +365,8 @@ def test_frames_that_are_no_numbers_are_refused() -> None:
 def test_options_out_of_range_are_refused_by_name(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         TransducerBeamSearch(head(), **options)
+
+
+def test_the_likeliest_label_is_tried_however_unlikely_it_is() -> None:
+    search = TransducerBeamSearch(head(**HEADS[0]), min_token_prob=1.0)
+    assert search.best(search.step(search.start(), frames(30))).tokens
