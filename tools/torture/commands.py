@@ -50,8 +50,7 @@ DEEDS: dict[str, list[list[str]]] = {  # the command, and one that wrote older r
     "ngram": [[*NGRAM, "3"], [*NGRAM, "2"]],
     "torchscript": [[*EXPORT, "torchscript"], [*EXPORT, "torchscript", *WIDE]],
     "onnx": [[*EXPORT, "onnx"], [*EXPORT, "onnx", *WIDE]],
-    "transducer": [[*EXPORT, "onnx", *PARTS], [*EXPORT, "onnx", *PARTS, *WIDE]],
-    "sherpa": [[*EXPORT, "sherpa-onnx"], [*EXPORT, "sherpa-onnx", "--left-ms", "640"]],
+    "transducer": [[*EXPORT, "onnx", *PARTS], [*EXPORT, "onnx", *PARTS, "--chunk-ms", "320"]],
     "decode": [[*SRT, "--beam", "4"], [*SRT, "--postprocess", "spelled"]],
     "corpus": [[*DECODE, "--manifest", "train.jsonl", *SHARDED]],
     "pseudo": [

@@ -31,7 +31,7 @@ FORCES = {
     "kills": ("at a moment", "at a write"),
     "disks": ("full", "limit", "read-only", "no home", "gone", "clock"),
 }
-SLOW = ("onnx", "transducer", "sherpa")  # one run in 50
+SLOW = ("onnx", "transducer")  # one run in 50
 KILLED = "ranks"  # an error of one rank is torchrun's: only `kills` has it
 MOUNTED = ("full", "read-only")
 DERIVED = (
