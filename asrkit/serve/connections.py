@@ -257,6 +257,7 @@ class WebSocket(Paced, WebSocketsSansIOProtocol):
     def keepalive_timeout(self) -> None:
         """Close the connection of a client that is gone; a pong may wait behind unread audio."""
         if self.wire is not None and (self.heard or self.is_waiting or self.wire.paused):
+            self.pong_timer = self.pending_ping_payload = None  # a late pong pings no more
             self.schedule_ping()
         else:
             super().keepalive_timeout()

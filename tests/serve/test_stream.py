@@ -7,12 +7,14 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.exceptions import ConnectionClosed, ConnectionClosedError, InvalidStatus
+from websockets.frames import Frame, Opcode
 from websockets.sync.client import ClientConnection, connect
 
 import asrkit
@@ -282,11 +284,11 @@ def test_a_client_whose_pong_waits_behind_its_audio_is_not_gone(
     begin, serve = WebSocket.start_keepalive, Worker.serve
 
     def often(socket: WebSocket) -> None:
-        socket.ping_interval = socket.ping_timeout = 0.05
+        socket.ping_interval, socket.ping_timeout = 0.05, 0.4
         begin(socket)
 
     def slow(worker: Worker, running: RunningCall) -> None:
-        time.sleep(0.02)
+        time.sleep(0.1)
         serve(worker, running)
 
     monkeypatch.setattr(WebSocket, "start_keepalive", often)
@@ -298,6 +300,23 @@ def test_a_client_whose_pong_waits_behind_its_audio_is_not_gone(
     with serving(Server({"m": served}, Limits(ahead_s=0.5))) as address, suppress(ConnectionClosed):
         messages = converse(start(address), [samples.tobytes()[:200_000]] * 4)
     assert ("ended" in [each["type"] for each in messages]) != control
+
+
+@pytest.mark.parametrize("forgets", [True, False])
+def test_a_late_pong_schedules_no_second_ping(forgets: bool) -> None:
+    pings: list[float] = []
+    wire = SimpleNamespace(paused=False)
+    loop = SimpleNamespace(time=time.monotonic)
+    timer = SimpleNamespace(cancel=lambda: None)
+    socket: Any = SimpleNamespace(
+        wire=wire, loop=loop, heard=True, is_waiting=False, schedule_ping=lambda: pings.append(0),
+        ping_sent_at=0.0, pong_timer=timer, pending_ping_payload=b"ping",
+    )  # fmt: skip
+    WebSocket.keepalive_timeout(socket)
+    if not forgets:
+        socket.pong_timer, socket.pending_ping_payload = timer, b"ping"
+    WebSocketsSansIOProtocol.handle_pong(socket, Frame(Opcode.PONG, b"ping"))
+    assert (len(pings) == 1) == forgets
 
 
 @pytest.mark.parametrize("path", ["v1/stream", "vosk"])
