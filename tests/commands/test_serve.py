@@ -51,6 +51,7 @@ def test_collections_do_not_search_what_was_loaded(monkeypatch: pytest.MonkeyPat
         sockets[0].close()
 
     monkeypatch.setattr("uvicorn.Server.run", run)
+    gc.unfreeze()  # what other tests have frozen
     assert gc.get_freeze_count() == 0  # control
     assert main(["--port", "0", "--streams", "3"]) == 0
     gc.unfreeze()
