@@ -59,15 +59,7 @@ def test_calls_go_on_without_a_replica(
     cluster: Callable[[Any], str], recordings: Recordings, tmp_path: Path
 ) -> None:
     """Every text is that of one process, and Ray starts another replica."""
-    options = (
-        "--state-dir",
-        str(tmp_path / "calls"),
-        "--save-seconds",
-        "1",
-        "--streams",
-        "20",
-        "--insecure",
-    )
+    options = ("--state-dir", str(tmp_path / "calls"), "--save-seconds", "1", "--streams", "20")
     app = application(
         *options,
         *("--endpoint-ms", "400", "--insecure"),
