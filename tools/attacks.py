@@ -15,10 +15,10 @@ import os
 import signal
 import sys
 import tempfile
+import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from fractions import Fraction
-from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,7 +33,6 @@ HANDSHAKE = (
     "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
     "Sec-WebSocket-Extensions: permessage-deflate\r\n\r\n"
 )
-START = b'{"type": "start"}'
 STREAM, REALTIME, VOSK = "/v1/stream", "/v1/realtime?intent=transcription", "/vosk"
 
 
@@ -112,102 +111,96 @@ def frame(kind: int, data: bytes) -> bytes:
     return head + bytes(4) + data
 
 
-async def again(count: int, deed: Callable[[], Awaitable[None]]) -> None:
-    """Run `count` clients that repeat an action forever, even if it fails."""
+START = frame(TEXT, b'{"type": "start"}')
+Deed = Callable[[Client], Awaitable[object]]
+
+
+async def again(
+    count: int, target: Target, path: str, first: bytes | Callable[[], bytes], then: Deed
+) -> None:
+    """Run `count` clients that connect, send and act forever, even if it fails.
+
+    Args:
+        path: address of a WebSocket; "" for a plain connection.
+        first: bytes that a client sends first, or a function that returns them.
+        then: function of the connected client.
+    """
 
     async def one() -> None:
         while True:
             with suppress(OSError, EOFError, asyncio.TimeoutError, asyncio.LimitOverrunError):
-                await deed()
+                async with target.connection(path) as client:
+                    await client.send(first() if callable(first) else first)
+                    await then(client)
             await asyncio.sleep(PAUSE_S)
 
     await asyncio.gather(*(one() for _ in range(count)))
 
 
-async def clears(target: Target) -> None:
-    clear = frame(TEXT, b'{"type": "input_audio_buffer.clear"}')
-    reset = frame(BINARY, bytes(2)) + frame(TEXT, b'{"reset": 1}')
-
-    async def realtime() -> None:
-        async with target.connection(REALTIME) as client:
-            await client.flood_and_read(500 * clear)
-
-    async def vosk() -> None:
-        async with target.connection(VOSK) as client:
-            await client.flood_and_read(500 * reset)
-
-    await asyncio.gather(again(2, realtime), again(2, vosk))
+def flooding(data: bytes) -> Deed:
+    return lambda client: client.flood_and_read(data)
 
 
-async def compressed(target: Target) -> None:
-    import zlib
+def leaving_after(answer_s: float, pause_s: float) -> Deed:
+    """Wait for an answer, then for a pause, and leave."""
 
+    async def leave(client: Client) -> None:
+        with suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(client.reader.read(1 << 16), answer_s)
+        await asyncio.sleep(pause_s)
+
+    return leave
+
+
+# An attack prepares its data when it is called; it begins when the result is awaited.
+
+
+def clears(target: Target) -> Awaitable[object]:
+    clear = 500 * frame(TEXT, b'{"type": "input_audio_buffer.clear"}')
+    reset = 500 * (frame(BINARY, bytes(2)) + frame(TEXT, b'{"reset": 1}'))
+    return asyncio.gather(
+        again(2, target, REALTIME, b"", flooding(clear)),
+        again(2, target, VOSK, b"", flooding(reset)),
+    )
+
+
+def compressed(target: Target) -> Awaitable[object]:
     deflate = zlib.compressobj(wbits=-15)
     zeros = deflate.compress(bytes(1_000_000)) + deflate.flush(zlib.Z_SYNC_FLUSH)
     small = frame(BINARY | 0x40, zeros[:-4])  # RFC 7692: 1000 : 1
-
-    async def deed() -> None:
-        async with target.connection(STREAM) as client:
-            await client.send(frame(TEXT, START))
-            await client.flood_and_read(small)
-
-    await again(30, deed)
+    return again(30, target, STREAM, START, flooding(small))
 
 
-async def pings(target: Target) -> None:
-    many = 500 * frame(PING, b"x" * 125)
+def pings(target: Target) -> Awaitable[object]:
+    async def deaf(client: Client) -> None:
+        client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        await client.flood(500 * frame(PING, b"x" * 125))
 
-    async def deed() -> None:
-        async with target.connection(STREAM) as client:
-            await client.send(frame(TEXT, START))
-            client.writer.transport.pause_reading()  # type: ignore[attr-defined]
-            await client.flood(many)
-
-    await again(4, deed)
+    return again(4, target, STREAM, START, deaf)
 
 
-async def chunks(target: Target) -> None:
+def chunks(target: Target) -> Awaitable[object]:
     head = b"POST /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n"
-
-    async def deed() -> None:
-        async with target.connection() as client:
-            await client.send(head)
-            await client.flood_and_read(b"1\r\n-\r\n" * 5_000)
-
-    await again(2, deed)
+    return again(2, target, "", head, flooding(b"1\r\n-\r\n" * 5_000))
 
 
-async def refused(target: Target) -> None:
+def refused(target: Target) -> Awaitable[object]:
     head = (
         b"POST /v1/audio/transcriptions HTTP/1.1\r\nHost: 127.0.0.1\r\n"
         b"Origin: https://example.org\r\nContent-Length: 1000000000000\r\n"
         b"Content-Type: multipart/form-data; boundary=b\r\n\r\n"
     )
-
-    async def deed() -> None:
-        async with target.connection() as client:
-            await client.send(head)
-            await client.flood(bytes(1 << 16))
-
-    await again(4, deed)
+    return again(4, target, "", head, lambda client: client.flood(bytes(1 << 16)))
 
 
-async def silent(target: Target) -> None:
-    async def deed() -> None:
-        async with target.connection() as client:
-            await client.ignore()
-
-    await again(250, deed)
-
-
-FORM = (
-    b'--b\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n%s\r\n--b--\r\n'
-)  # fmt: skip
+def silent(target: Target) -> Awaitable[object]:
+    return again(250, target, "", b"", Client.ignore)
 
 
 def upload(data: bytes) -> bytes:
     """Return a request that uploads a file."""
-    body = FORM % data
+    disposition = b'Content-Disposition: form-data; name="file"; filename="a"'
+    body = b"--b\r\n%s\r\n\r\n%s\r\n--b--\r\n" % (disposition, data)
     head = (
         "POST /v1/audio/transcriptions HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n"
         f"Content-Length: {len(body)}\r\nContent-Type: multipart/form-data; boundary=b\r\n\r\n"
@@ -215,7 +208,6 @@ def upload(data: bytes) -> bytes:
     return head.encode() + body
 
 
-@cache
 def silence(hours: int) -> bytes:
     """Return hours of silence as FLAC; an hour has 180 kB."""
     file = io.BytesIO()
@@ -225,25 +217,14 @@ def silence(hours: int) -> bytes:
     return file.getvalue()
 
 
-async def leaving(target: Target) -> None:
-    async def deed() -> None:
-        async with target.connection() as client:
-            await client.send(upload(silence(3)))
-            await asyncio.sleep(2)
-
-    await again(8, deed)
+def leaving(target: Target) -> Awaitable[object]:
+    return again(8, target, "", upload(silence(3)), lambda _: asyncio.sleep(2))
 
 
-async def hours(target: Target) -> None:
-    async def deed() -> None:
-        async with target.connection() as client:
-            await client.send(upload(silence(3)))
-            await client.ignore()
-
-    await again(8, deed)
+def hours(target: Target) -> Awaitable[object]:
+    return again(8, target, "", upload(silence(3)), Client.ignore)
 
 
-@cache
 def webm() -> bytes:
     """Return 11 hours of silence at 48 kHz as WebM: 5 MB, which decode to 8 GB of samples."""
     import av
@@ -265,13 +246,8 @@ def webm() -> bytes:
         return Path(file.name).read_bytes()
 
 
-async def video(target: Target) -> None:
-    async def deed() -> None:
-        async with target.connection() as client:
-            await client.send(upload(webm()))
-            await client.ignore()
-
-    await again(2, deed)
+def video(target: Target) -> Awaitable[object]:
+    return again(2, target, "", upload(webm()), Client.ignore)
 
 
 def padded(size: int = 60_000) -> bytes:
@@ -284,58 +260,31 @@ def padded(size: int = 60_000) -> bytes:
     return bytes([0x1B, 0x41, *lengths]) + bytes([0] * (254 * (len(lengths) - 1) + rest + 1))
 
 
-async def opus(target: Target) -> None:
+def opus(target: Target) -> Awaitable[object]:
     start = json.dumps({"type": "start", "encoding": "opus", "sample_rate": 48_000}).encode()
-    packets = frame(BINARY, padded()) * 30
-
-    async def deed() -> None:
-        async with target.connection(STREAM) as client:
-            await client.send(frame(TEXT, start) + packets)
-            with suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(client.reader.read(1 << 16), 1)
-            await asyncio.sleep(0.2)
-
-    await again(10, deed)
+    first = frame(TEXT, start) + frame(BINARY, padded()) * 30
+    return again(10, target, STREAM, first, leaving_after(1, 0.2))
 
 
-async def dropped(target: Target) -> None:
+def dropped(target: Target) -> Awaitable[object]:
     """Begin calls with some audio and disconnect, so that the server keeps the calls."""
-
-    async def deed() -> None:
-        async with target.connection(STREAM) as client:
-            await client.send(frame(TEXT, START) + frame(BINARY, bytes(32_000)))
-            await asyncio.wait_for(client.reader.read(1 << 16), 2)
-            await asyncio.sleep(0.2)
-
-    await again(20, deed)
+    return again(20, target, STREAM, START + frame(BINARY, bytes(32_000)), leaving_after(2, 0.2))
 
 
-async def starts(target: Target) -> None:
-    async def deed() -> None:
-        async with target.connection(STREAM) as client:
-            await client.send(frame(TEXT, START))
-            await asyncio.wait_for(client.reader.read(1 << 16), 2)
-
-    await again(20, deed)
+def starts(target: Target) -> Awaitable[object]:
+    return again(20, target, STREAM, START, leaving_after(2, 0.0))
 
 
-async def idle(target: Target) -> None:
-    async def deed() -> None:
-        async with target.connection(REALTIME) as client:
-            await client.ignore()
-
-    await again(40, deed)
+def idle(target: Target) -> Awaitable[object]:
+    return again(40, target, REALTIME, b"", Client.ignore)
 
 
-async def rates(target: Target) -> None:
-    odd = [json.dumps({"type": "start", "sample_rate": 11_027 + 2 * i}) for i in range(200)]
+def rates(target: Target) -> Awaitable[object]:
+    def start() -> bytes:
+        rate = 11_027 + 2 * (target.connections % 200)
+        return frame(TEXT, json.dumps({"type": "start", "sample_rate": rate}).encode())
 
-    async def deed() -> None:
-        async with target.connection(STREAM) as client:
-            await client.send(frame(TEXT, odd[target.connections % len(odd)].encode()))
-            await client.ignore()
-
-    await again(10, deed)
+    return again(10, target, STREAM, start, Client.ignore)
 
 
 async def model(target: Target) -> None:
@@ -355,35 +304,28 @@ async def lock(target: Target) -> None:
         await asyncio.Event().wait()
 
 
-async def logs(target: Target) -> None:
+def logs(target: Target) -> Awaitable[object]:
     lines = [
         f"GET /{'%1B%5B31m' * 8}%0A{number} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
         for number in range(50)
     ]
-
-    async def requests() -> None:
-        async with target.connection() as client:
-            await client.flood_and_read("".join(lines).encode())
-
-    async def garbage() -> None:
-        async with target.connection() as client:
-            await client.send(b"\x1b[31m\r\n\r\n" * 10)
-            await client.ignore()
-
-    await asyncio.gather(again(10, requests), again(10, garbage))
+    return asyncio.gather(
+        again(10, target, "", b"", flooding("".join(lines).encode())),
+        again(10, target, "", b"\x1b[31m\r\n\r\n" * 10, Client.ignore),
+    )
 
 
 class Attack(NamedTuple):
     """An attack.
 
     Attributes:
-        run: coroutine function that attacks until it is cancelled.
+        run: function that returns an awaitable, which attacks until it is cancelled.
         about: description.
         keeps: whether the server has a --state-dir.
         stops: goals that the server cannot reach under this attack.
     """
 
-    run: Callable[[Target], Awaitable[None]]
+    run: Callable[[Target], Awaitable[object]]
     about: str
     keeps: bool = False
     stops: tuple[str, ...] = ()
@@ -416,8 +358,6 @@ CASES = {
 
 async def attack(case: Attack, target: Target) -> None:
     """Run an attack until SIGTERM."""
-    for make in {leaving: [silence], hours: [silence], video: [webm]}.get(case.run, []):
-        make(3) if make is silence else make()  # before the attack begins
     working = asyncio.ensure_future(case.run(target))
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, working.cancel)
     print("ready", flush=True)
