@@ -108,7 +108,6 @@ def mean_of_epochs(models: list[str], numbers: str, given: Terms) -> tuple[Model
         raise UserError(f"--epochs: {shown(models[0])} was trained by adapters; average models")
     folder = model_path(models[0]).parent / "epochs"
     epochs = EpochWeights(folder, 1, False)
-    epochs.adopt()
     kept = epochs.paths()
     try:
         wanted = [int(number) - 1 for number in numbers.split(",")]

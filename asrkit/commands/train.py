@@ -35,6 +35,7 @@ from asrkit.training.distributed import Ranks
 from asrkit.training.fsdp import load_weights
 from asrkit.training.labels import keeps_labels
 from asrkit.training.progress import duration
+from asrkit.training.resume_checks import fixed
 from asrkit.training.schedule import resolved
 from asrkit.training.sharded_checkpoints import SpreadCheckpoints
 from asrkit.training.terms import with_terms
@@ -88,7 +89,6 @@ def prepare(config: Config, folder: Path, resume: bool, overrides: list[str]) ->
         )
     make_manifests(config.data, overrides)
     folder.mkdir(parents=True, exist_ok=True)
-    EpochWeights(folder / "epochs", 1, False).adopt()
 
 
 def make_manifests(data: DataConfig, overrides: list[str]) -> None:
@@ -175,7 +175,7 @@ def run(asked: Config, folder: Path, command: argparse.Namespace, ranks: Ranks) 
         EpochWeights(folder / "epochs", int(options.average), options.average_of == "best"),
         ranks,
     )  # fmt: skip
-    if len(set(ranks.gather([str(trainer.identity)]))) > 1:
+    if len(set(ranks.gather([str((fixed(config), trainer.identity))]))) > 1:
         raise ConfigError("the processes have different configurations: start all with the same")
     begin(trainer, command, folder)
     if ranks.is_first:  # from now on the folder belongs to this training

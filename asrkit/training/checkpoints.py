@@ -4,7 +4,6 @@ import logging
 import textwrap
 import zipfile
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar
 
@@ -46,7 +45,7 @@ class Checkpoint(BaseModel):
     history: dict[int, dict[str, float]]  # epoch -> WER by chunk size
     before: dict[str, dict[str, float]] = {}  # scores before the first step, see `Trainer`
     wall_seconds: Seconds = 0.0
-    config: dict[str, Any] | None = None  # None in checkpoints of older versions
+    config: dict[str, Any]
     ranks: Annotated[int, Field(ge=1)] = 1
 
 
@@ -214,18 +213,6 @@ class EpochWeights:
 
     def __init__(self, folder: Path, keep: int, best: bool) -> None:
         self.folder, self.keep, self.best = folder, keep, best
-
-    def adopt(self) -> None:
-        """Give files of earlier versions, which counted from 0, their number in the log.
-
-        One rank calls it. Files store the number, so that a second call changes nothing.
-        """
-        for epoch, path in reversed(numbered(self.folder, "epoch-", ".safetensors").items()):
-            with suppress(ModelFileError):
-                tensors, header = read_tensors(path)
-                if "epoch" not in (header or {}):
-                    write_tensors(self.file(epoch), tensors, {"epoch": epoch + 1})
-                    path.unlink()
 
     def save(self, epoch: int, weights: dict[str, Tensor], scores: dict[int, float]) -> None:
         """Write an epoch's weights; delete those not chosen by the `scores` of all epochs so far.

@@ -7,13 +7,11 @@ with --change-schedule.
 import hashlib
 import logging
 import reprlib
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Set
 from typing import Any
 
-from pydantic_core import to_json
-
-from asrkit.config import Config, ConfigError, ModelConfig, TextConfig
-from asrkit.training.checkpoints import Checkpoint
+from asrkit.config import Config, ConfigError, parse_record
+from asrkit.training.checkpoints import Checkpoint, TrainingCheckpointError
 from asrkit.training.dataset import Corpus
 from asrkit.training.fingerprints import Fingerprint
 
@@ -45,12 +43,6 @@ FREE = {
     "training.keep_checkpoints",
     "training.trackers",
 }
-# Settings of the network and of texts that every checkpoint has; older ones lack the others.
-FIRST = (
-    "num_mels", "dim", "num_heads", "num_layers", "ffn_dim", "kernel_size", "dropout",
-    "subsampling", "position",
-)  # fmt: skip
-FIRST_TEXT = ("tokenizer", "vocab_size", "case", "unicode_form")
 BATCHES = "training.accumulate_batches"
 TOTAL = f"{BATCHES} times ranks"  # batches of a step, independent of the number of ranks
 SETS = {"training": "data.train", "dev": "data.dev", "replay": "data.replay"}  # keys of manifests
@@ -60,55 +52,31 @@ UTTERANCES = {  # names of the hashes in a `Fingerprint`, for each set
     for name in SETS
 }
 MAY_CHANGE = {each for names in UTTERANCES.values() for each in names}
-UNKNOWN = hashlib.sha256(b"").hexdigest()  # older checkpoints have it for lazily read utterances
+UNKNOWN = hashlib.sha256(b"").hexdigest()  # hash of ids, texts and audio of an index
 
 
-def identity(config: Config, corpus: Corpus) -> dict[str, str]:
-    """Hash a training run's model, text settings, start, tokenizer and utterances, by name.
+def identity(corpus: Corpus) -> dict[str, str]:
+    """Hash a training run's tokenizer and utterances, by name.
 
     Only the utterances may change, with --change-schedule.
     """
-    parts = {
-        "the configuration's model": former_spelling(config.model),
-        "the configuration's text": to_json(without_newer(config.text, FIRST_TEXT)).decode(),
-        "training.optimizer": config.training.optimizer,
-        "training.start_from": str(config.training.start_from),
-        "training.keep": str((config.training.keep == "adapters", config.training.adapter_rank)),
-        "training.freeze": str(config.training.freeze),
-    }
-    hashes = {name: hashlib.sha256(part.encode()).hexdigest() for name, part in parts.items()}
-    tokenizer = hashlib.sha256(corpus.encode.tokenizer.to_bytes()).hexdigest()
-    hashes["the tokenizer"] = tokenizer
+    hashes = {"the tokenizer": hashlib.sha256(corpus.encode.tokenizer.to_bytes()).hexdigest()}
     for name, key in SETS.items():
         if found := corpus.fingerprints.get(key):
             hashes |= zip(UTTERANCES[name], found, strict=True)
     return hashes
 
 
-def former_spelling(config: ModelConfig) -> str:
-    """Return a network's settings as the JSON that older checkpoints hashed.
-
-    It has the keys that `subsampling` replaced.
-    """
-    found: dict[str, Any] = {}
-    for key, value in without_newer(config, FIRST).items():
-        if key == "subsampling" and not value.get("pad_stages"):  # also a newer key
-            value = {name: option for name, option in value.items() if name != "pad_stages"}
-        if key == "subsampling" and value.keys() == {"kind", "channels", "separable"}:
-            found["subsampling_channels"] = value["channels"]
-            found["separable_subsampling"] = value["separable"]
-        else:
-            found[key] = value
-    return to_json(found).decode()
-
-
-def without_newer(config: ModelConfig | TextConfig, first: Sequence[str]) -> dict[str, Any]:
-    """Return settings without those that are not in `first` and have their default."""
-    fields = type(config).model_fields
+def fixed(config: Config) -> dict[str, Any]:
+    """Return the settings that must not change, by name."""
+    training = config.training
     return {
-        key: value
-        for key, value in config.model_dump(mode="json").items()
-        if key in first or getattr(config, key) != fields[key].default
+        "the configuration's model": config.model,
+        "the configuration's text": config.text,
+        "training.optimizer": training.optimizer,
+        "training.start_from": training.start_from,
+        "training.keep": (training.keep == "adapters", training.adapter_rank),
+        "training.freeze": training.freeze,
     }
 
 
@@ -125,23 +93,28 @@ def check_same(
 
     Raises:
         ConfigError: for a change that is not allowed.
+        TrainingCheckpointError: for a checkpoint without a valid configuration.
     """
     folder = config.training.output_dir
     stored = found.model_extra or {}
-    others = [
+    try:
+        former = parse_record(found.config)
+    except ConfigError as error:
+        raise TrainingCheckpointError(f"its configuration is damaged: {error}") from None
+    ours, theirs = fixed(config), fixed(former)
+    others = [name for name in ours if ours[name] != theirs[name]]
+    others += [
         name for name, value in own.items() if stored.get(name, value) not in (value, UNKNOWN)
     ]
-    fixed = [name for name in others if name not in MAY_CHANGE]
-    if fixed:
+    barred = [name for name in others if name not in MAY_CHANGE]
+    if barred:
         raise ConfigError(
-            f"--resume: {' and '.join(fixed)} differ from those of the training in {folder}; "
+            f"--resume: {' and '.join(barred)} differ from those of the training in {folder}; "
             "use the same, or start another training in another training.output_dir"
         )
-    if found.config is None:
-        logger.info("the checkpoint is of an older version, without settings to compare")
     changed, manifests = changed_utterances({*others}, stored, config)
-    before = settings(found.config or {}, found.ranks)
-    for key, value in settings(config.model_dump(mode="json"), ranks).items():
+    before = settings(former, found.ranks)
+    for key, value in settings(config, ranks).items():
         if before.get(key, value) != value:
             changed.append(f"{key} ({reprlib.repr(before[key])} → {reprlib.repr(value)})")
     if changed and not change_schedule:
@@ -191,16 +164,15 @@ def changed_utterances(
     return changed, f" ({', '.join(manifests)})" if manifests else ""
 
 
-def settings(config: dict[str, Any], ranks: int) -> dict[str, Any]:
+def settings(config: Config, ranks: int) -> dict[str, Any]:
     """Return the settings of the schedule, by dotted key."""
-    values = dict(dotted(config))
+    values = dict(dotted(config.model_dump(mode="json")))
     found = {
         key: value for key, value in values.items()
         if key not in FREE and not key.startswith("data.canary.")
     }  # fmt: skip
     found["data.replay"] = bool(values.get("data.replay"))  # without it there are no hashes
-    batches = found.pop(BATCHES, None)
-    return found if batches is None else found | {TOTAL: batches * ranks}
+    return found | {TOTAL: found.pop(BATCHES) * ranks}
 
 
 def same_batches(total: int, ranks: int) -> str:

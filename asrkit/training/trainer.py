@@ -97,7 +97,7 @@ class Trainer:
         # Weight decay would move the frozen rows of a head whose new labels learn.
         decay = 0.0 if self.options.keep == "adapters" else self.options.weight_decay
         self.optimizers = build_optimizers(model, self.options.optimizer, decay)
-        self.identity = identity(config, corpus)
+        self.identity = identity(corpus)
         self.epoch = Epoch()
         # Counts of the epoch since this process started, over all ranks.
         self.num_left_out = self.num_bad = self.num_tokens = 0
@@ -178,11 +178,7 @@ class Trainer:
         return min(scores[-patience:]) >= min(scores[:-patience])
 
     def train_epoch(self) -> None:
-        """Train the rest of the current epoch.
-
-        Raises:
-            TrainingError: if all steps of the epoch were skipped, or the weights diverged.
-        """
+        """Train the rest of the current epoch."""
         start, before = time.monotonic(), self.progress
         self.num_left_out = self.num_bad = self.num_tokens = 0
         self.total_loss = 0.0
@@ -391,11 +387,7 @@ class Trainer:
             )
 
     def save(self) -> None:
-        """Start to write a checkpoint; `checkpoints.wait` returns when it is written.
-
-        Raises:
-            TrainingError: if a weight is NaN or infinite.
-        """
+        """Start to write a checkpoint; `checkpoints.wait` returns when it is written."""
         self.check_finite()
         if self.ranks.is_first or self.checkpoints.by_all:
             state = {

@@ -51,6 +51,7 @@ def state(step: int = 1, **changes: Any) -> dict[str, Any]:
         "progress": {"epoch": 0, "batch": step, "step": step, "seconds": 2.5},
         "history": {0: {"full": 50.0}},
         "wall_seconds": 1.0,
+        "config": {},
     }
     return whole | changes
 
@@ -236,8 +237,6 @@ def test_average(best: bool, kept: list[int], tmp_path: Path) -> None:
         epochs.save(epoch, all_of(float(epoch)), scores)
     (tmp_path / "epoch-best.safetensors").touch()
     assert list(epochs.paths()) == kept
-    epochs.adopt()
-    assert list(epochs.paths()) == kept  # a control: none is renamed
     assert epochs.paths()[3].name == "epoch-0004.safetensors"  # the log's epoch 4
     average, used = epochs.average(model, epochs.chosen(scores))
     assert sorted(used) == kept
@@ -272,16 +271,10 @@ def test_a_damaged_epoch_is_not_averaged(
 def test_epochs_written_without_a_checksum_are_averaged_but_not_of_another_network(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Their numbers begin at 0, as earlier versions named them; the files are renamed."""
     for epoch in range(2):
-        save_file(all_of(float(epoch)), tmp_path / f"epoch-{epoch:04d}.safetensors")
-    save_file({"weight": torch.ones(2)}, tmp_path / "epoch-0002.safetensors")
+        save_file(all_of(float(epoch)), tmp_path / f"epoch-{epoch + 1:04d}.safetensors")
+    save_file({"weight": torch.ones(2)}, tmp_path / "epoch-0003.safetensors")
     epochs, model = EpochWeights(tmp_path, 3, False), nn.Linear(1, 1)
-    for _ in range(2):  # a training may be resumed any number of times
-        epochs.adopt()
-        assert [path.name for path in epochs.paths().values()] == [
-            f"epoch-000{number}.safetensors" for number in (1, 2, 3)
-        ]
     average, used = epochs.average(model, epochs.chosen({}))
     assert (average["weight"].item(), used) == (0.5, [0, 1])
     assert "'bias' is missing, expected torch.float32 (1,)" in caplog.text

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
-from asrkit.config import ConfigError, ModelConfig, load_config
+from asrkit.config import ConfigError, load_config
 from asrkit.data.cuts import load_cuts
 from asrkit.train import main
-from asrkit.training.checkpoints import Checkpoint, Progress
-from asrkit.training.resume_checks import FREE, check_same, dotted, former_spelling
+from asrkit.training.checkpoints import Checkpoint, Progress, TrainingCheckpointError
+from asrkit.training.resume_checks import FREE, check_same, dotted
 from tests.conftest import write_config
 
 SCHEDULE = {
@@ -138,18 +137,12 @@ def test_fewer_epochs_than_are_done(tmp_path: Path) -> None:
         check_same(found_of(config, epoch=3), {}, config, 1, True)
 
 
-def test_a_checkpoint_of_before_settings_were_kept(corpus: Path, tmp_path: Path) -> None:
-    """It is resumed as before, and the log says that its settings are not known."""
-    config = write_config(tmp_path / "c.yaml", corpus, tmp_path / "out", epochs=1)
-    assert main(["--config", str(config)]) == 0
-    (path,) = (tmp_path / "out" / "checkpoints").iterdir()
-    new = {"config", "ranks", "the dev utterances", "the configuration's text",
-           "training.start_from"}  # fmt: skip
-    state = torch.load(path, weights_only=True)
-    assert new < state.keys()
-    torch.save({key: value for key, value in state.items() if key not in new}, path)
-    assert main(["--config", str(config), "--resume", "training.epochs=2"]) == 0
-    assert "of an older version" in (tmp_path / "out" / "train.log").read_text()
+def test_a_checkpoint_with_a_damaged_configuration_is_not_usable(tmp_path: Path) -> None:
+    config = config_of(tmp_path)
+    found = found_of(config)
+    found.config["model"]["dim"] = "wide"
+    with pytest.raises(TrainingCheckpointError, match="its configuration is damaged: "):
+        check_same(found, {}, config, 1, False)
 
 
 def test_a_manifest_that_was_edited_is_noticed_and_named(
@@ -239,27 +232,6 @@ def test_two_trainings_never_share_a_folder(
         assert f"{folder}: another training runs there" in capsys.readouterr().err
         other.kill()
     assert main(["--config", str(config)]) == 0
-
-
-# As versions wrote it, and hashed it into their checkpoints, whose subsampling had no kinds.
-FORMER = (
-    '{"num_mels":80,"dim":96,"num_heads":4,"num_layers":6,"ffn_dim":384,"kernel_size":15,'
-    '"dropout":0.00001,"subsampling_channels":32,"separable_subsampling":true,'
-    '"position":{"kind":"shaw","max_distance":8,"values":true}}'
-)
-
-
-def test_a_network_is_the_one_of_a_former_checkpoint() -> None:
-    config = ModelConfig.model_validate_json(FORMER)
-    assert config.subsampling.model_dump(exclude={"pad_stages"}) == {
-        "kind": "conv4",
-        "channels": 32,
-        "separable": True,
-    }
-    assert former_spelling(config) == FORMER
-    for change in ({"dim": 100}, {"conv_norm": "affine"}, {"after_norm": True}):
-        other = former_spelling(ModelConfig.model_validate(config.model_dump() | change))
-        assert other != FORMER
 
 
 def test_another_number_of_ranks_is_told_its_accumulation(tmp_path: Path) -> None:
