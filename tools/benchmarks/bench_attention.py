@@ -16,12 +16,11 @@ from benchmarks import (
     DIM,
     LEFT_CONTEXT,
     NUM_HEADS,
-    Failure,
     Row,
     chosen,
+    compared,
     environment,
     parser,
-    ratio,
     report,
     round_robin,
 )
@@ -62,7 +61,7 @@ def plain(layer: ChunkAttention, x: Tensor) -> Tensor:
 
 
 @torch.inference_mode(False)
-def timed(attend: Attention, x: Tensor, backward: bool, peaks: list[float]) -> list[float]:
+def measured(attend: Attention, x: Tensor, backward: bool, peaks: list[float]) -> list[float]:
     """Seconds of one pass; its peak memory in MB goes to `peaks` where the device counts it."""
     on_gpu = x.is_cuda
     with torch.set_grad_enabled(backward):
@@ -95,22 +94,17 @@ def measure(frames: int, context: str, backward: bool, options: argparse.Namespa
         contenders[KERNELS] = ours(layer, *sizes, kernels=True)
     peaks: dict[str, list[float]] = {name: [] for name in contenders}
     passes = {
-        name: partial(timed, contenders[name], x, backward, peaks[name])
+        name: partial(measured, contenders[name], x, backward, peaks[name])
         for name in chosen(contenders, options)
     }
     label = f"{frames} frames, {context}"
     results = round_robin(passes, options.rounds, True, options.limit, label)
-    rows: list[Row] = []
-    for name, result in results.items():
-        row: Row = {"frames": frames, "context": context, "backward": "yes" if backward else "no"}
-        row["contender"] = name
-        if isinstance(result, Failure):
-            row |= {"ms": result.reason, f"× {BLOCKS}": None}
-        else:
-            row["ms"] = 1000 * statistics.median(seconds[0] for seconds in result)
-            row[f"× {BLOCKS}"] = ratio(result, results.get(BLOCKS, Failure("")))
-        row["peak memory, MB"] = max(peaks[name], default=None)
-        rows.append(row)
+    rows = compared(
+        results, BLOCKS, lambda seconds: {"ms": 1000 * statistics.median(seconds)},
+        frames=frames, context=context, backward="yes" if backward else "no",
+    )  # fmt: skip
+    for row in rows:
+        row["peak memory, MB"] = max(peaks[str(row["contender"])], default=None)
     return rows
 
 

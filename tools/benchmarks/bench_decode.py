@@ -8,7 +8,6 @@ All contenders recognise the same samples from memory, in chunks of the model, w
 sherpa-onnx takes streaming wenet-ctc models one recording at a time.
 """
 
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -16,7 +15,7 @@ from statistics import median
 
 import numpy as np
 import torch
-from benchmarks import Failure, Row, environment, parser, ratio, report, round_robin
+from benchmarks import compared, environment, parser, report, round_robin, timed
 
 from asrkit import audio
 from asrkit.backends.export_metadata import Exported
@@ -28,13 +27,6 @@ from asrkit.transcription.batches import batches
 
 BATCHED = "asrkit"  # what the others are compared with
 BATCH_SECONDS = 120.0  # as `asrkit decode` has
-
-
-def timed(recognise: Callable[[], object]) -> list[float]:
-    """Seconds of a pass: one step."""
-    started = time.perf_counter()
-    recognise()
-    return [time.perf_counter() - started]
 
 
 def main() -> None:
@@ -75,22 +67,13 @@ def main() -> None:
         {name: partial(timed, run) for name, run in passes.items()}, options.rounds, True,
         options.limit, "decode",
     )  # fmt: skip
-    rows: list[Row] = []
-    for name, rounds in results.items():
-        if isinstance(rounds, Failure):
-            rows.append({"contender": name, "RTFx": rounds.reason})
-            continue
-        speeds = [seconds / each for (each,) in rounds]
-        base = results[BATCHED]
-        rows.append(
-            {
-                "contender": name,
-                "RTFx": median(speeds),
-                "lowest": min(speeds),
-                "highest": max(speeds),
-                f"time × {BATCHED}": ratio(rounds, base),
-            }
-        )
+    rows = compared(
+        results, BATCHED,
+        lambda taken: {
+            "RTFx": median(seconds / each for each in taken),
+            "lowest": seconds / max(taken), "highest": seconds / min(taken),
+        },
+    )  # fmt: skip
     report(f"Decoding {len(jobs)} recordings, {seconds:.0f} s", facts, rows, options.json)
 
 

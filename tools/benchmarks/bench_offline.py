@@ -10,7 +10,6 @@ import resource
 import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from functools import cache, partial
 from importlib.util import find_spec
@@ -27,14 +26,15 @@ from benchmarks import (
     Row,
     attempt,
     chosen,
+    compared,
     environment,
     parser,
     random_feats,
-    ratio,
     reference_encoder,
     reference_layers,
     report,
     round_robin,
+    timed,
 )
 from peers import ConformerForward, SpeechBrainForward
 from torch import Tensor
@@ -136,20 +136,13 @@ def memory(name: str, seconds: float, options: argparse.Namespace) -> float | Fa
     return Failure(result) if isinstance(result, str) else result
 
 
-def timed(forward: Forward, feats: Tensor) -> list[float]:
-    """Seconds of a pass: one step."""
-    started = time.perf_counter()
-    forward(feats)
-    return [time.perf_counter() - started]
-
-
 def measure_times(
     forwards: dict[str, Forward], seconds: float, threads: int, options: argparse.Namespace
 ) -> dict[str, list[list[float]] | Failure]:
     """Seconds of each round."""
     torch.set_num_threads(threads)
     feats = random_feats(seconds)
-    passes = {name: partial(timed, forward, feats) for name, forward in forwards.items()}
+    passes = {name: partial(timed, partial(forward, feats)) for name, forward in forwards.items()}
     short, label = seconds < LONG, f"{seconds:g} s, threads {threads}"
     return round_robin(passes, options.rounds if short else 1, short, options.limit, label)
 
@@ -161,19 +154,15 @@ def rows_of(
     """A row of the table for each contender."""
     # Not again, and with fewer threads, what failed in a process of its own.
     able = {name: run for name, run in forwards.items() if not isinstance(peaks[name], Failure)}
-    results = measure_times(able, seconds, threads, options)
-    rows: list[Row] = []
-    for name, peak in peaks.items():
-        result = peak if isinstance(peak, Failure) else results[name]
-        row: Row = {"audio, s": seconds, "threads": threads, "contender": name}
-        if isinstance(result, Failure):
-            row |= {"seconds": result.reason, "RTF": None, f"× {CHUNKED}": None}
-        else:
-            row["seconds"] = statistics.median(pass_[0] for pass_ in result)
-            row["RTF"] = statistics.median(pass_[0] for pass_ in result) / seconds
-            row[f"× {CHUNKED}"] = ratio(result, results.get(CHUNKED, Failure("")))
+    failed = {name: peak for name, peak in peaks.items() if isinstance(peak, Failure)}
+    results = measure_times(able, seconds, threads, options) | failed
+    rows = compared(
+        {name: results[name] for name in peaks}, CHUNKED,
+        lambda taken: {"seconds": (middle := statistics.median(taken)), "RTF": middle / seconds},
+        **{"audio, s": seconds, "threads": threads},
+    )  # fmt: skip
+    for row, peak in zip(rows, peaks.values(), strict=True):
         row["peak memory, MB"] = peak.reason if isinstance(peak, Failure) else peak
-        rows.append(row)
     return rows
 
 

@@ -16,7 +16,7 @@ from functools import cache, partial
 from pathlib import Path
 
 import torch
-from benchmarks import Failure, Row, environment, parser, ratio, report, round_robin
+from benchmarks import Row, compared, environment, parser, report, round_robin, timed
 from torch import Tensor
 
 from asrkit.lm import Weighted, WordFusion, read_arpa
@@ -68,7 +68,7 @@ def passes(log_probs: Tensor) -> dict[str, Callable[[], list[float]]]:
     flashlight = flashlight_decode(log_probs)
     if flashlight is not None:
         found[f"flashlight-text, beam {BEAM}"] = flashlight
-    return {name: partial(timed, run) for name, run in found.items()}
+    return {name: partial(timed, run, time.process_time) for name, run in found.items()}
 
 
 @cache
@@ -106,28 +106,17 @@ def flashlight_decode(log_probs: Tensor) -> Callable[[], object] | None:
     return lambda: free.decode(emissions.data_ptr(), *emissions.shape)
 
 
-def timed(run: Callable[[], object]) -> list[float]:
-    """Seconds of the CPU."""
-    started = time.process_time()
-    run()
-    return [time.process_time() - started]
-
-
 def measure(kind: str, num_frames: int, options: argparse.Namespace) -> list[Row]:
     """A row of the table for each contender."""
     measured = passes(posteriors(PEAKS[kind], num_frames))
     results = round_robin(measured, options.rounds, True, options.limit, kind)
-    rows: list[Row] = []
-    for name, result in results.items():
-        row: Row = {"posteriors": kind, "contender": name}
-        if isinstance(result, Failure):
-            row |= {"median, ms": result.reason, "min, ms": None, f"× {MAIN}": None}
-        else:
-            ms = [1000 * seconds for (seconds,) in result]
-            row |= {"median, ms": statistics.median(ms), "min, ms": min(ms)}
-            row[f"× {MAIN}"] = ratio(result, results[MAIN])
-        rows.append(row)
-    return rows
+    return compared(
+        results, MAIN,
+        lambda taken: {
+            "median, ms": 1000 * statistics.median(taken), "min, ms": 1000 * min(taken),
+        },
+        posteriors=kind,
+    )  # fmt: skip
 
 
 def main() -> None:

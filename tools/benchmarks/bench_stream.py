@@ -25,13 +25,12 @@ from benchmarks import (
     LEFT_CONTEXT,
     LEFT_MS,
     QUICK_SECONDS,
-    Failure,
     Row,
     chosen,
+    compared,
     environment,
     parser,
     random_feats,
-    ratio,
     reference_file,
     reference_layers,
     report,
@@ -119,23 +118,18 @@ def measure(
     steps = {name: contenders.build(name) for name in chosen(contenders.builders, options)}
     passes = {name: partial(stream, contender.step, chunks) for name, contender in steps.items()}
     results = round_robin(passes, options.rounds, True, options.limit, f"threads {threads}")
-    rows: list[Row] = []
-    for name, contender in steps.items():
-        result = results[name]
-        row: Row = {"threads": threads, "contender": name}
-        row["parameters, M"] = contender.parameters / 1e6
-        if isinstance(result, Failure):
-            row |= {"median, ms": result.reason}
-            row |= dict.fromkeys(("p95, ms", "min, ms", "RTF", f"× {EAGER}"))
-        else:
-            ms = [1000 * seconds for pass_ in result for seconds in pass_]
-            row["median, ms"] = statistics.median(ms)
-            row["p95, ms"] = float(np.percentile(ms, 95))
-            row["min, ms"] = min(ms)
-            row["RTF"] = statistics.median(ms) / CHUNK_MS
-            row[f"× {EAGER}"] = ratio(result, results.get(EAGER, Failure("")))
-        rows.append(row)
+    rows = compared(results, EAGER, cells, threads=threads)
+    for row in rows:
+        row["parameters, M"] = steps[str(row["contender"])].parameters / 1e6
     return rows
+
+
+def cells(seconds: list[float]) -> Row:
+    ms = [1000 * each for each in seconds]
+    return {
+        "median, ms": statistics.median(ms), "p95, ms": float(np.percentile(ms, 95)),
+        "min, ms": min(ms), "RTF": statistics.median(ms) / CHUNK_MS,
+    }  # fmt: skip
 
 
 def main() -> None:

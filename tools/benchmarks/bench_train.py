@@ -6,7 +6,6 @@ torchaudio's Conformer and, where it is installed, speechbrain's.
 
 import argparse
 import statistics
-import time
 from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
@@ -20,15 +19,15 @@ from benchmarks import (
     LEFT_CONTEXT,
     NUM_HEADS,
     NUM_MELS,
-    Failure,
     Row,
     chosen,
+    compared,
     environment,
     parser,
-    ratio,
     reference_layers,
     report,
     round_robin,
+    timed,
 )
 from peers import ConformerForward, SpeechBrainForward
 from torch import Tensor, nn
@@ -102,11 +101,9 @@ class Training:
 
 
 @torch.inference_mode(False)
-def timed(training: Training, feats: Tensor, labels: Tensor) -> list[float]:
-    started = time.perf_counter()
-    with torch.enable_grad():
-        training.step(feats.clone(), labels.clone())
-    return [time.perf_counter() - started]
+@torch.enable_grad()
+def one_step(training: Training, feats: Tensor, labels: Tensor) -> None:
+    training.step(feats.clone(), labels.clone())
 
 
 def measure(threads: int, options: argparse.Namespace) -> list[Row]:
@@ -120,19 +117,15 @@ def measure(threads: int, options: argparse.Namespace) -> list[Row]:
     for name in chosen(BUILDERS, options):
         torch.manual_seed(0)
         training = Training(BUILDERS[name](reference_layers(options)), options.bfloat16)
-        passes[name] = partial(timed, training, feats, labels)
+        passes[name] = partial(timed, partial(one_step, training, feats, labels))
     results = round_robin(passes, options.rounds, True, options.limit, f"threads {threads}")
-    rows: list[Row] = []
-    for name, result in results.items():
-        row: Row = {"threads": threads, "contender": name}
-        if isinstance(result, Failure):
-            row |= {"s a step": result.reason, "utterances a second": None, f"× {EAGER}": None}
-        else:
-            median = statistics.median(pass_[0] for pass_ in result)
-            row |= {"s a step": median, "utterances a second": batch / median}
-            row[f"× {EAGER}"] = ratio(result, results.get(EAGER, Failure("")))
-        rows.append(row)
-    return rows
+    return compared(
+        results, EAGER,
+        lambda taken: {
+            "s a step": (middle := statistics.median(taken)), "utterances a second": batch / middle,
+        },
+        threads=threads,
+    )  # fmt: skip
 
 
 def main() -> None:

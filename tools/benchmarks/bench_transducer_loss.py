@@ -26,7 +26,6 @@ def measured(size: tuple[int, ...], prune_range: int | None, rounds: int) -> tup
     Args:
         size: B, T, U, V.
         prune_range: places of each frame; None for all.
-        rounds: number of losses.
     """
     batch, frames, count, vocab_size = size
     torch.set_num_threads(1)

@@ -170,6 +170,34 @@ def round_robin(
     }
 
 
+def timed(run: Callable[[], object], clock: Callable[[], float] = time.perf_counter) -> list[float]:
+    """Seconds of a pass, which is one step."""
+    started = clock()
+    run()
+    return [clock() - started]
+
+
+def compared(
+    results: Mapping[str, list[list[float]] | Failure],
+    base: str,
+    cells: Callable[[list[float]], Row],
+    **first: object,
+) -> list[Row]:
+    """A row of the table for each contender: `first`, the name, the cells of the seconds of all
+    steps, and the ratio to the contender `base`. A failure's reason is in the first cell."""
+    rows, last = [], f"× {base}"
+    for name, result in results.items():
+        if isinstance(result, Failure):
+            own = dict.fromkeys(cells([1.0]), None)
+            own[next(iter(own))] = result.reason
+            factor = None
+        else:
+            own = cells([seconds for steps in result for seconds in steps])
+            factor = ratio(result, results.get(base, Failure("")))
+        rows.append({**first, "contender": name, **own, last: factor})
+    return rows
+
+
 def ratio(rounds: list[list[float]], base: list[list[float]] | Failure) -> float | None:
     """Median over the rounds of how many times as long as `base` a step took."""
     if isinstance(base, Failure):
@@ -211,7 +239,7 @@ def report(title: str, facts: dict[str, str], rows: Sequence[Row], file: Path | 
     print(f"## {title}\n")
     print("\n".join(f"- {name}: {fact}" for name, fact in facts.items()), end="\n\n")
     columns = list(rows[0])
-    print(markdown(columns, [[cell(row[column]) for column in columns] for row in rows]))
+    print(markdown(columns, [[cell(row.get(column)) for column in columns] for row in rows]))
     if file:
         with replacing(file) as temporary:
             everything = {"title": title, **facts, "rows": rows}

@@ -138,7 +138,6 @@ def rows_of(name: str, steps: list[list[Kernel]], threads: int) -> list[Row]:
     for label in order[: len(shapes) + SHOWN]:
         row: Row = {"step": name, "threads": threads, "operation": label, "times": counts[label]}
         row |= {"ms": 1000 * medians[label], "share, %": 100 * medians[label] / total}
-        row |= {"GFLOP/s": None, "alone, GFLOP/s": None}
         if label in shapes:
             shape, count = shapes[label], counts[label]
             row["GFLOP/s"] = 2e-9 * float(np.prod(shape)) * count / medians[label]
@@ -148,9 +147,8 @@ def rows_of(name: str, steps: list[list[Kernel]], threads: int) -> list[Row]:
     products = sum(medians[label] for label in shapes)
     for label, seconds in (("the rest", rest), ("all products", products), ("everything", total)):
         table.append(
-            {"step": name, "threads": threads, "operation": label, "times": None,
-             "ms": 1000 * seconds, "share, %": 100 * seconds / total, "GFLOP/s": None,
-             "alone, GFLOP/s": None}
+            {"step": name, "threads": threads, "operation": label,
+             "ms": 1000 * seconds, "share, %": 100 * seconds / total}
         )  # fmt: skip
     return table
 
