@@ -72,13 +72,7 @@ class Seen(NamedTuple):
 
 
 class Neighbours:
-    """Ordinary clients of a server, and their observations.
-
-    Args:
-        address: address of /v1/stream.
-        recordings: samples that the clients send.
-        texts: expected text of each recording.
-    """
+    """Ordinary clients of a server, and their observations."""
 
     def __init__(self, address: str, recordings: list[np.ndarray], texts: list[str]) -> None:
         self.address, self.recordings, self.texts = address, recordings, texts
@@ -206,8 +200,6 @@ class Watched:
     """The memory, disk and log of a server and its decoding processes.
 
     Args:
-        process: process id of the server.
-        folders: folders in which the server writes.
         log: file with the server's standard error.
     """
 
@@ -270,13 +262,7 @@ USUAL, QUICK = Times(40.0, 15.0, 75.0, 3.0), Times(6.0, 5.0, 6.0, 0.7)
 
 
 class Trial:
-    """The attacks on a server, one after another.
-
-    Args:
-        neighbours: ordinary clients beside the attacks.
-        watched: server under attack.
-        times: durations of the phases.
-    """
+    """The attacks on a server, one after another."""
 
     def __init__(self, neighbours: Neighbours, watched: Watched, times: Times) -> None:
         self.neighbours, self.watched, self.times = neighbours, watched, times

@@ -73,9 +73,6 @@ async def talk(
     """Stream a recording as a call.
 
     Args:
-        address: address of the server.
-        samples: samples of the recording.
-        recording: its number.
         heard: called for each live text with the time of its audio and its delay.
         end_of_speech: end of its last word in seconds, if known.
     """

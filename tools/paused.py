@@ -71,8 +71,6 @@ def paused(
 
     Args:
         parts: samples (n,) of each recording, with the places where a pause may be.
-        pauses: their share and lengths.
-        draw: generator of all draws.
     """
     level = min(background(samples) for samples, _ in parts)
 

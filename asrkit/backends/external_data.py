@@ -75,7 +75,6 @@ def read_data(path: Path, graph: bytes) -> ExternalData:
 
     Args:
         path: path of the graph's file.
-        graph: its bytes.
 
     Raises:
         UserError: if the data is missing, cut or changed.

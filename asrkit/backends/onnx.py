@@ -106,11 +106,7 @@ class OnnxStep(OnnxGraph):
 
 
 def build(kind: str, file: ModelFile, plain: Backend) -> Backend:
-    """Make the backend from the export beside the model file.
-
-    Raises:
-        UserError: if there is no such export, or it does not fit.
-    """
+    """Make the backend from the export beside the model file."""
     path = find(kind, file, plain)
     if path is None:
         spec = plain.spec
@@ -152,9 +148,6 @@ def of_file(
         plain: eager backend in the context that the file must have.
         precision: precision that the file must have; None for any.
         parts: files of a transducer's predictor and joiner; if None, those beside the file.
-
-    Raises:
-        UserError: if the file has another model, precision or context.
     """
     step, exported = read(path)
     wanted = wanted_of(plain)
@@ -183,11 +176,7 @@ def check_weights(path: Path, graph: OnnxGraph, file: ModelFile) -> None:
 
 
 def read_parts(paths: Sequence[Path], file: ModelFile) -> TransducerParts | None:
-    """Return predictor and joiner of a transducer in two files; None for CTC.
-
-    Raises:
-        UserError: if a file is missing, or does not fit the model.
-    """
+    """Return predictor and joiner of a transducer in two files; None for CTC."""
     head = file.model.head
     if not isinstance(head, TransducerHead):
         return None
@@ -243,20 +232,13 @@ def whole(
 def read(path: str | Path) -> tuple[OnnxStep, Exported]:
     """Return the step and the description in a file of `write` or `int8.quantize`. The session has
     as many threads as torch.
-
-    Raises:
-        UserError: for another or a changed file, or if ONNX Runtime is not installed.
     """
     step = read_graph(Path(path), OnnxStep)
     return step, step.description.exported
 
 
 def read_graph(path: Path, kind: type[Graph]) -> Graph:
-    """Return the graph in a file of asrkit, of this class.
-
-    Raises:
-        UserError: see `read`.
-    """
+    """Return the graph in a file of asrkit, of this class."""
     need("onnxruntime")
     try:
         model = path.read_bytes()

@@ -94,11 +94,7 @@ def fastest(plain: Backend, file: ModelFile) -> Backend:
 
 
 def checked(name: str, file: ModelFile, plain: Backend) -> Backend:
-    """Return a backend that computes what the eager one computes.
-
-    Raises:
-        UserError: for an unknown kind, one that cannot run this, or one with other results.
-    """
+    """Return a backend that computes what the eager one computes."""
     kind = kind_of(name)
     if plain.spec.device.type != "cpu" and not kind.on_any_device:
         able = " and ".join(each for each, kind in BACKENDS.items() if kind.on_any_device)
@@ -118,11 +114,7 @@ def checked(name: str, file: ModelFile, plain: Backend) -> Backend:
 
 
 def kind_of(name: str) -> BackendKind:
-    """Return a kind by its name, or by the path of an exported file.
-
-    Raises:
-        UserError: for an unknown kind.
-    """
+    """Return a kind by its name, or by the path of an exported file."""
     if name in BACKENDS:
         return BACKENDS[name]
     if name.endswith(".onnx"):
@@ -136,9 +128,6 @@ def check(backend: Backend, file: ModelFile, plain: Backend) -> None:
 
     The second step follows at once for one row, an hour and a day later for the others. In full
     context, both steps have their own recordings.
-
-    Raises:
-        UserError: if numbers differ by more than TOLERANCE, or those of int8 by more than rounding.
     """
     spec, exact = plain.spec, BACKENDS[backend.kind].exact
     full = spec.context.full

@@ -48,11 +48,7 @@ def parts_in(module: torch.jit.ScriptModule, head: TransducerHead) -> Transducer
 
 
 def read(path: str | Path) -> tuple[torch.jit.ScriptModule, Exported]:
-    """Return the module and its description. Read only trusted files: TorchScript is code.
-
-    Raises:
-        UserError: for a file that `write` did not write.
-    """
+    """Return the module and its description. Read only trusted files: TorchScript is code."""
     extra = {DESCRIPTION: ""}
     try:
         with warnings.catch_warnings():

@@ -21,7 +21,6 @@ class TransducerParts:
     The joiner projects the encoder frames itself: exports have no part for this alone.
 
     Args:
-        head: head of the network in PyTorch.
         predictor: computes what `PredictorStep` does.
         joiner: computes what `JoinerStep` does.
     """

@@ -104,9 +104,6 @@ def recognize(
         aligner: recogniser in full context on the eager network, without endpoints, which aligns
             the references. None for no alignments and no delays.
         turns: stream each utterance once more, to find the end of its turn.
-
-    Raises:
-        UserError: for a postprocess that fails.
     """
     for batch in batches:
         found = {name: traced(each, batch) for name, each in recognizers.items()}
@@ -175,7 +172,6 @@ def aligned(
 
     Args:
         aligner: recogniser in full context, without endpoints.
-        utterance: recording with its reference.
         frames: the head's frames (E, V) in full context, if they are known.
     """
     if frames is None:

@@ -49,12 +49,7 @@ def places(
 
     Args:
         outcomes: outcomes of each utterance, by the recognisers' names, with alignments.
-        name: name of the recogniser in chunks.
-        full: name of the recogniser in full context.
         chunk_size: chunk size C of the recogniser in chunks, in encoder frames.
-
-    Raises:
-        ValueError: for full context, which has no chunks.
     """
     if chunk_size >= FULL_CONTEXT:
         raise ValueError("chunk_size must not be full context, which has no chunks")
@@ -96,10 +91,7 @@ def places_of(begin: int, last: int, number: int, count: int, chunk_size: int) -
     """Return the places of a word.
 
     Args:
-        begin: first frame of the word.
-        last: last frame of the word.
         number: number of the word in its utterance, from 0.
-        count: number of the utterance's words.
     """
     last = max(begin, last)
     quarter = 4 * (last % chunk_size) // chunk_size

@@ -12,9 +12,6 @@ class Trace:
     """A search for one recording that records the head's frames and the hypotheses.
 
     A transcript restarts the search in each segment. A trace joins the segments again.
-
-    Args:
-        search: search that is traced.
     """
 
     def __init__(self, search: Search) -> None:

@@ -62,11 +62,7 @@ def scores(
     """Return the score of each recogniser, by name.
 
     Args:
-        outcomes: outcomes of each utterance, from `recognize`.
         normalize: normaliser of the texts, to score written text too.
-
-    Raises:
-        UserError: if `outcomes` is empty.
     """
     outcomes = list(outcomes)
     if not outcomes:

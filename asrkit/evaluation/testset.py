@@ -14,9 +14,6 @@ def read_scored(path: str, left_out: list[LeftOut]) -> Iterator[Labelled]:
 
     Args:
         left_out: list to which unusable utterances are appended.
-
-    Raises:
-        ManifestError: if the path is missing or not a manifest, or an id occurs twice.
     """
     ids: set[str] = set()
     for each in read_labelled(path, left_out):

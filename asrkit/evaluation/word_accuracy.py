@@ -59,8 +59,6 @@ def calibration_error(confidences: Sequence[float], right: Sequence[bool], bins:
     width, weighted by the number of words in each bin. 0 is perfect. The result is 0 without words.
 
     Args:
-        confidences: confidences, 0 to 1.
-        right: whether each word is correct.
         bins: number of bins; the paper's figures use 15.
     """
     if not len(confidences):

@@ -92,14 +92,7 @@ def rules_of(file: ModelFile, asked: str | None = None) -> str | None:
 
 
 def normalizer_of(rules: str | None) -> Callable[[str], str] | None:
-    """Return one of Whisper's normalisers, with which the open ASR leaderboard scores.
-
-    Args:
-        rules: name of the normaliser; None for none.
-
-    Raises:
-        UserError: if whisper-normalizer is missing.
-    """
+    """Return one of Whisper's normalisers, with which the open ASR leaderboard scores."""
     if rules is None:
         return None
     need("whisper_normalizer")
@@ -172,7 +165,6 @@ def lacking(tokenizer: Tokenizer, case: str) -> str | None:
     """Say that a model cannot write capitals or marks; None if it can write both.
 
     Args:
-        tokenizer: tokenizer of the model.
         case: case to which the model's rules convert texts.
     """
     labels = "".join(spoken(tokenizer.piece(each)) for each in range(1, tokenizer.vocab_size))

@@ -95,7 +95,6 @@ def quantize(path: Path, module: nn.Module, ranges: dict[str, Range]) -> None:
 
     Args:
         path: float32 file, which is replaced.
-        module: the module that was exported.
         ranges: ranges of the products' inputs, from an `ObservedStep` that ran over recordings.
     """
     import onnx

@@ -53,9 +53,6 @@ def write(
     Args:
         file: model of the module.
         name: final name of the file, if `path` is temporary.
-
-    Raises:
-        UserError: if a required package is missing.
     """
     need("onnx", "onnxscript", "onnxruntime")
     if exported.what in PARTS:

@@ -86,13 +86,9 @@ def replay(
     """Compare sherpa-onnx's texts with asrkit's, of whole chunks or of all samples.
 
     Args:
-        theirs: result of `wheel`.
         ours: recogniser with greedy search, of the same network.
         recordings: samples at 16 kHz, float32.
         tail: number of zeros to append to each recording, for both.
-
-    Raises:
-        UserError: if a text differs.
     """
     for samples in recordings:
         whole = np.concatenate([samples, np.zeros(tail, np.float32)])

@@ -106,12 +106,8 @@ def encoder_graph(
     """Return the graph of an encoder that takes windows of features and its state as rows.
 
     Args:
-        core: the export.
-        file: model.
-        exported: description of the export.
         layout: texts of the graphs before and after the core, with names of sizes in braces.
         kept: names that pass by the core, see `between`.
-        more: further values of these names.
     """
     encoder, windows = file.model.encoder, windows_of(file.model.encoder, exported)
     shapes = parts_of(file, exported)
@@ -135,7 +131,6 @@ def between(before: str, core: "ModelProto", after: str, kept: Sequence[str]) ->
 
     Args:
         before: text of a graph whose outputs are the inputs of the core, by name.
-        core: the export.
         after: text of a graph whose inputs are outputs of the core, and `kept`, by name.
         kept: inputs or outputs of `before` that `after` takes.
     """

@@ -146,8 +146,6 @@ def readme(
     """Return README.md.
 
     Args:
-        call: call that builds sherpa-onnx's recogniser.
-        remarks: paragraphs on this model.
         origin: models for which sherpa-onnx has the layout.
     """
     tail = layout_of(file).tail_samples(file, exported)

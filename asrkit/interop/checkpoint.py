@@ -55,11 +55,7 @@ class Archive:
         return path in self._members
 
     def open(self, path: str) -> IO[bytes]:
-        """Open the file at this path of the archive.
-
-        Raises:
-            CheckpointError: if it is missing.
-        """
+        """Open the file at this path of the archive."""
         if path not in self:
             raise CheckpointError(f"the archive has no file {shown(path)}")
         file = self._tar.extractfile(self._members[path])
@@ -74,12 +70,7 @@ class Archive:
 
 @contextmanager
 def open_archive(path: Path) -> Iterator[Archive]:
-    """Open a tar archive, plain or gzipped, and check that all members are plain files inside it.
-
-    Raises:
-        CheckpointError: if the file is damaged or not a tar archive.
-        OSError: if the file cannot be read.
-    """
+    """Open a tar archive, plain or gzipped, all of whose members are plain files inside it."""
     try:
         with path.open("rb") as file, expanded(file) as plain, tarfile.open(fileobj=plain) as tar:
             yield Archive(tar)
@@ -107,11 +98,7 @@ def expanded(file: IO[bytes]) -> Iterator[IO[bytes]]:
 
 
 def read_bytes(file: IO[bytes], name: str) -> bytes:
-    """Read a small file: a configuration, a vocabulary, a tokenizer.
-
-    Raises:
-        CheckpointError: if the file has more than MOST_BYTES bytes.
-    """
+    """Read a small file: a configuration, a vocabulary, a tokenizer."""
     data = file.read(MOST_BYTES + 1)
     if len(data) > MOST_BYTES:
         raise CheckpointError(f"{shown(name)} has more than {MOST_BYTES} bytes")
@@ -127,11 +114,7 @@ def read_text(data: bytes, name: str) -> str:
 
 
 def read_settings(data: bytes, name: str) -> dict[str, Any]:
-    """Parse a YAML file.
-
-    Raises:
-        CheckpointError: if the file is not YAML with keys and values.
-    """
+    """Parse a YAML file."""
     try:
         values = parse_yaml(read_text(data, name), LONGEST_YAML)
     except ConfigError as error:
@@ -142,11 +125,7 @@ def read_settings(data: bytes, name: str) -> dict[str, Any]:
 
 
 def read_weights(file: IO[bytes], name: str) -> dict[str, Tensor]:
-    """Read the tensors of a file by `torch.save`: a dict by name, or such a dict in "state_dict".
-
-    Raises:
-        CheckpointError: if the file is damaged, would run code, or has other contents.
-    """
+    """Read the tensors of a file by `torch.save`: a dict by name, alone or as "state_dict"."""
     size = file.seek(0, 2)
     try:
         file.seek(0)

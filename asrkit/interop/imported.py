@@ -34,10 +34,6 @@ def assemble(
         settings: the sections `model`, `text` and `context` of a configuration.
         tokenizer: tokenizer with the blank as token 0.
         weights: weights by asrkit's names, in any floating type.
-
-    Raises:
-        ConfigError: for settings that do not fit.
-        CheckpointError: for weights that do not fit.
     """
     missing = {"data": {"train": UNKNOWN, "dev": UNKNOWN}, "training": {"output_dir": UNKNOWN}}
     config = parse_record(missing | dict(settings))

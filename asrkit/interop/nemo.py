@@ -66,10 +66,6 @@ def read_nemo(path: Path, head: str | None = None, prompt: str | None = None) ->
         head: head to import: transducer, with the CTC layer of a hybrid, or ctc; None for the
             transducer of a model that has one.
         prompt: language of a model with a language prompt.
-
-    Raises:
-        CheckpointError: for other models, and for settings that asrkit cannot compute exactly.
-        OSError: if the file cannot be read.
     """
     with open_archive(path) as archive:
         settings = read_settings(archive.read(SETTINGS), SETTINGS)
@@ -146,9 +142,6 @@ def contexts(encoder: dict[str, Any]) -> dict[str, Any]:
 
     With a look-ahead of R frames, chunks are R + 1 frames long. Their left context is L frames,
     rounded down to whole chunks.
-
-    Raises:
-        CheckpointError: for a missing or unbounded context.
     """
     menu = encoder.get("att_context_size")
     pairs = menu if isinstance(menu, list) and menu and isinstance(menu[0], list) else [menu]
@@ -173,11 +166,7 @@ def contexts(encoder: dict[str, Any]) -> dict[str, Any]:
 
 
 def chosen_head(settings: dict[str, Any], head: str | None) -> str:
-    """Return the head to import: `head`, or the transducer of a model that has one.
-
-    Raises:
-        CheckpointError: for a head that the model does not have.
-    """
+    """Return the head to import: `head`, or the transducer of a model that has one."""
     has_transducer = bool(settings.get("joint"))
     if head is None:
         return "transducer" if has_transducer else "ctc"
@@ -193,11 +182,7 @@ def chosen_head(settings: dict[str, Any], head: str | None) -> str:
 
 
 def transducer_settings(settings: dict[str, Any], adapter_dim: int | None) -> dict[str, Any]:
-    """Return the settings of the transducer; with a hybrid's CTC layer, both have one vocabulary.
-
-    Raises:
-        CheckpointError: for settings that asrkit does not have.
-    """
+    """Return the transducer's settings; with a hybrid's CTC layer, both have one vocabulary."""
     if "aux_ctc" not in settings:
         return nemo_transducer.head_settings(settings, adapter_dim)
     try:
@@ -217,11 +202,7 @@ def transducer_settings(settings: dict[str, Any], adapter_dim: int | None) -> di
 def read_tokenizer(
     archive: Archive, settings: dict[str, Any], head: str
 ) -> tuple[Tokenizer, dict[str, Any]]:
-    """Return the tokenizer and the section `text`: sentencepiece's labels, or characters.
-
-    Raises:
-        CheckpointError: for another tokenizer.
-    """
+    """Return the tokenizer and the section `text`: sentencepiece's labels, or characters."""
     place = "joint" if head == "transducer" else "decoder"
     labels = section(settings if place == "joint" else ctc(settings), place).get("vocabulary")
     if not isinstance(labels, list) or not all(isinstance(each, str) for each in labels):

@@ -18,11 +18,7 @@ def column(settings: Mapping[str, Any], prompt: str | None) -> int | None:
     """Return the number of a language among the prompts; None for a model without prompts.
 
     Args:
-        settings: the model's configuration.
         prompt: name of the language in the model's dictionary.
-
-    Raises:
-        CheckpointError: for a missing or unknown language, or a model without prompts.
     """
     if class_of(settings) not in PROMPTED:
         if prompt is None:
@@ -59,11 +55,7 @@ def folded(first: Tensor, bias: Tensor, dim: int, column: int) -> tuple[Tensor, 
     Args:
         first: weight (N, D + prompts).
         bias: bias (N,).
-        dim: D.
         column: number of the prompt.
-
-    Raises:
-        CheckpointError: for a weight of another shape.
     """
     if first.dim() != 2 or first.size(1) <= dim + column:
         raise CheckpointError(

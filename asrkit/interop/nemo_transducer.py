@@ -77,11 +77,7 @@ def head_settings(settings: Mapping[str, Any], adapter_dim: int | None) -> dict[
     """Return `model.head` of asrkit's configuration.
 
     Args:
-        settings: the model's configuration.
         adapter_dim: width of the layers between encoder and head; None without them.
-
-    Raises:
-        CheckpointError: for a setting that asrkit does not have, or does not know.
     """
     decoder, joint = section(settings, "decoder"), section(settings, "joint")
     kind = decoder.get("_target_")

@@ -48,12 +48,7 @@ class Weights(dict[str, Tensor]):
         """Remove the weight and the bias of a part, and return them under asrkit's name.
 
         Args:
-            ours: asrkit's name of the part.
-            theirs: NeMo's name of the part.
             biased: whether the part must have a bias; otherwise a missing bias becomes zeros.
-
-        Raises:
-            CheckpointError: for a missing weight or bias.
         """
         weight = self.take(f"{theirs}.weight")
         name = f"{theirs}.bias"
@@ -65,9 +60,6 @@ class Weights(dict[str, Tensor]):
 
         Args:
             transducer: whether the transducer of a hybrid is left out.
-
-        Raises:
-            CheckpointError: for an unused weight of any other part.
         """
         counts: Counter[str] = Counter()
         for name, tensor in self.items():
@@ -98,7 +90,6 @@ def subsampling_weights(
     """Return the subsampling's weights; the output's scaling is folded into its last layer.
 
     Args:
-        weights: NeMo's weights.
         names: NeMo's names of the parts, by asrkit's.
         scale: factor of the output; None without scaling.
     """
@@ -140,11 +131,7 @@ def layer_weights(weights: Weights, number: int, encoder: dict[str, Any]) -> dic
 
 
 def folded(norm: dict[str, Tensor], weights: Weights, name: str) -> dict[str, Tensor]:
-    """Fold a BatchNorm's running statistics into its scale and bias.
-
-    Raises:
-        CheckpointError: for parts of different lengths.
-    """
+    """Fold a BatchNorm's running statistics into its scale and bias."""
     mean, variance = (weights.take(f"{name}.running_{part}") for part in ("mean", "var"))
     weights.pop(f"{name}.num_batches_tracked", None)
     if len({part.shape for part in (mean, variance, *norm.values())}) > 1:
@@ -163,11 +150,7 @@ def adapter_weights(weights: Weights, dim: int, column: int) -> dict[str, Tensor
 
 
 def head_weights(weights: Weights, settings: dict[str, Any], head: str) -> dict[str, Tensor]:
-    """Return the weights of the CTC head or of a transducer, with the blank before the labels.
-
-    Raises:
-        CheckpointError: if the model has no head.
-    """
+    """Return the weights of the CTC head or of a transducer, with the blank before the labels."""
     if head == "ctc":
         return ctc_weights(weights, settings, "head")
     names = nemo_transducer.head_weights(weights)
@@ -180,11 +163,7 @@ def head_weights(weights: Weights, settings: dict[str, Any], head: str) -> dict[
 
 
 def ctc_weights(weights: Weights, settings: dict[str, Any], own: str) -> dict[str, Tensor]:
-    """Return the weights of a CTC head under asrkit's name, with the blank before the labels.
-
-    Raises:
-        CheckpointError: if the model has no CTC head.
-    """
+    """Return the weights of a CTC head under asrkit's name, with the blank before the labels."""
     name = f"{'ctc_decoder' if 'aux_ctc' in settings else 'decoder'}.decoder_layers.0"
     if f"{name}.weight" not in weights:
         raise CheckpointError(

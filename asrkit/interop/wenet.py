@@ -64,11 +64,7 @@ class Folder:
         self.read: list[Path] = []
 
     def find(self, *names: str | None) -> Path:
-        """Return the first of these files that exists; only the last part of a path is used.
-
-        Raises:
-            CheckpointError: if all are missing.
-        """
+        """Return the first of these files that exists; only the last part of a path is used."""
         known = list(dict.fromkeys(PurePath(name).name for name in names if name))
         for name in known:
             if (self.path / name).is_file():
@@ -84,13 +80,7 @@ class Folder:
 
 
 def read_wenet(path: Path) -> Imported:
-    """Read the folder of a U2 or U2++ Conformer: encoder and CTC, without the attention decoder.
-
-    Raises:
-        CheckpointError: for other models, settings that asrkit cannot compute exactly, and damaged
-            files.
-        OSError: if a file cannot be read.
-    """
+    """Read the folder of a U2 or U2++ Conformer: encoder and CTC, without the attention decoder."""
     folder = Folder(path)
     settings = parse_settings(read_settings(folder.content(SETTINGS), SETTINGS), SETTINGS)
     units = read_units(folder.content(settings.tokenizer_conf.symbol_table_path, *UNITS))
@@ -143,11 +133,7 @@ def context_settings(part: EncoderPart) -> dict[str, Any]:
 
 
 def read_units(data: bytes) -> list[str]:
-    """Return the labels from number 1 on. Each line has a label and its number; the blank has 0.
-
-    Raises:
-        CheckpointError: for any other lines.
-    """
+    """Return the labels from number 1 on. Each line has a label and its number; the blank has 0."""
     rows = [line.split() for line in read_text(data, UNITS[0]).splitlines() if line.strip()]
     for i, row in enumerate(rows):
         if len(row) != 2 or row[1] != str(i):
@@ -169,11 +155,7 @@ def read_tokenizer(folder: Folder, settings: Settings, units: list[str]) -> tupl
 
 
 def read_statistics(folder: Folder, settings: Settings) -> dict[str, Tensor]:
-    """Read the mean and 1 / standard deviation of the features, from sums in a JSON file.
-
-    Raises:
-        CheckpointError: if the file is missing, in Kaldi's format, or damaged.
-    """
+    """Read the mean and 1 / standard deviation of the features, from sums in a JSON file."""
     size = settings.dataset_conf.fbank_conf.num_mel_bins
     if not settings.statistics:
         return {MEAN: torch.zeros(size), SCALE: torch.ones(size)}
@@ -191,11 +173,7 @@ def read_statistics(folder: Folder, settings: Settings) -> dict[str, Tensor]:
 
 
 def renamed(weights: Mapping[str, Tensor], part: EncoderPart) -> dict[str, Tensor]:
-    """Rename weights as in asrkit, join queries, keys and values, fold scales and batch norms.
-
-    Raises:
-        CheckpointError: for a missing or unknown weight, or shapes that do not fit.
-    """
+    """Rename weights as in asrkit, join queries, keys and values, fold scales and batch norms."""
     rest = dict(weights)
     for name, tensor in rest.items():
         if not tensor.is_floating_point():

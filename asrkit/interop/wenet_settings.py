@@ -146,15 +146,7 @@ class Settings(Part):
 
 
 def parse_settings(values: dict[str, Any], name: str) -> Settings:
-    """Parse the settings of a model, and check that it can be imported.
-
-    Args:
-        values: contents of the file.
-        name: name of the file, for messages.
-
-    Raises:
-        CheckpointError: for settings that asrkit cannot compute or WeNet does not have.
-    """
+    """Parse the settings of a model, and check that it can be imported."""
     try:
         settings = Settings.model_validate(values)
     except pydantic.ValidationError as error:

@@ -146,9 +146,6 @@ def read_hotwords(path: str | Path, weight: float = WEIGHT) -> dict[str, float]:
         path: text file with a phrase per line, optionally followed by a tab and a weight; empty
             lines and lines that begin with # are ignored.
         weight: weight of phrases without their own.
-
-    Raises:
-        UserError: for a missing file, or for any other line, with its number.
     """
     if not Path(path).is_file():
         raise UserError(f"the file of hotwords {path} does not exist")
@@ -176,10 +173,6 @@ def weighed(hotwords: Mapping[str, float] | Iterable[str]) -> dict[str, float]:
 
     Args:
         hotwords: weights by phrase, or phrases, whose weight is then WEIGHT.
-
-    Raises:
-        UserError: for a single string, a phrase that is too long or not a string, or a weight out
-            of range.
     """
     if isinstance(hotwords, (str, bytes)) or not isinstance(hotwords, Iterable):
         raise UserError(

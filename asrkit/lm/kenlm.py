@@ -30,9 +30,6 @@ class KenLM:
 
     Args:
         path: binary or ARPA file.
-
-    Raises:
-        ArpaError: if KenLM is not installed or cannot read the file.
     """
 
     def __init__(self, path: str | Path) -> None:

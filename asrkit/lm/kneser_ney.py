@@ -61,9 +61,6 @@ def estimate(
             --prune). The last holds for all higher orders. The first is 0, and none is lower than
             the one before.
         vocabulary: additional words, besides those of the sentences and <unk>.
-
-    Raises:
-        UserError: if the sentences have no words, or a word is spelled <s>, </s> or <unk>.
     """
     raw = raw_counts(sentences, order)
     counts = adjusted(raw)

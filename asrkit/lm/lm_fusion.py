@@ -36,7 +36,6 @@ class Weighted:
     """A language model with its weight and its bonus.
 
     Args:
-        model: model of words or of tokens.
         weight: factor of the model's log-probabilities.
         bonus: score added for each word or token, because a model prefers short texts.
 

@@ -76,12 +76,7 @@ class NGram(NamedTuple):
 
 
 def read_arpa(path: str | Path) -> NGram:
-    """Read the model of an ARPA file, which may be gzipped (.gz).
-
-    Raises:
-        ArpaError: if the file is missing, not an ARPA file, larger than MAX_ORDER or MAX_NGRAMS,
-            or inconsistent.
-    """
+    """Read the model of an ARPA file, which may be gzipped (.gz)."""
     path = Path(path)
     if not path.is_file():
         raise ArpaError(f"the language model {shown(path)} does not exist")

@@ -25,7 +25,6 @@ class ChunkAttention(nn.Module):
 
     Args:
         dim: D, a multiple of num_heads.
-        num_heads: H.
         dropout: probability for the attention weights and for the output.
         position: encoding that computes scores and context, see `positions`.
         kernels: use the kernels for NVIDIA GPUs where possible, see `triton_attention`.
@@ -78,7 +77,6 @@ class ChunkAttention(nn.Module):
             vectors: (B, T, X) that the encoding attaches to the keys.
             past_keys: (B, H, M, Dk), Dk = Dh + extra_key_dim of the encoding.
             past_values: (B, H, M, Dh).
-            ahead: R.
 
         Returns:
             (B, T, D), and the keys and values of the last M frames.
@@ -115,7 +113,6 @@ class ChunkAttention(nn.Module):
             keys: (B, H, M+n·C, Dk).
             values: (B, H, M+n·C, Dh).
             valid: (B, 1, n, 1, W).
-            table: table of the encoding.
             keys_ahead: (B, H, n, R, Dk); None for R = 0.
             values_ahead: (B, H, n, R, Dh).
         """

@@ -215,8 +215,6 @@ class ConformerEncoder(nn.Module):
 
         Args:
             feats: (B, T, F), see `forward`.
-            lengths: (B,).
-            state: past of the streams.
             context: C, M and R; M is that of the state.
             tables: tables of this context; a shorter step is padded to whole chunks. None: the
                 tables are computed here, and a chunk is at most as long as the step.

@@ -76,16 +76,9 @@ class FrameRate(NamedTuple):
         left: int | None = None,
         right: int | None = None,
     ) -> Context:
-        """Return a context of the given numbers of encoder frames.
+        """Return a context of the given numbers of encoder frames; None is the number of `default`.
 
-        Args:
-            default: context whose numbers stand for those that are None.
-            chunk_size: C, or "full".
-            left: M.
-            right: R.
-
-        Raises:
-            UserError: if a number is out of range; the message names it.
+        A chunk size may be "full".
         """
         chunk_size = default.chunk_size if chunk_size is None else chunk_size
         chunk_size = self.chunk_size("chunk_size", chunk_size)
@@ -94,20 +87,12 @@ class FrameRate(NamedTuple):
         return FULL if chunk_size == FULL_CONTEXT else Context(chunk_size, left, right)
 
     def chunk_size(self, name: str, value: int | str) -> int:
-        """Return a chunk size; "full" becomes FULL_CONTEXT.
-
-        Raises:
-            UserError: if the value is not a chunk size; the message begins with `name`.
-        """
+        """Return a chunk size; "full" becomes FULL_CONTEXT. An error begins with `name`."""
         full = value in ("full", FULL_CONTEXT)
         return FULL_CONTEXT if full else self.checked(name, value, 1)
 
     def checked(self, name: str, value: object, lowest: int) -> int:
-        """Return the number of frames of a context, checked.
-
-        Raises:
-            UserError: if the value is not such a number; the message begins with `name`.
-        """
+        """Return the number of frames of a context, checked. An error begins with `name`."""
         longest = LONGEST_CONTEXT_MS // self.frame_ms
         frames = whole_number(value, lowest, longest)
         if frames is None:
@@ -118,9 +103,8 @@ class FrameRate(NamedTuple):
     def frames(self, name: str, milliseconds: str, lowest: int = 0) -> int:
         """Return the number of encoder frames in a time that a user wrote.
 
-        Raises:
-            UserError: if the time is not a multiple of a frame, or has fewer frames than
-                `lowest`; the message begins with `name`.
+        The time must be a multiple of a frame, of at least `lowest` frames. An error begins with
+        `name`.
         """
         count, rest = -1, 0
         if milliseconds.isdecimal() and len(milliseconds) <= len(str(LONGEST_CONTEXT_MS)):

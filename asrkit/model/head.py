@@ -90,10 +90,6 @@ class Head(nn.Module):
 class CTCHead(Head, nn.Linear):
     """Connectionist temporal classification (Graves et al. 2006): a distribution over the labels
     and a blank in each frame.
-
-    Args:
-        dim: D.
-        vocab_size: V, including the blank, which is label 0.
     """
 
     def __init__(self, dim: int, vocab_size: int) -> None:

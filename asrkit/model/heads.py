@@ -17,11 +17,6 @@ def build_head(head: str | Mapping[str, Any], dim: int, vocab_size: int) -> Head
 
     Args:
         head: its kind, or a dict of its "kind" and the options of that kind.
-        dim: D.
-        vocab_size: V, with the blank.
-
-    Raises:
-        ValueError: for an unknown kind, or an option out of range.
     """
     cls, options = KINDS.chosen(head)
     return cls(dim, vocab_size, **options)

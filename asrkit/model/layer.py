@@ -33,9 +33,6 @@ class Affine(nn.Module):
     """A scale and a bias for each channel: (…, D) -> (…, D).
 
     A trained BatchNorm with its running statistics is such a layer.
-
-    Args:
-        dim: D.
     """
 
     def __init__(self, dim: int) -> None:
@@ -58,15 +55,10 @@ class CausalConvolution(nn.Module):
     influence a stream.
 
     Args:
-        dim: D.
         kernel_size: K, the current frame and the K-1 frames before it.
-        dropout: dropout probability of the output.
         norm: one of NORMS.
         padding: one of PADDINGS: layer whose input is padded with zeros before the stream. With
             "pointwise", as in WeNet, the past of the depthwise layer contains the pointwise bias.
-
-    Raises:
-        ValueError: for an unknown norm or padding.
     """
 
     def __init__(self, dim: int, kernel_size: int, dropout: float, norm: str, padding: str) -> None:
@@ -93,7 +85,6 @@ class CausalConvolution(nn.Module):
             x: (B, T, D), T = n·(C+R), see `chunks`.
             past: (B, D, K-1).
             num_blocks: n; it does not matter with R = 0.
-            ahead: R.
 
         Returns:
             (B, T, D), and the new past.

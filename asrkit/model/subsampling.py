@@ -61,8 +61,6 @@ class CausalSubsampling(Subsampling):
     Base class of kinds with a fixed `num_stages`.
 
     Args:
-        num_mels: F.
-        dim: D.
         num_stages: number of convolutions: 2^num_stages feature frames become one encoder frame.
         channels: S; D if None.
         separable: make each convolution after the first a depthwise and a pointwise one (Howard
@@ -139,9 +137,6 @@ class Conv4Subsampling(CausalSubsampling):
 
     The second convolution costs S²: a quarter of the arithmetic of a 12-layer model and more than
     half of a 6-layer one, unless it is separable. `CausalSubsampling` documents the options.
-
-    Raises:
-        ValueError: if F is not a multiple of 4.
     """
 
     def __init__(
@@ -194,11 +189,7 @@ class ValidSubsampling(Subsampling):
 
     Args:
         num_mels: F, at least factor + lookahead.
-        dim: D.
         channels: S; D if None.
-
-    Raises:
-        ValueError: if F is below factor + lookahead.
     """
 
     stages: ClassVar[list[tuple[int, int]]]  # size and stride of each convolution
@@ -271,8 +262,6 @@ def split_steps(
     stream, so that every frame that was only seen ahead is also returned.
 
     Args:
-        feats: features of whole streams.
-        frames: feature frames of whole chunks.
         lookahead: feature frames that an encoder frame sees beyond its own.
         ahead_frames: feature frames that a step reads beyond its chunks; `lookahead` if None.
     """
@@ -297,11 +286,7 @@ KINDS: Kinds[Any] = Kinds(
 
 
 def build_subsampling(subsampling: str | Mapping[str, Any], num_mels: int, dim: int) -> Subsampling:
-    """Return the subsampling of a kind, given alone or with its options.
-
-    Raises:
-        ValueError: for an unknown kind or option, or for numbers that do not fit each other.
-    """
+    """Return the subsampling of a kind, given alone or with its options."""
     cls, options = KINDS.chosen(subsampling)
     built: Subsampling = cls(num_mels, dim, **options)
     return built

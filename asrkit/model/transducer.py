@@ -27,9 +27,6 @@ class LSTMPredictor(nn.Module):
 
     Args:
         vocab_size: V, with the blank, whose embedding is zero: it is the input before any label.
-        dim: H.
-        num_layers: L.
-        dropout: dropout probability between the layers.
     """
 
     def __init__(self, vocab_size: int, dim: int, num_layers: int, dropout: float) -> None:
@@ -61,12 +58,7 @@ class StatelessPredictor(nn.Module):
 
     Args:
         vocab_size: V, with the blank, whose embeddings are zero.
-        dim: H.
-        context: C.
         norm: normalise the output, as a LayerNorm without weights.
-
-    Raises:
-        ValueError: if the width is too small for the labels.
     """
 
     def __init__(self, vocab_size: int, dim: int, context: int, norm: bool = False) -> None:
@@ -113,11 +105,7 @@ class TransducerHead(Head):
     over all alignments of the labels with the frames.
 
     Args:
-        dim: D.
-        vocab_size: V, with the blank, which is label 0.
         predictor: lstm, which reads all labels so far, or stateless, which reads `context`.
-        predictor_layers: LSTM layers.
-        predictor_dim: width of the predictor.
         context: labels that a stateless predictor reads.
         predictor_norm: normalise the output of a stateless predictor.
         joint_dim: J, width of the joiner.
@@ -131,9 +119,6 @@ class TransducerHead(Head):
             None computes all.
         adapter_dim: width of two linear layers between the encoder and the head, as in NeMo's
             models with a language prompt; None builds none.
-
-    Raises:
-        ValueError: for an option out of range.
     """
 
     FREE = ("ctc_weight", "max_symbols", "dropout", "fast_emit", "delay_penalty", "prune_range")

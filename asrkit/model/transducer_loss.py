@@ -80,8 +80,6 @@ def lattice_loss(
         label: (B, T, U) log-probabilities of the arcs to the next label; -inf for no arc.
         lengths: (B,) valid frames.
         token_lengths: (B,) valid tokens.
-        fast_emit: lambda of FastEmit.
-        delay_penalty: nats a frame.
     """
     options = fast_emit, delay_penalty
     loss: Tensor = _LatticeLoss.apply(blank, label, lengths, token_lengths, *options)
@@ -162,7 +160,6 @@ def occupations(
         label: (B, T, U) log-probabilities of the arcs to the next label.
         lengths: (B,) valid frames.
         token_lengths: (B,) valid tokens.
-        delay_penalty: nats a frame.
 
     Returns:
         in float64, 0 beyond a row.

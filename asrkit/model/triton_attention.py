@@ -66,9 +66,6 @@ def attend(
 
     Returns:
         (B, H, T, Dh); zeros for a query without a valid key.
-
-    Raises:
-        ValueError: if the number of keys or of distances does not fit the blocks.
     """
     chunk_size, window = content.size(2) // valid.size(2), valid.size(4)
     if positions.size(3) == 0:

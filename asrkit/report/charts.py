@@ -67,8 +67,6 @@ def line_chart(
     """Draw lines over steps, with a band from lowest to highest for points of several steps.
 
     Args:
-        series: points by name.
-        y_label: label of the vertical axis.
         describe: function that returns the tooltip of a point.
         log: use a logarithmic axis, for values above 0.
         dots: mark every point, so that a single point is visible.

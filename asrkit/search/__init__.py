@@ -72,9 +72,6 @@ def build_search(
         search: "kind", and the options of that kind.
         fusion: a language model, for a kind that can use it.
         transducer: head whose frames the search reads; None for CTC's log-probabilities.
-
-    Raises:
-        ValueError: for an option out of range.
     """
     cls, options = KINDS.chosen(search)
     if fusion is not None:
@@ -88,7 +85,6 @@ def calling(
     """Return a copy of a search for a network, or the search if it needs no change.
 
     Args:
-        search: search that is copied.
         transducer: predictor and joiner that a transducer's search calls.
         end_of_turn: label of the network that marks ends of turns.
     """
@@ -109,11 +105,7 @@ def is_fusing(search: Search) -> bool:
 
 
 def plus(search: Search, fusion: Fusion) -> Search:
-    """Return a copy of the search that adds the scores of one more fusion.
-
-    Raises:
-        UserError: for a search that cannot use a fusion.
-    """
+    """Return a copy of the search that adds the scores of one more fusion."""
     if not isinstance(search, FusingSearch):
         raise UserError("this search cannot use hotwords; choose search prefix_beam")
     return search.plus(fusion)

@@ -26,9 +26,7 @@ def extend_stable(
     """Extend the stable prefix by the links that all paths share.
 
     Args:
-        path: the likeliest path.
         ends: last unchangeable link of every path, including the likeliest.
-        stable: the prefix so far.
     """
     chain = list(links(path, stable))  # the last link first
     place = {id(link): i for i, link in enumerate(chain)}

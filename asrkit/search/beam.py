@@ -30,12 +30,8 @@ class BeamSearch:
             likeliest token always may. 0 tries all tokens.
         skip_blank_prob: a frame whose blank is likelier than this counts as a certain blank. 1
             skips no frame.
-        fusion: a language model.
         blank_penalty: amount to subtract from the blank's log-probability: fewer deletions, more
             insertions.
-
-    Raises:
-        ValueError: for a number out of range.
     """
 
     def __init__(

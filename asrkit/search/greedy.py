@@ -24,9 +24,6 @@ class GreedySearch(HidesEndOfTurn, OneResult):
     Args:
         blank_penalty: amount to subtract from the blank's log-probability: fewer deletions, more
             insertions.
-
-    Raises:
-        ValueError: for a penalty that is infinite or NaN.
     """
 
     Value = GreedyState

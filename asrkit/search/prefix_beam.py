@@ -189,11 +189,7 @@ class PrefixBeamSearch(HidesEndOfTurn, BeamSearch):
         """Return new prefixes, which extend one of the beam by a token and exceed the floor.
 
         Args:
-            beam: the prefixes before this frame, the likeliest first.
-            known: the beam by keys.
-            frame: index of this frame.
             floor: total of the beam's last prefix; only prefixes with larger totals enter.
-            tokens: tokens with their probabilities, the likeliest first.
         """
         new = []
         for prefix in beam:
@@ -279,11 +275,7 @@ def with_blank(beam: Sequence[Prefix]) -> Sequence[Prefix]:
 
 
 def rescaled(beam: list[Prefix], log_scale: float) -> tuple[list[Prefix], float]:
-    """Rescale probabilities to avoid underflow, and drop prefixes of probability 0.
-
-    Raises:
-        ValueError: if all probabilities are 0.
-    """
+    """Rescale probabilities to avoid underflow, and drop prefixes of probability 0."""
     while beam and not beam[-1].total > 0.0:
         beam.pop()
     if not beam:

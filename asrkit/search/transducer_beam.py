@@ -105,9 +105,6 @@ class TransducerBeamSearch(BeamSearch):
         head: predictor and joiner, in eval mode.
         options: arguments of `BeamSearch`. Probabilities of a frame depend on the sequence: after
             one whose blank is a certain blank, no labels are tried.
-
-    Raises:
-        ValueError: for a number out of range.
     """
 
     Value = TransducerBeamValue
@@ -258,7 +255,6 @@ class TransducerBeamSearch(BeamSearch):
             beam: sequences without this frame's blank.
             log_probs: (N, V) of these sequences.
             floor: score of the beam's last place.
-            frame: index of this frame.
         """
         new = []
         blanks = log_probs[:, self.blank].tolist()

@@ -53,9 +53,6 @@ class TransducerGreedySearch(OneResult):
         head: predictor and joiner, in eval mode.
         blank_penalty: amount to subtract from the blank's log-probability: fewer deletions, more
             insertions.
-
-    Raises:
-        ValueError: for a penalty that is infinite or NaN.
     """
 
     Value = TransducerState
@@ -191,8 +188,6 @@ def checked_predictor(
     Args:
         found: output and state, (rows, …) each.
         own: output and state of the head before any label, (1, …) each.
-        vocab_size: V.
-        rows: number of sequences.
 
     Raises:
         ValueError: for the past of another head.
@@ -224,9 +219,7 @@ def extended(
     """Append labels to a hypothesis. A label ends where the next label of the same frame begins.
 
     Args:
-        hypothesis: hypothesis before the frames.
         written: labels with their frames and confidences.
-        first: number of the first frame.
     """
     starts = [first + frame for _, frame, _ in written]
     ends = [a if a == b else a + 1 for a, b in zip(starts, [*starts[1:], -1], strict=False)]

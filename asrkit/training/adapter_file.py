@@ -52,11 +52,7 @@ class AdapterFile(NamedTuple):
         return {n.removeprefix(start): t for n, t in self.tensors.items() if n.startswith(start)}
 
     def of_layer(self, layer: str, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return up (O, r), down (r, I) and the lost bits of a layer with this weight (O, I).
-
-        Raises:
-            ModelFileError: if they are missing or do not fit the weight.
-        """
+        """Return up (O, r), down (r, I) and the lost bits of a layer with this weight (O, I)."""
         nothing = torch.empty(0)
         up, down, lost = (self.tensors.get(f"{layer}.{part}", nothing) for part in (UP, DOWN, LOST))
         types = {up.dtype, down.dtype, weight.dtype}
@@ -94,11 +90,7 @@ def save_adapters(path: Path, before: ModelFile, after: ModelFile, adapters: Ada
 
 
 def read_adapters(path: str | Path) -> AdapterFile:
-    """Read an adapter file.
-
-    Raises:
-        ModelFileError: if the file is damaged or of another kind.
-    """
+    """Read an adapter file."""
     name = shown(Path(path))
     if not Path(path).is_file():
         raise ModelFileError(f"no adapter file {name}")
@@ -116,11 +108,7 @@ def changed(model: ModelFile, adapters: AdapterFile, there: Side) -> ModelFile:
 
     Args:
         model: one of the two.
-        adapters: adapter file.
         there: the model to return, BEFORE or AFTER.
-
-    Raises:
-        UserError: for a model that is neither, or a file that does not fit together.
     """
     here: Side = "after" if there == "before" else "before"
     tensors, _ = contents(model)
@@ -177,14 +165,7 @@ def restored(after: Tensor, up: Tensor, down: Tensor, lost: Tensor, name: str) -
     """Return the weight before an adapter was added, exactly.
 
     Args:
-        after: changed weight, (O, I).
-        up: (O, r).
-        down: (r, I).
         lost: result of `lost_bits`.
-        name: name of the adapter file, for messages.
-
-    Raises:
-        ModelFileError: if `lost` is damaged.
     """
     size, reader = 4 * after.numel(), zlib.decompressobj()
     try:

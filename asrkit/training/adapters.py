@@ -47,9 +47,6 @@ def restrict(model: Network, config: Config) -> None:
     """Freeze the parts of a new model that `training.freeze` and `training.keep` do not train.
 
     With adapters, only these learn, and the rows of labels that the first model lacks.
-
-    Raises:
-        UserError: if a name of `training.freeze` is unknown, or nothing learns.
     """
     options = config.training
     for part in options.freeze:
@@ -63,11 +60,7 @@ def restrict(model: Network, config: Config) -> None:
 
 
 def freeze(model: nn.Module, part: str) -> None:
-    """Freeze the parameters whose names are `part`, or begin with `part` and a dot.
-
-    Raises:
-        UserError: if there are none.
-    """
+    """Freeze the parameters whose names are `part`, or begin with `part` and a dot."""
     named = dict(model.named_parameters())
     found = [each for name, each in named.items() if f"{name}.".startswith(f"{part}.")]
     if not found:

@@ -54,7 +54,6 @@ def read_parts(folder: Path, mesh: DeviceMesh | None = None) -> dict[str, Any]:
     """Read the state of a sharded checkpoint, whatever the number of ranks that wrote it.
 
     Args:
-        folder: folder with the parts.
         mesh: ranks that share the tensors after reading; None for whole tensors.
 
     Raises:

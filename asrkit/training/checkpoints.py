@@ -52,10 +52,6 @@ class Checkpoint(BaseModel):
 class Checkpoints:
     """The newest checkpoints of a training run in a folder, each written atomically.
 
-    Args:
-        folder: folder of the checkpoints, created if missing.
-        keep: number of checkpoints to keep.
-
     Attributes:
         by_all: whether all ranks must call `save`, not only the first.
         mesh: ranks that share the tensors after reading; None for whole tensors.
@@ -136,7 +132,6 @@ def read_checkpoint(path: Path, mesh: DeviceMesh | None = None) -> Checkpoint:
     """Read a checkpoint from a file or a folder, and compare its checksums.
 
     Args:
-        path: file or folder of the checkpoint.
         mesh: ranks that share the tensors of a folder; None for whole tensors.
 
     Raises:
@@ -207,7 +202,6 @@ class EpochWeights:
     Args:
         folder: folder of the weights, created if missing. Epoch 13 of the log, number 12 in this
             class, is epoch-0013.safetensors.
-        keep: number of epochs to keep.
         best: keep the epochs with the lowest scores instead of the last ones.
     """
 

@@ -59,9 +59,6 @@ def load_corpus(config: Config, labels: Path | None = None) -> Corpus:
 
     Args:
         labels: file with the bytes of a tokenizer, which is used if the file exists.
-
-    Raises:
-        ManifestError: if a set has no usable utterance, or too many cannot be read.
     """
     left_out: list[LeftOut] = []
     data = config.data
@@ -112,11 +109,7 @@ def some(cuts: Cuts, path: str, left_out: list[LeftOut]) -> Cuts:
 
 
 def noises_of(config: Config, left_out: list[LeftOut]) -> CutSet | None:
-    """Return the recordings of augmentation.noise; None without it.
-
-    Raises:
-        ManifestError: if there are none.
-    """
+    """Return the recordings of augmentation.noise; None without it."""
     noise = config.augmentation.noise
     if noise is None:
         return None
@@ -162,7 +155,6 @@ def fitting(
 
     Args:
         cuts: utterances; for an index, only the presence of a text is checked.
-        config: configuration with the limits.
         left_out: list to which the other utterances are appended.
         encode: encoder of the training texts; None does not check texts.
     """

@@ -14,9 +14,6 @@ def chosen_device(asked: str) -> tuple[torch.device, str]:
     """Return the device for training.device, and a text with the device and the reason.
 
     Under torchrun each process of a machine has its own GPU.
-
-    Raises:
-        UserError: if the device does not exist, or there are more processes than GPUs.
     """
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     reason = f"training.device is {asked}"
@@ -29,11 +26,7 @@ def chosen_device(asked: str) -> tuple[torch.device, str]:
 
 
 def gpu(asked: str, count: int) -> torch.device:
-    """Return this process's GPU among the `count` GPUs that torch finds on this machine.
-
-    Raises:
-        UserError: if no GPU is available for this process.
-    """
+    """Return this process's GPU among the `count` GPUs that torch finds on this machine."""
     if not count:
         raise UserError(
             f"training.device is {asked}, but torch {torch.__version__} finds no GPU: install a "

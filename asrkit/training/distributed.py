@@ -25,13 +25,6 @@ class Ranks:
     """This process's rank, its device and the collective operations.
 
     Processes that torchrun started join a process group.
-
-    Args:
-        device: training.device of the configuration.
-
-    Raises:
-        UserError: if torchrun's restarted processes would not find each other, or the device does
-            not exist.
     """
 
     def __init__(self, device: str = AUTO) -> None:
@@ -61,7 +54,6 @@ class Ranks:
         """Move the loss to this rank's device, and average gradients over the ranks.
 
         Args:
-            loss: loss, changed in place.
             parallel: "ddp": each rank has the whole model. "fsdp": each has a share, see `shard`.
         """
         if self.size > 1 and parallel == "fsdp":

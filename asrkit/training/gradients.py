@@ -25,12 +25,7 @@ FASTER_ON_A_CPU = 10_000_000
 
 
 class Gradients:
-    """The losses of a model on batches of samples, and their gradients.
-
-    Args:
-        model: network to train.
-        ranks: ranks of a distributed run.
-    """
+    """The losses of a model on batches of samples, and their gradients."""
 
     def __init__(self, model: Network, config: Config, ranks: Ranks) -> None:
         options = config.training
@@ -49,7 +44,6 @@ class Gradients:
         """Compute the gradients of the mean loss over the tokens of all ranks.
 
         Args:
-            group: this rank's batches of a step.
             tokens: number of tokens in the batches of all ranks.
             share: share of all training that is done, 0 to 1.
 

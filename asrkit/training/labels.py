@@ -26,10 +26,6 @@ def tokenizer_of(config: Config, texts: Sequence[str]) -> Tokenizer:
 
     With `training.start_from`, sub-words of an imported model and `training.keep_labels` keep the
     labels of that model. Other sub-words are kept if they can write all texts.
-
-    Raises:
-        TextError: for texts that allow no tokenizer, or that kept sub-words cannot write.
-        UserError: if the first model cannot be loaded, or has another kind of labels to keep.
     """
     name, text = config.training.start_from, config.text
     if name is not None and keeps_labels(config):
@@ -43,11 +39,6 @@ def extended_tokenizer(name: str, config: TextConfig, texts: Iterable[str]) -> T
 
     Args:
         name: name of a ready model, or path of a model file.
-        config: text settings.
-
-    Raises:
-        TextError: if its sub-words cannot write the texts, and cannot be extended.
-        UserError: if the file cannot be loaded, or its labels are of another kind.
     """
     other = load_model(name)
     if other.config.text.tokenizer != config.tokenizer:
@@ -92,9 +83,6 @@ def kept_tokenizer(name: str, config: TextConfig, texts: Iterable[str]) -> Token
     Args:
         name: name of a ready model, or path of a model file.
         config: text settings; the model's must be the same.
-
-    Raises:
-        UserError: if the file cannot be loaded.
     """
     if config.tokenizer not in ("unigram", "bpe"):
         return None

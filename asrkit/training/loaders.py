@@ -45,9 +45,6 @@ def loaded(
     The processes live as long as the loader, over all its iterations.
 
     Args:
-        dataset: dataset that makes the batches.
-        batches: planned batches.
-        num_workers: number of processes.
         pinned: use pinned memory, from which a GPU copies.
     """
     return DataLoader(

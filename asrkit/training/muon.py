@@ -26,9 +26,7 @@ class Muon(torch.optim.Optimizer):
     learning rate (Liu et al. 2025).
 
     Args:
-        params: matrices.
         weight_decay: decoupled weight decay, multiplied by the learning rate.
-        momentum: Nesterov momentum.
     """
 
     def __init__(

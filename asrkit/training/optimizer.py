@@ -88,7 +88,6 @@ def learning_rate(progress: float, peak: float, warmup_share: float) -> float:
 
     Args:
         progress: share of all training done, 0 to 1.
-        peak: highest rate.
         warmup_share: share of all training for the warm-up.
     """
     if progress < warmup_share:

@@ -169,9 +169,7 @@ def planned(m: Measures, start: str | None, output_dir: str) -> tuple[Values, di
     """Return the values of a configuration, and the reasons of those that the corpus determines.
 
     Args:
-        m: measures of the corpus.
         start: model to fine-tune, which has its own network and labels; None to begin anew.
-        output_dir: folder of the training.
     """
     base = next(name for hours, name in BASES if m.hours < hours) if start is None else "finetune"
     values: Values = read_values(base, [])

@@ -87,9 +87,7 @@ def check_same(
 
     Args:
         own: `identity` of the resumed run.
-        config: configuration of the resumed run.
         ranks: number of ranks; two ranks train like one rank with twice the accumulation.
-        change_schedule: allow a changed schedule.
 
     Raises:
         ConfigError: for a change that is not allowed.
@@ -145,7 +143,6 @@ def changed_utterances(
     Args:
         others: names of the hashes that differ from the stored ones.
         stored: hashes of the checkpoint; older checkpoints lack those of ids, texts and audio.
-        config: configuration of the resumed run.
     """
     changed, manifests = [], []
     for name, (utterances, ids, *parts) in UTTERANCES.items():

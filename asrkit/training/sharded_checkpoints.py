@@ -24,7 +24,6 @@ class SpreadCheckpoints(Checkpoints):
 
     Args:
         folder: folder that all ranks see, created if missing.
-        keep: number of checkpoints to keep.
         ranks: ranks of the run; all must create this object, and call `save` and `wait`.
     """
 

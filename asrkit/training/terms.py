@@ -20,9 +20,6 @@ def with_terms(config: Config, former: Path | None) -> Config:
     Args:
         former: configuration file of the same training before it was resumed. A resumed training
             keeps its terms, even if the first model no longer exists.
-
-    Raises:
-        UserError: if the first model cannot be read.
     """
     own = Terms(config.data.licence, tuple(config.data.languages))
     if former is not None:

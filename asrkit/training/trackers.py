@@ -24,7 +24,6 @@ class Tracker:
 
     Args:
         log: function of the values by tag, and the step.
-        close: function that ends the run.
     """
 
     def __init__(
@@ -43,10 +42,6 @@ def start_tracker(kind: str, config: Config) -> Tracker:
 
     Args:
         kind: wandb, mlflow or trackio.
-        config: configuration of the training.
-
-    Raises:
-        UserError: if the tracker is not installed.
     """
     need(kind)
     tracker: Any = __import__(kind)

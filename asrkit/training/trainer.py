@@ -73,11 +73,7 @@ class Trainer:
 
     Args:
         model: model to train, in place.
-        corpus: utterances and tokenizer.
         config: the whole configuration, without "auto" in its schedule.
-        checkpoints: checkpoints to write and to resume from.
-        epochs: weights of epochs, to average.
-        ranks: ranks of a distributed run.
     """
 
     def __init__(

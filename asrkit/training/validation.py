@@ -57,8 +57,6 @@ def scores_on_dev(
 
     Args:
         model: whole model on this rank's device; it is put into evaluation mode.
-        corpus: corpus with the dev set.
-        config: configuration of contexts, batches and search.
         ranks: ranks of the run; all must call this.
         align: align the references too, to measure delays, which needs more time.
     """
@@ -87,9 +85,6 @@ def validate(
 
     Args:
         model: model in its current state; it is put into evaluation mode.
-        tokenizer: tokenizer of the model's labels.
-        batches: batches with references.
-        contexts: contexts in which the utterances are recognised.
         align: align the references too, for delays and the times of words.
         frontend: frontend of the model; Kaldi's if None.
     """

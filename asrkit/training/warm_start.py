@@ -21,12 +21,7 @@ def load_training(path: str | Path, overrides: list[str], resume: bool = False) 
 
     Args:
         path: path of a YAML file, or name of a configuration of asrkit.
-        overrides: overrides of the command line.
         resume: take these settings from the training in the output folder, if there is one.
-
-    Raises:
-        ConfigError: for an invalid configuration.
-        UserError: if the first model cannot be read, or a written setting of `model` differs.
     """
     values = read_values(path, overrides)
     training = values.get("training")
@@ -81,12 +76,6 @@ def start_from(name: str, model: Network, tokenizer: Tokenizer, config: Config) 
 
     Args:
         name: name of a ready model, or path of a model file.
-        model: model to change.
-        tokenizer: tokenizer of `model`.
-        config: configuration of `model`.
-
-    Raises:
-        UserError: if the file cannot be loaded, or its encoder has another shape.
     """
     other = load_model(name)
     if different := differences(config.model, other.config.model, ("head",)):
@@ -109,11 +98,7 @@ def start_head(own: Head, other: Head, changed: str, old: list[int], new: list[i
     """Copy the rows of shared labels of a head, or of the CTC layer alone if the heads differ.
 
     Args:
-        own: head to change.
-        other: head of the model to start from.
         changed: description of their differences; "" for equal heads.
-        old: labels of `other`.
-        new: the same labels of `own`.
 
     Returns:
         A note on the parts that keep their random weights.
@@ -138,13 +123,7 @@ def differences_of_head(here: ModelConfig, there: ModelConfig, free: Collection[
 
 
 def differences(here: ModelConfig, there: ModelConfig, free: Collection[str] = ()) -> str:
-    """Describe the settings that change the shape or meaning of weights; "" if they are equal.
-
-    Args:
-        here: settings of a model.
-        there: settings of the other model.
-        free: settings that may differ.
-    """
+    """Describe the settings that change the shape or meaning of weights; "" if they are equal."""
     return different("model", here.model_dump(), there.model_dump(), (*WEIGHTLESS, *free))
 
 

@@ -53,12 +53,6 @@ def build_positions(
 
     Args:
         position: kind, or a dict of its options and "kind".
-        dim: D.
-        num_heads: H.
-        num_layers: L.
-
-    Raises:
-        ValueError: for an unknown kind or option, or a number out of range.
     """
     cls, options = KINDS.chosen(position)
     if issubclass(cls, FramePosition):

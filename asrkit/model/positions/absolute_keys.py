@@ -35,10 +35,6 @@ class AbsoluteKeysPosition(Position):
     and `relative` for others. W r_j is added to each new key. u·k_j + v·W r_j is the same for all
     queries and is stored as one more number of the key. The cache holds both, so no table limits
     the length of a stream.
-
-    Args:
-        dim: D, even.
-        num_heads: H.
     """
 
     def __init__(self, dim: int, num_heads: int) -> None:

@@ -63,7 +63,6 @@ class Position(nn.Module):
         Args:
             queries: (B, H, n, Q, Dh + extra_query_dim), queries first … first+Q-1 of each block.
             keys: (B, H, n, W, Dh + extra_key_dim).
-            table: result of `table`.
             first: row of the block at which `queries` start (0 unless the block is split).
 
         Returns:
@@ -87,9 +86,6 @@ class FramePosition(nn.Module):
     """An absolute encoding of the frames before the first layer; this base class changes nothing.
 
     The attention of all layers then has no positions (`Position`).
-
-    Args:
-        dim: D.
     """
 
     def __init__(self, dim: int) -> None:
@@ -105,7 +101,6 @@ class FramePosition(nn.Module):
         Args:
             x: (B, T, D), not modified.
             position: (B,) int64, number of frames before x in each row's stream.
-            table: result of `table`.
 
         Returns:
             (B, T, D).
@@ -118,7 +113,6 @@ class FramePosition(nn.Module):
         Args:
             x: (B, T, D).
             position: (B,), see `forward`.
-            table: result of `table`.
         """
         return x[:, :, :0]
 

@@ -36,8 +36,6 @@ class T5Position(BiasPosition):
     border into the wrong bucket.
 
     Args:
-        dim: D.
-        num_heads: H.
         num_buckets: number of buckets for all distances.
         max_distance: distance from which on all distances share the last bucket.
         bidirectional: give past and future half of the buckets each; if not, all future distances
@@ -89,10 +87,6 @@ class ALiBiPosition(BiasPosition):
     of two, the slopes are those of the next lower power, then every other slope of the next higher
     one, as in the paper. Published code adds a bias of only the key's position; this is equal after
     a causal softmax, but wrong with future keys.
-
-    Args:
-        dim: D.
-        num_heads: H.
     """
 
     def __init__(self, dim: int, num_heads: int) -> None:

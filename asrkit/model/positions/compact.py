@@ -23,8 +23,6 @@ class CompactPosition(DistancePosition):
     code q·k is not divided by sqrt(Dh), and d is the distance from the query to the key.
 
     Args:
-        dim: D.
-        num_heads: H.
         position_dim: R, dimensions of r; even.
         query_dim: dimensions of p_i in each head.
         length_factor: F; larger values resolve farther distances finely.

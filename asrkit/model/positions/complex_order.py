@@ -16,9 +16,6 @@ class ComplexPosition(FramePosition):
     After Wang et al. 2020, section 3, with an amplitude a, a frequency ω and a phase θ for each
     pair. In the paper the amplitude is the word's embedding; here it multiplies the frame. Even
     dimensions are the real parts, odd ones the imaginary parts. Angles are computed in float64.
-
-    Args:
-        dim: D, even.
     """
 
     def __init__(self, dim: int) -> None:

@@ -20,8 +20,6 @@ class DeBERTaPosition(Position):
     the last term reads the table backwards there.
 
     Args:
-        dim: D.
-        num_heads: H.
         max_distance: k; P has 2k rows.
     """
 

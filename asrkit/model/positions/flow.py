@@ -24,7 +24,6 @@ class FlowPosition(FramePosition):
     starts again.
 
     Args:
-        dim: D.
         hidden_dim: hidden units of h.
         period: length of the path in frames, at most 16384 and 4096 steps; 1024 frames are 41 s.
         step: length of a solver step in frames.

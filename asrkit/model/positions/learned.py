@@ -16,7 +16,6 @@ class LearnedPosition(FramePosition):
     utterance reached stay near zero, their initial value.
 
     Args:
-        dim: D.
         period: rows of the table; 1024 frames are 41 s.
     """
 

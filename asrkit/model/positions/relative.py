@@ -41,8 +41,6 @@ class RelativePosition(BiasedRelative):
     that is padded at the wrong end; tables that limit the length.
 
     Args:
-        dim: D, even.
-        num_heads: H.
         max_distance: Z; distances beyond ±Z count as ±Z. None: no limit.
     """
 
@@ -69,8 +67,6 @@ class LearnedRelativePosition(BiasedRelative):
     "skewing" is `shift` here.
 
     Args:
-        dim: D.
-        num_heads: H.
         max_distance: Z; e has 2Z+1 rows, and distances beyond ±Z count as ±Z.
     """
 
@@ -84,11 +80,7 @@ class LearnedRelativePosition(BiasedRelative):
 
 
 def learned_table(max_distance: int, dim: int) -> nn.Parameter:
-    """Return a parameter (2Z+1, dim) of small random values: a row for each distance from -Z to Z.
-
-    Raises:
-        ValueError: for Z below 1.
-    """
+    """Return a parameter (2Z+1, dim) of small random values: a row for each distance -Z to Z."""
     if max_distance < 1:
         raise ValueError(f"max_distance must be at least 1, got {max_distance}")
     return nn.Parameter(torch.randn(2 * max_distance + 1, dim) * 0.02)

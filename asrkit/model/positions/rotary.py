@@ -19,8 +19,6 @@ class RotaryPosition(Position):
     and within a second in half precision.
 
     Args:
-        dim: D.
-        num_heads: H.
         share: share of a head's dimensions that are rotated; the others have no position.
         base: pair m makes one rotation in 2π·base^(2m/R) frames.
     """

@@ -20,8 +20,6 @@ class ShawPosition(Position):
     attention weights by distance times the table.
 
     Args:
-        dim: D.
-        num_heads: H.
         max_distance: k; distances beyond ±k count as ±k.
         values: add a^V to the values.
     """

@@ -21,13 +21,10 @@ class SinusoidalPosition(FramePosition):
     float64. Published tables are limited in length, built on the CPU, or imprecise.
 
     Args:
-        dim: D, even.
         layout: "mix": sines and cosines alternate; "sep": all sines, then all cosines, as in
             tensor2tensor (whose frequencies differ a little from the paper's).
         embedding_scale: multiply the frames with sqrt(D), as in the paper.
-        embedding_layernorm: apply LayerNorm to the sum.
         learned_scale: a is learned (Li et al. 2019); if not, it stays `initial_scale`.
-        initial_scale: initial value of a.
         dropout: dropout probability of the result, in addition to the encoder's own dropout.
     """
 

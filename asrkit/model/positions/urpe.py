@@ -38,8 +38,6 @@ class URPEPosition(Position):
     only be another bias.
 
     Args:
-        dim: D.
-        num_heads: H.
         base: kind that computes the scores, with its default options. Its table is (H, X, M+2C);
             the factor adds a row.
         max_distance: Z; distances beyond ±Z count as ±Z.

@@ -18,7 +18,6 @@ def write_folds(corpus: Path, folder: Path, count: int) -> list[Path]:
     Args:
         corpus: a prepared folder, whose train and dev sets are joined.
         folder: folder to write the folds to.
-        count: number of folds.
 
     Raises:
         UserError: for a folder that is not prepared, or fewer speakers than folds.

@@ -40,7 +40,6 @@ def report(facts: Mapping[str, str], rows: Sequence[Row], base: str) -> str:
     """The report in Markdown. A row without models has failed.
 
     Args:
-        facts: facts of the study, by name.
         rows: rows, at least one with models.
         base: the change that the others are compared with.
     """
@@ -80,7 +79,6 @@ def interval(base: np.ndarray, other: np.ndarray, draws: int = 2000) -> tuple[fl
     Args:
         base: (seeds, recordings) errors.
         other: (seeds, recordings) errors on the same recordings.
-        draws: number of bootstrap samples.
     """
     draw, changes = np.random.default_rng(0), []
     for _ in range(draws):
