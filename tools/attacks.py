@@ -316,19 +316,10 @@ def logs(target: Target) -> Awaitable[object]:
 
 
 class Attack(NamedTuple):
-    """An attack.
-
-    Attributes:
-        run: function that returns an awaitable, which attacks until it is cancelled.
-        about: description.
-        keeps: whether the server has a --state-dir.
-        stops: goals that the server cannot reach under this attack.
-    """
-
-    run: Callable[[Target], Awaitable[object]]
+    run: Callable[[Target], Awaitable[object]]  # the result attacks until it is cancelled
     about: str
-    keeps: bool = False
-    stops: tuple[str, ...] = ()
+    keeps: bool = False  # the server has a --state-dir
+    stops: tuple[str, ...] = ()  # goals that the server cannot reach under this attack
 
 
 CASES = {

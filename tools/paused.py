@@ -33,19 +33,12 @@ QUIET = audio.SAMPLE_RATE // 50  # samples whose loudness is that of the backgro
 
 
 class Pauses(NamedTuple):
-    """The pauses of a turn.
+    """The pauses of a turn, in seconds."""
 
-    Fields:
-        share: probability of a pause at each border of words.
-        shortest: seconds.
-        longest: seconds.
-        after: seconds of silence after the turn.
-    """
-
-    share: float
+    share: float  # probability of a pause at each border of words
     shortest: float
     longest: float
-    after: float
+    after: float  # silence after the turn
 
 
 def borders(samples: np.ndarray, middles: list[float]) -> list[int]:

@@ -53,32 +53,21 @@ class Alignment(NamedTuple):
 class Outcome(NamedTuple):
     """The outcome of one recogniser for one utterance.
 
-    Fields:
-        id: id of the utterance.
-        seconds: duration of the utterance.
-        reference: text of the utterance, rewritten by the recogniser's postprocess.
-        result: result of the recogniser.
-        frame_ms: milliseconds of an encoder frame, the unit of hypothesis, alignment and delays.
-        hypothesis: tokens of the result.
-        loss: loss of the network; None if the reference cannot be written or aligned.
-        alignment: alignment of the reference; None if not requested or impossible.
-        delays: result of `delays.delays`; None without an alignment, and for a second pass, whose
-            text is written at the end of a segment.
-        turn: end of the turn; None without an alignment or if not requested.
-        channel: number of the utterance's channel in its file, or None.
+    The delays are None without an alignment, and for a second pass, whose text is written at the
+    end of a segment.
     """
 
     id: str
     seconds: float
-    reference: str
+    reference: str  # rewritten by the recogniser's postprocess
     result: Result
-    frame_ms: int
-    hypothesis: Hypothesis = NOTHING
-    loss: ReferenceLoss | None = None
-    alignment: Alignment | None = None
-    delays: tuple[list[int], list[int]] | None = None
-    turn: Turn | None = None
-    channel: int | None = None
+    frame_ms: int  # of an encoder frame, the unit of hypothesis, alignment and delays
+    hypothesis: Hypothesis = NOTHING  # tokens of the result
+    loss: ReferenceLoss | None = None  # None if the reference cannot be written or aligned
+    alignment: Alignment | None = None  # None if not requested or impossible
+    delays: tuple[list[int], list[int]] | None = None  # result of `delays.delays`
+    turn: Turn | None = None  # None without an alignment or if not requested
+    channel: int | None = None  # number of the channel in its file
 
     @property
     def text(self) -> str:

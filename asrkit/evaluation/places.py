@@ -22,20 +22,12 @@ PLACES = (
 
 
 class PlaceErrors(NamedTuple):
-    """The words of a corpus at one place, and the errors of the compared recognisers.
-
-    Fields:
-        name: name of the place.
-        words: number of reference words.
-        errors: errors of the recogniser in chunks: words substituted or deleted, and words
-            inserted before them. Words inserted at the end count with the last word.
-        errors_full: errors of the recogniser in full context, at the same words.
-    """
+    """The words of a corpus at one place, and the errors there, see `errors_by_word`."""
 
     name: str
-    words: int
-    errors: int
-    errors_full: int
+    words: int  # of the reference
+    errors: int  # in chunks
+    errors_full: int  # in full context, at the same words
 
 
 def places(

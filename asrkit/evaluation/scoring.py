@@ -14,27 +14,16 @@ from asrkit.runtime.words import whole
 
 
 class Score(NamedTuple):
-    """The score of a recogniser on a corpus.
-
-    Fields:
-        words: errors in words.
-        characters: errors in characters, the measure for languages without spaces.
-        each: errors in words of every utterance, by id.
-        accuracy: accuracy of the words' confidences and times.
-        delay: delay of tokens against forced alignment; None if it was not measured.
-        loss: the head's loss in nats per token; None if no reference can be written and aligned.
-        turns: ends of turns; None if they were not measured.
-        written: normalised words, marks and capitals; None if they were not scored.
-    """
+    """The score of a recogniser on a corpus; None for what was not measured."""
 
     words: ErrorRate
-    characters: ErrorRate
-    each: dict[str, ErrorRate]
+    characters: ErrorRate  # the measure for languages without spaces
+    each: dict[str, ErrorRate]  # errors in words of every utterance, by id
     accuracy: WordAccuracy
-    delay: Delay | None = None
-    loss: float | None = None
+    delay: Delay | None = None  # of tokens, against forced alignment
+    loss: float | None = None  # nats per token; None if no reference can be written and aligned
     turns: TurnSummary | None = None
-    written: Written | None = None
+    written: Written | None = None  # normalised words, marks and capitals
 
     @property
     def interval(self) -> Interval | None:

@@ -15,16 +15,13 @@ PACKET = SAMPLE_RATE // 50  # samples of a packet, 20 ms
 class Turn(NamedTuple):
     """The end of one turn of a speaker, which is one recording.
 
-    Fields:
-        early: whether a segment ended before the end of speech.
-        seconds: time from the end of speech until the audio has arrived which ends the segment of
-            the last word. Computing time is not counted.
-        open: whether only the end of the recording ended the segment.
+    `seconds` is the time from the end of speech until the audio has arrived which ends the segment
+    of the last word. Computing time is not counted.
     """
 
-    early: bool
+    early: bool  # a segment ended before the end of speech
     seconds: float
-    open: bool
+    open: bool  # only the end of the recording ended the segment
 
 
 class TurnSummary(NamedTuple):

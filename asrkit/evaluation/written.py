@@ -48,19 +48,12 @@ class Found(NamedTuple):
 
 
 class Written(NamedTuple):
-    """The written text of a corpus. Its written WER is that of the exact texts, `Score.words`.
+    """The written text of a corpus. Its written WER is that of the exact texts, `Score.words`."""
 
-    Fields:
-        normalized: errors in words of the normalised texts.
-        interval: 95 % interval of their rate.
-        empty: number of references without normalised words, which are not counted.
-        marks: counts of the capitals and of each mark, the most frequent mark first.
-    """
-
-    normalized: ErrorRate
-    interval: Interval | None
-    empty: int
-    marks: dict[str, Found]
+    normalized: ErrorRate  # in words of the normalised texts
+    interval: Interval | None  # 95 % interval of their rate
+    empty: int  # references without normalised words, which are not counted
+    marks: dict[str, Found]  # of the capitals and of each mark, the most frequent mark first
 
     def __str__(self) -> str:
         """The scores in a line, the marks by their F1."""

@@ -57,20 +57,12 @@ LIKE = 4.0  # largest ratio of the hours, and of the numbers of words, of simila
 
 
 class Corpus(NamedTuple):
-    """A corpus to plan for.
+    """A corpus to plan for."""
 
-    Attributes:
-        train: facts of readable training utterances.
-        dev: facts of readable dev utterances.
-        paths: manifests of both.
-        band: highest frequency in Hz that the recordings have; 0 for the full 8 kHz.
-        on_gpu: whether training runs on a GPU.
-    """
-
-    train: Sequence[Facts]
+    train: Sequence[Facts]  # of readable utterances
     dev: Sequence[Facts]
-    paths: tuple[str, str]
-    band: int
+    paths: tuple[str, str]  # manifests of both
+    band: int  # highest frequency in Hz that the recordings have; 0 for the full 8 kHz
     on_gpu: bool
 
 

@@ -20,29 +20,15 @@ logger = logging.getLogger(__name__)
 # Settings that may always change: paths, output files, the way of computing, and the defaults of
 # decoding. All others are the schedule: batches, random draws, learning rates, scores.
 FREE = {
-    "data.train",  # its utterances are compared
-    "data.dev",
-    "data.replay",
-    "data.recipe",
-    "data.licence",
-    "data.languages",
-    "data.max_bad_share",
-    "data.num_workers",
-    "context.chunk_size",
-    "context.left_context",
-    "context.right_context",
-    "training.output_dir",
-    "training.device",
-    "training.precision",
-    "training.parallel",
-    "training.gradient_checkpointing",
-    "training.num_threads",
-    "training.validate_every_epochs",
-    "training.patience",
-    "training.checkpoint_every_steps",
-    "training.keep_checkpoints",
+    "data.train",  # its utterances are compared, as those of data.dev and data.replay
+    "data.dev", "data.replay", "data.recipe", "data.licence", "data.languages",
+    "data.max_bad_share", "data.num_workers",
+    "context.chunk_size", "context.left_context", "context.right_context",
+    "training.output_dir", "training.device", "training.precision", "training.parallel",
+    "training.gradient_checkpointing", "training.num_threads", "training.validate_every_epochs",
+    "training.patience", "training.checkpoint_every_steps", "training.keep_checkpoints",
     "training.trackers",
-}
+}  # fmt: skip
 BATCHES = "training.accumulate_batches"
 TOTAL = f"{BATCHES} times ranks"  # batches of a step, independent of the number of ranks
 SETS = {"training": "data.train", "dev": "data.dev", "replay": "data.replay"}  # keys of manifests

@@ -33,21 +33,13 @@ QUICK_RECORDINGS, QUICK_LAYERS = 3, 2
 
 
 class Compared(NamedTuple):
-    """The two outputs of one recording, compared.
+    """The two outputs of one recording, compared."""
 
-    Attributes:
-        other_text: whether the greedy texts differ.
-        frames: encoder frames that both paths have; 0 where a toolkit gives text alone.
-        other_frames: frames with a log-probability that differs by more than LEVEL.
-        largest: largest difference of log-probabilities.
-        more: frames of streaming minus frames of offline.
-    """
-
-    other_text: bool
-    frames: int = 0
-    other_frames: int = 0
-    largest: float = 0.0
-    more: int = 0
+    other_text: bool  # the greedy texts differ
+    frames: int = 0  # encoder frames that both paths have; 0 where a toolkit gives text alone
+    other_frames: int = 0  # with a log-probability that differs by more than LEVEL
+    largest: float = 0.0  # largest difference of log-probabilities
+    more: int = 0  # frames of streaming minus frames of offline
 
 
 def compare(offline: Tensor | str, streaming: Tensor | str) -> Compared:

@@ -37,17 +37,11 @@ TRIALS = 40  # inputs tried to reduce a fault
 
 
 class Case(NamedTuple):
-    """An input: a valid one with mutations.
+    """An input: a valid one with mutations."""
 
-    Fields:
-        source: the valid file or folder.
-        other: another one, for splices.
-        steps: seeds of the mutations.
-    """
-
-    source: Path
-    other: Path
-    steps: tuple[int, ...]
+    source: Path  # the valid file or folder
+    other: Path  # another one, for splices
+    steps: tuple[int, ...]  # seeds of the mutations
 
     def write(self, folder: Path) -> Path:
         """Write the input into a folder and return its path."""

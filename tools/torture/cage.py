@@ -32,18 +32,14 @@ Try = Callable[[Path, list[str]], str]
 class Part(NamedTuple):
     """A kind of input.
 
-    Fields:
-        about: description.
-        seeds: function that writes valid inputs, files or folders, into a folder.
-        run: function that reads an input; it gets its path and a list of the lines that asrkit
-            logs, and returns what is wrong, or "".
-        memory_mb: bound of the memory that an input may take.
+    `run` reads an input. It gets the path and a list of the lines that asrkit logs, and returns
+    what is wrong, or "".
     """
 
     about: str
-    seeds: Callable[[Path], None]
+    seeds: Callable[[Path], None]  # writes valid inputs, files or folders, into a folder
     run: Try
-    memory_mb: int = 1024
+    memory_mb: int = 1024  # that an input may take
 
 
 class Outcome(NamedTuple):

@@ -28,18 +28,8 @@ VALUES: list[Any] = [
 ]  # fmt: skip
 NUMBERS = [b"0", b"-1", b"1e999", b"nan", b"9" * 400, b"2147483648", b"4294967295", b"1e-320", b""]
 LETTERS = [
-    "\0",
-    "\ufeff",
-    "\u2028",
-    "\u202e",
-    "\u0301",
-    "\U0001f600",
-    "\xa0",
-    "\r",
-    "\t",
-    '"',
-    "\x1b[31m",
-]
+    "\0", "\ufeff", "\u2028", "\u202e", "\u0301", "\U0001f600", "\xa0", "\r", "\t", '"', "\x1b[31m",
+]  # fmt: skip
 GZIP, ZIP, STREAM = b"\x1f\x8b", b"PK\x03\x04", b"asrkit stream 1\n"
 LARGEST = 1 << 23  # bytes of a mutated file
 

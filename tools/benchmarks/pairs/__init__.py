@@ -21,41 +21,24 @@ Run = Callable[[np.ndarray], "Tensor | str"]  # samples (n,) at 16 kHz -> (E, V)
 
 
 class Settings(NamedTuple):
-    """Values that the command passes to every toolkit.
+    """Values that the command passes to every toolkit."""
 
-    Attributes:
-        samples: recordings at 16 kHz, for statistics that a toolkit's features need.
-        layers: number of layers of networks with random weights.
-        folder: empty folder for files that a toolkit wants to read.
-    """
-
-    samples: list[np.ndarray]
-    layers: int
-    folder: Path
+    samples: list[np.ndarray]  # at 16 kHz, for statistics that a toolkit's features need
+    layers: int  # of networks with random weights
+    folder: Path  # empty, for files that a toolkit wants to read
 
 
 class Pair(NamedTuple):
-    """Two paths of the same network.
+    """Two paths of the same network."""
 
-    Attributes:
-        toolkit: name and version.
-        weights: name of the model, or "random".
-        source: where both paths begin, "samples" or "features".
-        context: chunk, left and right context, in milliseconds.
-        offline: the path of whole recordings, in the context of streaming.
-        streaming: the path of chunks.
-        calls: calls of both paths.
-        cause: reason for the difference.
-    """
-
-    toolkit: str
-    weights: str
-    source: str
-    context: str
-    offline: Run
-    streaming: Run
-    calls: str
-    cause: str
+    toolkit: str  # name and version
+    weights: str  # name of the model, or RANDOM
+    source: str  # where both paths begin, "samples" or "features"
+    context: str  # chunk, left and right context, in milliseconds
+    offline: Run  # whole recordings, in the context of streaming
+    streaming: Run  # chunks
+    calls: str  # of both paths
+    cause: str  # of the difference
 
 
 class RandomHead(torch.nn.Module):
