@@ -41,7 +41,7 @@ import httpx
 import numpy as np
 import soundfile
 from attacks import CASES
-from load_test import alone, read, serving, talk, usage
+from load_test import alone, family, read, resident, serving, talk
 from websockets.asyncio.client import connect
 from websockets.exceptions import WebSocketException
 
@@ -207,17 +207,15 @@ class Watched:
         self.process, self.folders, self.log = process, folders, log
 
     def now(self) -> Usage:
-        processes = [self.process, *children(self.process)]
-        memory = disk = 0.0
-        for each in processes:
+        disk = 0.0
+        for each in family(self.process):
             with suppress(OSError):  # the process has ended
-                memory += usage(each)[1]
                 disk += nameless(each)
         for folder in self.folders:
             for path in folder.rglob("*"):
                 with suppress(OSError):
                     disk += path.stat().st_blocks * 512 / 1e6
-        return Usage(memory, disk, self.log.stat().st_size / 1e3)
+        return Usage(resident(self.process), disk, self.log.stat().st_size / 1e3)
 
     async def peak(self, seconds: float) -> Usage:
         """Return the largest value of each within `seconds`."""
@@ -226,14 +224,6 @@ class Watched:
             await asyncio.sleep(0.2)
             found = Usage(*map(max, found, self.now()))
         return found
-
-
-def children(process: int) -> list[int]:
-    found: list[int] = []
-    for task in Path(f"/proc/{process}/task").iterdir():
-        with suppress(OSError):
-            found += map(int, (task / "children").read_text().split())
-    return found
 
 
 def nameless(process: int) -> float:

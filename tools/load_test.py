@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -152,6 +152,24 @@ def usage(process: int) -> tuple[float, float]:
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(") ")[2].split()
     resident = int(fields[21]) * os.sysconf("SC_PAGE_SIZE") / 1e6
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"), resident
+
+
+def family(process: int) -> list[int]:
+    """Return a process and those that it has started."""
+    found = [process]
+    with suppress(OSError):  # the process has ended
+        for started in Path(f"/proc/{process}/task").glob("*/children"):
+            found += [each for child in started.read_text().split() for each in family(int(child))]
+    return found
+
+
+def resident(process: int) -> float:
+    """Return the MB of a process and of those that it has started."""
+    found = 0.0
+    for each in family(process):
+        with suppress(OSError):
+            found += usage(each)[1]
+    return found
 
 
 def percentiles(values: list[float]) -> str:

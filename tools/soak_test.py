@@ -28,8 +28,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
-from attack_server import LOST, children
-from load_test import RATE, Talk, alone, percentiles, read, serving, talk, usage
+from attack_server import LOST
+from load_test import RATE, Talk, alone, percentiles, read, resident, serving, talk
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
@@ -191,11 +191,8 @@ async def soak(
         wrong = sum(each.text != texts[each.recording] for each in new)
         bad += wrong
         partials = percentiles([p for each in new for p in each.partials])
-        memory = 0.0
-        for each in [process, *children(process)]:
-            with suppress(OSError):  # the process has ended
-                memory += usage(each)[1]
-        print(row([minute, len(new), len(lost), partials, wrong, deeds[0], round(memory)]))
+        memory = round(resident(process))
+        print(row([minute, len(new), len(lost), partials, wrong, deeds[0], memory]))
         sys.stdout.flush()
     for task in running:
         task.cancel()

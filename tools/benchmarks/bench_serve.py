@@ -14,7 +14,6 @@ import asyncio
 import os
 import statistics
 import sys
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
@@ -26,7 +25,7 @@ from asrkit.audio import SAMPLE_RATE
 
 TOOLS = Path(__file__).parents[1]
 sys.path.insert(0, str(TOOLS))
-from load_test import Talk, alone, callers, read, serving, usage  # noqa: E402
+from load_test import Talk, alone, callers, family, read, serving, usage  # noqa: E402
 
 TOO_LATE_MS = 640  # 99th percentile of the delay above which a contender gets no more callers
 
@@ -53,16 +52,9 @@ class Round(NamedTuple):
         return float(np.percentile(delays, percent)) if delays else float("nan")
 
 
-def family(process: int) -> Iterator[int]:
-    """Yield a process and those that it has started."""
-    yield process
-    for started in Path(f"/proc/{process}/task/{process}/children").read_text().split():
-        yield from family(int(started))
-
-
 def spent(process: int) -> tuple[float, float, float]:
     """Return processor seconds of a server's processes and of their main threads, and their MB."""
-    processes = [*family(process)]
+    processes = family(process)
     seconds, memory = zip(*map(usage, processes), strict=True)
     loops = (Path(f"/proc/{each}/task/{each}/schedstat").read_text() for each in processes)
     return sum(seconds), sum(int(each.split()[0]) for each in loops) / 1e9, sum(memory)

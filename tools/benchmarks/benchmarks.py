@@ -22,6 +22,7 @@ from tqdm import tqdm
 
 from asrkit.atomic_write import replacing
 from asrkit.build import build_model
+from asrkit.cli.parser import whole
 from asrkit.cli.table import markdown
 from asrkit.config import parse_config
 from asrkit.model import ConformerEncoder
@@ -35,6 +36,8 @@ CHUNK_FEATS = FACTOR * CHUNK_SIZE  # feature frames of a chunk
 CHUNK_MS, LEFT_MS = FEATURE_FRAME_MS * CHUNK_FEATS, FEATURE_FRAME_MS * FACTOR * LEFT_CONTEXT
 NUM_MELS, DIM, NUM_HEADS, FFN_DIM, KERNEL_SIZE = 80, 256, 4, 2048, 15
 QUICK_SECONDS, QUICK_LAYERS = 4.0, 2
+
+positive = whole(1, 1_000_000)  # a type of argument
 
 Result = TypeVar("Result")
 Row = dict[str, object]  # column -> str, number, or None where there is none
@@ -73,12 +76,6 @@ def parser(description: str, example: str) -> argparse.ArgumentParser:
     )
     arguments.add_argument("--json", type=Path, metavar="FILE", help="write the table there too")
     return arguments
-
-
-def positive(text: str) -> int:
-    if int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be 1 or more, got {text}")
-    return int(text)
 
 
 def reference_layers(options: argparse.Namespace) -> int:

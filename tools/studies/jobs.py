@@ -1,6 +1,5 @@
 """Running the trainings and measurements of a study, several at a time, each step once."""
 
-import argparse
 import os
 import subprocess
 import sys
@@ -11,11 +10,13 @@ from typing import Protocol, TypeVar
 
 from tqdm import tqdm
 
+from asrkit.cli.parser import whole
 from asrkit.config import load_config, parse_config
 from asrkit.config.read_yaml import read_yaml
 from asrkit.errors import UserError
 from asrkit.training.warm_start import load_training
 
+positive = whole(1, 1_000_000)  # a type of argument: seeds, folds, jobs
 TAIL_LINES = 12  # of the log of what failed
 
 
@@ -34,13 +35,6 @@ class Job(Protocol):
 
 
 J = TypeVar("J", bound=Job)
-
-
-def positive(text: str) -> int:
-    """A number of seeds or jobs, as argparse reads it."""
-    if int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be 1 or more, got {text}")
-    return int(text)
 
 
 def refuse_other(folder: Path, config: Path, overrides: list[str]) -> None:
