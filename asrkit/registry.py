@@ -2,7 +2,7 @@
 
 import difflib
 import inspect
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, TypeVar
 
 from asrkit.errors import shown
@@ -10,7 +10,7 @@ from asrkit.errors import shown
 Class = TypeVar("Class")
 
 
-class Kinds(Mapping[str, type[Class]]):
+class Kinds(dict[str, type[Class]]):
     """The classes that a setting can choose, by kind.
 
     Args:
@@ -22,16 +22,8 @@ class Kinds(Mapping[str, type[Class]]):
     def __init__(
         self, what: str, classes: Mapping[str, type[Class]], given: Collection[str]
     ) -> None:
-        self.what, self.classes, self.given = what, classes, given
-
-    def __getitem__(self, kind: str) -> type[Class]:
-        return self.classes[kind]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.classes)
-
-    def __len__(self) -> int:
-        return len(self.classes)
+        super().__init__(classes)
+        self.what, self.given = what, given
 
     def options(self, kind: str) -> dict[str, inspect.Parameter]:
         """Return the options of a kind, with their types and defaults."""

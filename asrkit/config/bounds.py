@@ -17,8 +17,8 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from asrkit.config.sections import Number
-
+# Not strict, because YAML reads 1e-3 as a string.
+Number = Annotated[float, Field(strict=False, allow_inf_nan=False)]
 Share = Annotated[float, Field(strict=False, ge=0.0, le=1.0)]
 ShareAboveZero = Annotated[Share, Field(gt=0.0)]
 Positive = Annotated[int, Field(ge=1, le=1_000_000)]

@@ -1,36 +1,24 @@
-"""Sections that choose a class: of positions, subsamplings, frontends, heads, searches."""
+"""Sections that choose a class by `kind`; other keys are its arguments."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union
 
-from pydantic import model_validator
+from pydantic import BaseModel, BeforeValidator, Field, create_model, model_validator
 
 from asrkit import audio, search
-from asrkit.config.bounds import Section
-from asrkit.config.sections import any_of, sections_of
+from asrkit.config.bounds import Number, Section
 from asrkit.model import heads, positions, subsampling
 from asrkit.registry import Kinds
+
+# Integer options of a kind are bounded, so that no file can make tables that exhaust the memory.
+Few = Annotated[int, Field(ge=1, le=100_000)]
+BOUNDED: dict[Any, Any] = {int: Few, int | None: Few | None, float: Number}
 
 
 class KindConfig(Section):
     """A section that chooses a class by its kind; other keys are arguments of the class."""
 
     kind: str
-
-
-class PositionConfig(KindConfig):
-    """A position encoding."""
-
-
-class SubsamplingConfig(KindConfig):
-    """A subsampling: feature frames to encoder frames."""
-
-
-class HeadConfig(KindConfig):
-    """A head: encoder frames to labels."""
-
-
-class FrontendConfig(KindConfig):
-    """A frontend: samples to features."""
 
 
 class SearchConfig(KindConfig):
@@ -42,6 +30,42 @@ class SearchConfig(KindConfig):
         return self
 
 
+AnyKind = TypeVar("AnyKind", bound=KindConfig)
+
+
+def sections_of(base: type[AnyKind], kinds: Kinds[Any]) -> dict[str, type[AnyKind]]:
+    """Return a model class of the section for each kind."""
+    sections = {}
+    for kind in kinds:
+        fields: dict[str, Any] = {
+            name: (BOUNDED.get(option.annotation, option.annotation), option.default)
+            for name, option in kinds.options(kind).items()
+        }
+        fields["kind"] = (Literal[kind], kind)
+        sections[kind] = create_model(kind, __base__=base, **fields)
+    return sections
+
+
+def any_of(sections: Iterable[type[BaseModel]], usual: str | None = None) -> Any:
+    """Return the type of a value that is one of these sections, or only the name of a kind.
+
+    Args:
+        sections: sections, each with its own literal `kind`.
+        usual: kind for options without a kind; None rejects such options.
+    """
+
+    def with_kind(value: Any) -> Any:
+        if isinstance(value, dict) and usual is not None:
+            return {"kind": usual, **value}
+        return {"kind": value} if isinstance(value, str) else value
+
+    return Annotated[
+        Union[tuple(sections)],  # noqa: UP007
+        Field(discriminator="kind"),
+        BeforeValidator(with_kind),
+    ]
+
+
 KINDS: dict[tuple[str, ...], Kinds[Any]] = {
     ("model", "position"): positions.KINDS,
     ("model", "subsampling"): subsampling.KINDS,
@@ -49,18 +73,16 @@ KINDS: dict[tuple[str, ...], Kinds[Any]] = {
     ("model", "head"): heads.KINDS,
     ("search",): search.KINDS,
 }
-
-
-POSITIONS = sections_of(PositionConfig, positions.KINDS)
-SUBSAMPLINGS = sections_of(SubsamplingConfig, subsampling.KINDS)
-FRONTENDS = sections_of(FrontendConfig, audio.KINDS)
-HEADS = sections_of(HeadConfig, heads.KINDS)
+POSITIONS = sections_of(KindConfig, positions.KINDS)
+SUBSAMPLINGS = sections_of(KindConfig, subsampling.KINDS)
+FRONTENDS = sections_of(KindConfig, audio.KINDS)
+HEADS = sections_of(KindConfig, heads.KINDS)
 SEARCHES = sections_of(SearchConfig, search.KINDS)
 if TYPE_CHECKING:
-    AnyPosition = PositionConfig
-    AnySubsampling = SubsamplingConfig
-    AnyFrontend = FrontendConfig
-    AnyHead = HeadConfig
+    AnyPosition = KindConfig
+    AnySubsampling = KindConfig
+    AnyFrontend = KindConfig
+    AnyHead = KindConfig
     AnySearch = SearchConfig
 else:
     AnyPosition, AnySubsampling, AnyHead, AnySearch = (

@@ -11,13 +11,12 @@ from typing import Annotated, Any, Literal, TypeVar
 import pydantic
 from pydantic import BaseModel, BeforeValidator, ValidationInfo, model_validator
 
-from asrkit.config.bounds import NumberFromZero, Section
+from asrkit.config.bounds import Number, NumberFromZero, Section
 from asrkit.config.checks import RECORD, has_effect, refuse_idle
 from asrkit.config.error_messages import explained
 from asrkit.config.kinds import KINDS, SEARCHES, AnySearch, SearchConfig
 from asrkit.config.model import ContextConfig, ModelConfig
 from asrkit.config.read_yaml import ConfigError, read_values
-from asrkit.config.sections import Number
 from asrkit.config.training import AugmentationConfig, DataConfig, TextConfig, TrainingConfig
 
 

@@ -26,7 +26,7 @@ def shown(name: str, module: Any) -> Any:
 
 def test_subsampling_of_the_guide_streams(monkeypatch: pytest.MonkeyPatch) -> None:
     kind = shown("Conv6Subsampling", subsampling)
-    monkeypatch.setitem(subsampling.KINDS.classes, "conv6", kind)
+    monkeypatch.setitem(subsampling.KINDS, "conv6", kind)
     encoder = tiny_encoder(subsampling="conv6")
     feats = torch.randn(2, 413, 20, dtype=torch.float64)
     expected = offline(encoder, feats, 4, 7)
