@@ -3,12 +3,14 @@
 import codecs
 import gzip
 import io
+import math
 import zlib
 from collections.abc import Iterator
 from itertools import count
+from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, NoReturn
 
-from asrkit.errors import UserError
+from asrkit.errors import UserError, shown
 
 GZIP = b"\x1f\x8b"
 BYTE_ORDER_MARKS = (  # UTF-32's begins with UTF-16's
@@ -80,6 +82,26 @@ def lines_in(file: BinaryIO, name: str, kind: LineKind) -> Iterator[tuple[int, b
             f"{name} begins with a byte order mark of {error.encoding}, but line {number} or later "
             "is not in that encoding: convert the file to UTF-8"
         ) from None
+
+
+def text_lines(path: Path, kind: LineKind, most: float = math.inf) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a file like `lines_in`, as text without line ends.
+
+    Raises:
+        kind.error: for a file that is not text, or has more than `most` bytes in such lines.
+    """
+    size = 0
+    with path.open("rb") as file:
+        for number, line in lines_in(file, str(path), kind):
+            if (size := size + len(line)) > most:
+                raise kind.error(f"{shown(path)}: {kind.name} must have at most {most:.0f} bytes")
+            try:
+                yield number, line.decode().rstrip("\r\n")
+            except UnicodeDecodeError:
+                raise kind.error(
+                    f"{path}:{number}: not UTF-8: convert the file, for example with iconv "
+                    "-f WINDOWS-1252 -t UTF-8"
+                ) from None
 
 
 def unmarked(stream: Any) -> Any:

@@ -1,7 +1,6 @@
 """Align a known text with its audio: python -m asrkit.align --model M a.wav --text "no" """
 
 import argparse
-import io
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,8 +11,8 @@ from asrkit.cli.recognizer import context_of, load_file
 from asrkit.data.labelled import Labelled
 from asrkit.data.manifest import LeftOut
 from asrkit.data.recordings import as_text, jobs_of, timed
-from asrkit.errors import UserError, shown
-from asrkit.lines import LineKind, lines_in
+from asrkit.errors import UserError
+from asrkit.lines import LineKind, text_lines
 from asrkit.runtime import Recognizer, recognizer_of
 from asrkit.runtime.formats import Recording
 from asrkit.transcription.output import Output
@@ -52,21 +51,8 @@ def text_in(path: str) -> str:
     Raises:
         UserError: if the file is not text, or too long for a recording.
     """
-    name, parts, size = shown(Path(path)), [b""], 0
     kind = LineKind("a text", UserError, LONGEST_TEXT, LONGEST_TEXT)
-    with Path(path).open("rb") as file:
-        text = file.read(LONGEST_TEXT + 1)
-    for _, line in lines_in(io.BytesIO(text), name, kind) if len(text) <= LONGEST_TEXT else ():
-        parts.append(line)
-        size += len(line)  # a gzipped text is larger than its file
-        if size > LONGEST_TEXT:
-            break
-    if max(len(text), size) > LONGEST_TEXT:
-        raise UserError(f"{name}: a text must have at most {LONGEST_TEXT} bytes")
-    try:
-        return b"".join(parts).decode()
-    except UnicodeDecodeError:
-        raise UserError(f"{name} is not text in UTF-8") from None
+    return "\n".join(line for _, line in text_lines(Path(path), kind, LONGEST_TEXT))
 
 
 def aligned(recognizer: Recognizer, job: Labelled, normalize: Callable[[str], str]) -> Recording:

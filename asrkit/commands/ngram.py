@@ -10,8 +10,9 @@ from tqdm import tqdm
 from asrkit.atomic_write import replacing
 from asrkit.build import build_normalizer
 from asrkit.config import TextConfig
-from asrkit.data.manifest import LeftOut, is_lhotse, lines_of, read_manifest
+from asrkit.data.manifest import MAX_EMPTY, MAX_LINE, LeftOut, is_lhotse, read_manifest
 from asrkit.errors import UserError
+from asrkit.lines import LineKind, text_lines
 from asrkit.lm.kneser_ney import NgramEntry, Words, arpa_lines, estimate
 from asrkit.lm.lm_fusion import as_word
 from asrkit.lm.mixture import best_weights, interpolate, perplexity, probabilities
@@ -103,9 +104,8 @@ def texts_of(path: Path) -> Iterator[str]:
         yield from (utterance.text or "" for utterance in read_manifest(path, left_out))
         for each in left_out:
             print(f"asrkit ngram: {each}", file=sys.stderr)
+    elif path.is_file():
+        kind = LineKind("a text", UserError, MAX_LINE, MAX_EMPTY)
+        yield from (line for _, line in text_lines(path, kind))
     else:
-        for number, line in lines_of(path):
-            try:
-                yield line.decode("utf-8")
-            except UnicodeDecodeError:
-                raise UserError(f"{path}:{number}: not UTF-8") from None
+        raise UserError(f"{path} is not a file")

@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 import zlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -134,7 +134,8 @@ def described(path: Path) -> str | None:
 def recognized(path: Path) -> Foreign | None:
     """Return what a file or folder is that is not a manifest; None if unknown."""
     if path.is_dir():
-        return folder(path)
+        is_shar = any(name.startswith(("cuts.", "recording.")) for name in names_in(path))
+        return None if is_shar else next(kinds_of_folder(path), None)
     if not path.is_file():  # opening a pipe would wait for its writer
         return None
     try:
@@ -235,35 +236,34 @@ def separator(lines: list[str]) -> str | None:
     return None
 
 
-def folder(path: Path) -> Foreign | None:
-    """Return the kind of a folder without lhotse's shards."""
-    with os.scandir(path) as entries:
-        names = sorted(each.name for each in islice(entries, MOST_NAMES))
-    if any(name.startswith(("cuts.", "recording.")) for name in names):
-        return None
+def names_in(folder: Path) -> list[str]:
+    """Return the first MOST_NAMES names in a folder, sorted."""
+    with os.scandir(folder) as entries:
+        return sorted(each.name for each in islice(entries, MOST_NAMES))
+
+
+def kinds_of_folder(path: Path) -> Iterator[Foreign]:
+    """Yield the kinds that a folder can be, the likeliest first."""
+    names = names_in(path)
     if "clips" in names and COMMON_VOICE & set(names):
-        return Foreign("a folder of Common Voice", kind="commonvoice")
-    languages = [name for name in names if (path / name / "clips").is_dir()]
-    if languages:
+        yield Foreign("a folder of Common Voice", kind="commonvoice")
+    if languages := [name for name in names if (path / name / "clips").is_dir()]:
         advice = f"name the folder of one language, such as {shown(path / languages[0])}"
-        return Foreign("a release of Common Voice", advice)
+        yield Foreign("a release of Common Voice", advice)
     if {"metadata.csv", "wavs"} <= set(names):
-        return Foreign("a folder like LJSpeech", kind="ljspeech")
+        yield Foreign("a folder like LJSpeech", kind="ljspeech")
     if "wav.scp" in names:
-        return Foreign("a data folder of Kaldi", kind="kaldi")
-    if any("recordings" in name and name.endswith((".jsonl", ".jsonl.gz")) for name in names):
-        return Foreign("lhotse's recordings and supervisions", kind="lhotse")
+        yield Foreign("a data folder of Kaldi", kind="kaldi")
     lists = [name for name in names if name.endswith((".jsonl", ".jsonl.gz"))]
+    if any("recordings" in name for name in lists):
+        yield Foreign("lhotse's recordings and supervisions", kind="lhotse")
     if lists:
-        advice = f"name a manifest in it, such as {shown(path / lists[0])}"
-        return Foreign("a folder", advice)
+        yield Foreign("a folder", f"name a manifest in it, such as {shown(path / lists[0])}")
     inside = list(islice((name for _, _, names in os.walk(path) for name in names), MOST_NAMES))
     if any(name.endswith((".arrow", ".parquet")) for name in inside):
-        return Foreign("a dataset of Hugging Face", kind="huggingface")
+        yield Foreign("a dataset of Hugging Face", kind="huggingface")
     if any(name.endswith(TRANSCRIPTS) for name in inside):
-        return Foreign("a folder like LibriSpeech", kind="librispeech")
+        yield Foreign("a folder like LibriSpeech", kind="librispeech")
     if count := sum(1 for name in inside if Path(name).suffix.lower() in SUFFIXES):
         more = "at least " if len(inside) == MOST_NAMES else ""
-        what = f"a folder of {more}{count} recordings without a manifest"
-        return Foreign(what, kind="folder")
-    return None
+        yield Foreign(f"a folder of {more}{count} recordings without a manifest", kind="folder")

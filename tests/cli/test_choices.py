@@ -10,6 +10,7 @@ from asrkit.audio.file import MAX_CHANNELS
 from asrkit.backends import BACKENDS
 from asrkit.backends.export_metadata import CONTENTS
 from asrkit.cli import choices
+from asrkit.data.corpora import KINDS
 from asrkit.data.corpora.registry import READERS
 from asrkit.interop import FORMATS as CHECKPOINTS
 from asrkit.lm.ngram import MAX_ORDER
@@ -22,7 +23,7 @@ from tests.running import PARSERS
 
 OWNERS = {
     "BACKENDS": tuple(BACKENDS), "CHECKPOINTS": tuple(CHECKPOINTS), "CONTENTS": CONTENTS,
-    "CORPORA": {name: kind.meaning for name, kind in READERS.items()},
+    "CORPORA": KINDS,
     "EAGERNESS": tuple(EAGERNESS), "ENGINES": tuple(STARTERS),
     "EXPORTS": choices.EXPORTS, "FORMATS": tuple(FORMATS),  # no other module names the exports
     "LEASE_SECONDS": LEASE_SECONDS, "MAX_CHANNELS": MAX_CHANNELS, "MAX_ORDER": MAX_ORDER,
@@ -33,6 +34,7 @@ OWNERS = {
 def test_choices_equal_their_owners() -> None:
     copies = {name: value for name, value in vars(choices).items() if name.isupper()}
     assert copies == OWNERS
+    assert list(KINDS) == list(READERS)
 
 
 @pytest.mark.parametrize("command", ["decode", "train", "data check", "data import"])

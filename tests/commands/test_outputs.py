@@ -191,7 +191,7 @@ def test_align_a_text_file(
     assert capsys.readouterr().out == shown
     path.write_bytes(b"\xff\xfd")
     assert align.main(["--model", model, wavs[0], "--text-file", str(path)]) == 2
-    assert "is not text in UTF-8" in capsys.readouterr().err
+    assert "not UTF-8: convert the file" in capsys.readouterr().err
     assert align.main(["--model", model, "--text", "ab"]) == 2
     assert "--text and --text-file need an audio file" in capsys.readouterr().err
     assert align.main(["--model", model, wavs[0], "--text", ""]) == 1

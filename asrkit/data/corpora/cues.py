@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from asrkit.data.corpora.entry import CorpusError
-from asrkit.data.corpora.text_file import lines_of
+from asrkit.data.corpora.entry import CorpusError, lines_of
 from asrkit.data.manifest import log_once
 
-LONGEST = 1 << 24  # characters of a file
+LONGEST = 1 << 24  # bytes of a file
 TIME = r"(?:(\d{1,4}):)?(\d{1,2}):(\d{2})[.,](\d{1,3})"
 TIMES = re.compile(rf"\s*{TIME}\s*-->\s*{TIME}(?:\s.*)?")
 VOICE, MARKUP = re.compile(r"<v(?:\.[^\s<>]*)?\s([^<>]*)>"), re.compile(r"<[^<>]*>|\{\\[^{}]*\}")
@@ -37,12 +36,7 @@ def read_cues(path: Path) -> list[Cue]:
     Raises:
         CorpusError: for a file that cannot be read as what its name says.
     """
-    lines, size = [], 0
-    for number, line in lines_of(path):
-        size += len(line)
-        if size > LONGEST:
-            raise CorpusError(f"{path}: a text of more than {LONGEST} characters")
-        lines.append((number, line))
+    lines = [*lines_of(path, LONGEST)]
     match path.suffix.lower():
         case ".srt" | ".vtt":
             return subtitles(lines)

@@ -7,6 +7,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from asrkit.errors import UserError, printable, shown
+from asrkit.lines import LineKind, text_lines
 
 EXAMPLES = 3  # of each reason
 MOST_ENTRIES = 10_000_000
@@ -14,6 +15,9 @@ MOST_ENTRIES = 10_000_000
 
 class CorpusError(UserError):
     """A corpus that cannot be imported; the message has its path and what to do."""
+
+
+TEXT = LineKind("a text", CorpusError, longest=1 << 20, most_empty=10_000)
 
 
 class Source(NamedTuple):
@@ -98,6 +102,11 @@ class Ids:
         stem = path.stem
         count = self.counts[stem] = self.counts.get(stem, 0) + 1
         return stem if count == 1 else f"{stem}-{count}"
+
+
+def lines_of(path: Path, most: float = math.inf) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a text file that are not empty; see `asrkit.lines.text_lines`."""
+    return text_lines(path, TEXT, most)
 
 
 def found_audio(name: str, root: Path, omitted: Omitted) -> Path | None:

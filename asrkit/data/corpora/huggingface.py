@@ -32,10 +32,6 @@ def files_in(path: Path) -> list[Path]:
     ]
 
 
-def is_dataset(path: Path) -> bool:
-    return bool(files_in(path))
-
-
 def read_dataset(source: Source, omitted: Omitted) -> Iterator[Entry]:
     """Yield the rows of a dataset. Audio in its files is written to `source.audio_output`.
 

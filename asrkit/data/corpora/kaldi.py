@@ -5,8 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from asrkit.data.corpora.entry import Entry, Omitted, Source, found_audio, seconds_of
-from asrkit.data.corpora.text_file import lines_of
+from asrkit.data.corpora.entry import Entry, Omitted, Source, found_audio, lines_of, seconds_of
 from asrkit.errors import shown
 
 COMMAND = (
@@ -24,10 +23,6 @@ class Part(NamedTuple):
     recording: str
     start: float = 0.0
     end: float | None = None
-
-
-def is_kaldi(path: Path) -> bool:
-    return (path / "wav.scp").is_file()
 
 
 def read_kaldi(source: Source, omitted: Omitted) -> Iterator[Entry]:

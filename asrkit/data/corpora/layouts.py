@@ -5,17 +5,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from asrkit.audio.file import SUFFIXES
-from asrkit.data.corpora.entry import Entry, Omitted, Source, found_audio
+from asrkit.data.corpora.entry import Entry, Omitted, Source, found_audio, lines_of
 from asrkit.data.corpora.folder import files_of
-from asrkit.data.corpora.text_file import lines_of
 from asrkit.data.foreign import TRANSCRIPTS
 from asrkit.data.splits import NAMES
-
-NO_AUDIO = "text without audio"
-
-
-def is_ljspeech(path: Path) -> bool:
-    return (path / "metadata.csv").is_file() and (path / "wavs").is_dir()
 
 
 def read_ljspeech(source: Source, omitted: Omitted) -> Iterator[Entry]:
@@ -31,20 +24,12 @@ def read_ljspeech(source: Source, omitted: Omitted) -> Iterator[Entry]:
             yield Entry(Path(name).name.removesuffix(".wav"), audio, texts[-1] or texts[0])
 
 
-def is_librispeech(path: Path) -> bool:
-    return path.is_dir() and next(transcripts_in(path), None) is not None
-
-
-def transcripts_in(path: Path) -> Iterator[Path]:
-    return (each for each in files_of(path) if each.name.endswith(TRANSCRIPTS))
-
-
 def read_librispeech(source: Source, omitted: Omitted) -> Iterator[Entry]:
     """Yield the lines of all transcripts; each file of a line's id is beside the transcript.
 
     The parts are the corpus's own, if there are folders such as train-clean-100 and dev-clean.
     """
-    found = list(transcripts_in(source.path))
+    found = [each for each in files_of(source.path) if each.name.endswith(TRANSCRIPTS)]
     parts = {path: part_of(path.relative_to(source.path)) for path in found}
     has_dev = {"train", "dev"} <= set(parts.values())
     for path in found:
@@ -57,7 +42,7 @@ def read_librispeech(source: Source, omitted: Omitted) -> Iterator[Entry]:
         for _, line in lines_of(path):
             name, *text = line.split(maxsplit=1)
             if name not in sound:
-                omitted.add(NO_AUDIO, name)
+                omitted.add("text without audio", name)
                 continue
             speaker = name.split("-")[0]  # SPEAKER-CHAPTER-NUMBER
             yield Entry(

@@ -13,19 +13,10 @@ ENDINGS = (".jsonl", ".jsonl.gz")
 NOT_A_FILE = "recording that is not a single local file (commands and URLs are never used)"
 
 
-def manifests_in(path: Path, word: str) -> list[Path]:
-    """Return the manifests of a folder whose names have a word, or the file itself."""
+def recordings_at(path: Path) -> list[Path]:
+    """Return the manifests of recordings in a folder, or the file itself."""
     files = sorted(path.iterdir()) if path.is_dir() else [path]
-    return [each for each in files if word in each.name and each.name.endswith(ENDINGS)]
-
-
-def has_recordings(path: Path) -> bool:
-    """Return whether a path is or has a manifest of recordings."""
-    return bool(manifests_in(path, "recordings"))
-
-
-def supervisions_of(recordings: Path) -> Path:
-    return recordings.with_name(recordings.name.replace("recordings", "supervisions"))
+    return [each for each in files if "recordings" in each.name and each.name.endswith(ENDINGS)]
 
 
 def read_lhotse(source: Source, omitted: Omitted) -> Iterator[Entry]:
@@ -34,13 +25,14 @@ def read_lhotse(source: Source, omitted: Omitted) -> Iterator[Entry]:
     Raises:
         ManifestError: for recordings without supervisions.
     """
-    pairs = manifests_in(source.path, "recordings")
+    pairs = recordings_at(source.path)
     for path in pairs:
         words = path.name.removesuffix(".gz").removesuffix(".jsonl").split("_")
         split = next((name for name in NAMES if name in words), None) if len(pairs) > 1 else None
         root = source.audio_root or Path.cwd()
         audio = dict(recordings_in(path, root, omitted))
-        for where, values in objects_in(supervisions_of(path), omitted):
+        beside = path.with_name(path.name.replace("recordings", "supervisions"))
+        for where, values in objects_in(beside, omitted):
             entry = entry_of(where, values, audio, omitted)
             if entry is not None:
                 yield entry._replace(split=split)

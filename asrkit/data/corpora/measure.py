@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
 
 import pydantic
 
@@ -23,13 +22,6 @@ Header = AudioInfo | str  # or the reason why the file cannot be read
 Bar = Callable[[Iterable[Header], int], Iterable[Header]]
 
 
-class Doubles(NamedTuple):
-    """The ids and the parts of files that occurred, with the text of each part."""
-
-    ids: set[str]
-    parts: dict[tuple[object, ...], str]
-
-
 def rows_of(entries: Iterable[Entry], omitted: Omitted, jobs: int, bar: Bar) -> list[Row]:
     """Return the entries as lines of a manifest, with absolute paths.
 
@@ -39,13 +31,9 @@ def rows_of(entries: Iterable[Entry], omitted: Omitted, jobs: int, bar: Bar) -> 
         jobs: number of threads that read headers.
         bar: function that shows the progress of an iteration of a known length.
     """
-    doubles = Doubles(set(), {})
-    kept: list[Entry] = []
-    for entry in map(cleaned, entries):
-        if is_new(entry, doubles, omitted):
-            kept.append(entry)
-        if len(kept) > MOST_ENTRIES:
-            raise CorpusError(f"a corpus has at most {MOST_ENTRIES} utterances: import parts of it")
+    kept = list(islice(new(map(cleaned, entries), omitted), MOST_ENTRIES + 1))
+    if len(kept) > MOST_ENTRIES:
+        raise CorpusError(f"a corpus has at most {MOST_ENTRIES} utterances: import parts of it")
     files = list(dict.fromkeys(entry.audio for entry in kept))
     found = dict(zip(files, bar(headers(files, jobs), len(files)), strict=True))
     rows = (row_of(entry, found[entry.audio], omitted) for entry in kept)
@@ -59,22 +47,23 @@ def cleaned(entry: Entry) -> Entry:
     return entry._replace(audio=entry.audio.absolute(), text=text, speaker=speaker or None)
 
 
-def is_new(entry: Entry, doubles: Doubles, omitted: Omitted) -> bool:
-    """Return whether an entry has a text and is not a double; or else give the reason."""
-    if not entry.text:
-        omitted.add(EMPTY, entry.id)
-        return False
-    part = entry.audio, entry.start, entry.duration, entry.channel
-    if part in doubles.parts:
-        other = "" if doubles.parts[part] == entry.text else " with another text"
-        omitted.add(f"audio that occurs twice{other}", entry.id)
-        return False
-    if entry.id in doubles.ids:
-        omitted.add("id that occurs twice", entry.id)
-        return False
-    doubles.ids.add(entry.id)
-    doubles.parts[part] = entry.text
-    return True
+def new(entries: Iterable[Entry], omitted: Omitted) -> Iterator[Entry]:
+    """Yield the entries that have a text and are not doubles of an earlier one."""
+    ids: set[str] = set()
+    texts: dict[tuple[object, ...], str] = {}  # by part of a file
+    for entry in entries:
+        part = entry.audio, entry.start, entry.duration, entry.channel
+        if not entry.text:
+            omitted.add(EMPTY, entry.id)
+        elif part in texts:
+            other = "" if texts[part] == entry.text else " with another text"
+            omitted.add(f"audio that occurs twice{other}", entry.id)
+        elif entry.id in ids:
+            omitted.add("id that occurs twice", entry.id)
+        else:
+            ids.add(entry.id)
+            texts[part] = entry.text
+            yield entry
 
 
 def headers(files: Sequence[Path], jobs: int) -> Iterator[Header]:

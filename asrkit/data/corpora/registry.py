@@ -1,4 +1,4 @@
-"""The kinds of corpora that `asrkit data import` reads."""
+"""The readers of corpora by kind, for `asrkit data import`."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -6,18 +6,13 @@ from typing import NamedTuple
 
 from asrkit.data.corpora.entry import CorpusError, Entry, Omitted, Source
 from asrkit.data.corpora.folder import read_folder
-from asrkit.data.corpora.huggingface import is_dataset, read_dataset
+from asrkit.data.corpora.huggingface import files_in, read_dataset
 from asrkit.data.corpora.json_lines import read_json_lines, read_own
-from asrkit.data.corpora.kaldi import is_kaldi, read_kaldi
-from asrkit.data.corpora.layouts import (
-    is_librispeech,
-    is_ljspeech,
-    read_librispeech,
-    read_ljspeech,
-)
-from asrkit.data.corpora.lhotse_manifests import has_recordings, read_lhotse
-from asrkit.data.corpora.table import is_common_voice, is_table, read_common_voice, read_table
-from asrkit.data.foreign import recognized
+from asrkit.data.corpora.kaldi import read_kaldi
+from asrkit.data.corpora.layouts import read_librispeech, read_ljspeech
+from asrkit.data.corpora.lhotse_manifests import read_lhotse, recordings_at
+from asrkit.data.corpora.table import is_table, read_common_voice, read_table
+from asrkit.data.foreign import kinds_of_folder, recognized
 from asrkit.data.manifest import is_lhotse
 from asrkit.errors import shown
 
@@ -29,23 +24,21 @@ class Kind(NamedTuple):
 
     Fields:
         read: reader of the entries.
-        fits: function that returns whether a path can be such a corpus.
-        meaning: description for the help.
+        fits: function whose result is true for a path that can be such a corpus.
         options: options of the command that have an effect on this kind, beside those of all.
     """
 
     read: Callable[[Source, Omitted], Iterator[Entry]]
-    fits: Callable[[Path], bool]
-    meaning: str
+    fits: Callable[[Path], object]
     options: tuple[str, ...] = ()
 
 
-def is_recognized_as(kind: str) -> Callable[[Path], bool]:
-    """Return a function that returns whether a path is of this kind by its content."""
+def like(kind: str) -> Callable[[Path], bool]:
+    """Return a function that returns whether a path can be of this kind by its content."""
 
     def fits(path: Path) -> bool:
-        found = recognized(path)
-        return found is not None and found.kind == kind
+        found = kinds_of_folder(path) if path.is_dir() else [recognized(path)]
+        return any(each is not None and each.kind == kind for each in found)
 
     return fits
 
@@ -55,28 +48,19 @@ def is_plain_manifest(path: Path) -> bool:
     return path.is_file() and recognized(path) is None and not is_lhotse(path)
 
 
-READERS = {
-    "folder": Kind(read_folder, Path.is_dir,
-        "recordings with .txt, .lab, .srt, .vtt or .TextGrid beside each"),
-    "table": Kind(read_table, is_table,
-        "CSV or TSV with a line of column names", ("columns", "audio_root")),
-    "commonvoice": Kind(read_common_voice, is_common_voice,
-        "folder of a language: its .tsv files and clips"),
-    "manifest": Kind(read_own, is_plain_manifest, "manifest of asrkit, to divide it anew"),
-    "nemo": Kind(read_json_lines, is_recognized_as("nemo"),
-        "manifest of NeMo: audio_filepath, text, duration, offset", ("audio_root",)),
-    "wenet": Kind(read_json_lines, is_recognized_as("wenet"),
-        "list of WeNet: key, wav, txt", ("audio_root",)),
-    "kaldi": Kind(read_kaldi, is_kaldi,
-        "folder with wav.scp and text, perhaps segments and utt2spk", ("audio_root",)),
-    "ljspeech": Kind(read_ljspeech, is_ljspeech, "folder with metadata.csv and wavs"),
-    "librispeech": Kind(read_librispeech, is_librispeech,
-        "folders of speakers and chapters with .trans.txt"),
-    "huggingface": Kind(read_dataset, is_dataset,
-        "parquet files, or a folder of save_to_disk", ("columns", "audio_root")),
-    "lhotse": Kind(read_lhotse, has_recordings,
-        "recordings and supervisions of lhotse, or the folder of both", ("audio_root",)),
-}  # fmt: skip
+READERS = {  # the keys of `KINDS`
+    "folder": Kind(read_folder, Path.is_dir),
+    "table": Kind(read_table, is_table, ("columns", "audio_root")),
+    "commonvoice": Kind(read_common_voice, like("commonvoice")),
+    "manifest": Kind(read_own, is_plain_manifest),
+    "nemo": Kind(read_json_lines, like("nemo"), ("audio_root",)),
+    "wenet": Kind(read_json_lines, like("wenet"), ("audio_root",)),
+    "kaldi": Kind(read_kaldi, like("kaldi"), ("audio_root",)),
+    "ljspeech": Kind(read_ljspeech, like("ljspeech")),
+    "librispeech": Kind(read_librispeech, like("librispeech")),
+    "huggingface": Kind(read_dataset, files_in, ("columns", "audio_root")),
+    "lhotse": Kind(read_lhotse, recordings_at, ("audio_root",)),
+}
 
 
 def kind_of(path: Path, wanted: str) -> str:

@@ -6,10 +6,9 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Literal
 
-from asrkit.data.corpora.entry import CorpusError, Entry, Ids, Omitted, Source
+from asrkit.data.corpora.entry import CorpusError, Entry, Ids, Omitted, Source, lines_of
 from asrkit.data.corpora.fields import entry_of, field_of
-from asrkit.data.corpora.text_file import lines_of
-from asrkit.data.foreign import COMMON_VOICE, SEPARATORS, recognized, separator
+from asrkit.data.foreign import SEPARATORS, recognized, separator
 from asrkit.errors import shown
 
 NEEDED = ("audio", "text")
@@ -23,11 +22,6 @@ def is_table(path: Path) -> bool:
         return path.is_file()
     found = recognized(path) if path.is_file() else None
     return found is not None and found.kind == "table"
-
-
-def is_common_voice(path: Path) -> bool:
-    """Return whether a path is the folder of a language of Common Voice."""
-    return (path / "clips").is_dir() and any((path / name).is_file() for name in COMMON_VOICE)
 
 
 def read_common_voice(source: Source, omitted: Omitted) -> Iterator[Entry]:
