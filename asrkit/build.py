@@ -91,11 +91,7 @@ def build_normalizer(config: TextConfig) -> Callable[[str], str]:
 
 
 def train_tokenizer(config: TextConfig, texts: Iterable[str]) -> Tokenizer:
-    """Train a tokenizer on texts, which are normalised here.
-
-    Raises:
-        TextError: for texts that allow no tokenizer, or pieces, which only imported models have.
-    """
+    """Train a tokenizer on texts, which are normalised here."""
     texts, kind = map(build_normalizer(config), texts), TOKENIZERS[config.tokenizer]
     if kind is SentencePieceTokenizer:
         labels = [END_OF_TURN] if config.end_of_turn else []
@@ -110,11 +106,7 @@ def train_tokenizer(config: TextConfig, texts: Iterable[str]) -> Tokenizer:
 
 
 def with_end_of_turn(tokenizer: Tokenizer, config: TextConfig) -> Tokenizer:
-    """Return the tokenizer with the label of `text.end_of_turn`, if the configuration has it.
-
-    Raises:
-        TextError: for a tokenizer that lacks the label and cannot be extended.
-    """
+    """Return the tokenizer with the label of `text.end_of_turn`, if the configuration has it."""
     if not config.end_of_turn or end_of_turn(tokenizer) is not None:
         return tokenizer
     return tokenizer.with_label(END_OF_TURN)
@@ -146,14 +138,8 @@ def build_fusion(
     """The fusion of a language model with a search.
 
     Args:
-        config: configuration of the language model.
-        searching: configuration of the search.
-        tokenizer: tokenizer of the recogniser.
         model: language model, if `config.path` has been read before; then no words that do not fit
             are logged.
-
-    Raises:
-        UserError: for a search without fusion, or a file that cannot be read or does not fit.
     """
     if not search.takes_fusion(searching.kind):
         able = " and ".join(filter(search.takes_fusion, search.KINDS))
@@ -179,11 +165,6 @@ def build_hotwords(
     Args:
         hotwords: phrases, with weights for each of their words; phrases that are equal after
             normalisation get the highest of their weights.
-        tokenizer: tokenizer of the recogniser.
-        normalizer: normalizer of the recogniser's texts.
-
-    Raises:
-        UserError: for a weight out of range, or a phrase that the tokenizer cannot encode.
     """
     bonuses: dict[str, float] = {}
     for phrase, weight in weighed(hotwords).items():
@@ -196,11 +177,7 @@ def build_hotwords(
 
 
 def hotword_text(phrase: str, tokenizer: Tokenizer, normalizer: Callable[[str], str]) -> str:
-    """Return a hotword as the recogniser writes it.
-
-    Raises:
-        UserError: for a phrase that the tokenizer cannot encode.
-    """
+    """Return a hotword as the recogniser writes it."""
     text = normalizer(phrase)
     try:
         if not tokenizer.encode(text):
@@ -230,13 +207,7 @@ def pieces_of(tokenizer: Tokenizer) -> list[str]:
 
 
 def build_search(config: SearchConfig, head: Head, fusion: Fusion | None = None) -> Search:
-    """Return the search of a configuration.
-
-    Args:
-        config: kind and options.
-        head: head that computes the frames for the search.
-        fusion: language model, for a search that uses one.
-    """
+    """Return the search of a configuration."""
     transducer = head if isinstance(head, TransducerHead) else None
     return search.build_search(config.model_dump(), fusion, transducer)
 
@@ -245,11 +216,7 @@ def build_alignment(head: Head, tokens: list[int]) -> Search:
     """Return the search that finds the times of the tokens of a known text.
 
     Args:
-        head: head that computes the frames for the search.
         tokens: (U,), without blanks.
-
-    Raises:
-        AlignmentError: for a head whose frames cannot be aligned.
     """
     if isinstance(head, TransducerHead):
         return TransducerAlignment(head, tokens)

@@ -39,11 +39,7 @@ class Address(NamedTuple):
 
 
 def address_of(text: str) -> Address:
-    """Parse an address.
-
-    Raises:
-        UserError: for a text that is not an address.
-    """
+    """Parse an address."""
     found = ADDRESS.fullmatch(text) if len(text) <= MOST_CHARACTERS else None
     if found is None:
         raise UserError(
@@ -108,8 +104,6 @@ def fetch(repository: str, revision: str | None, file: str) -> Path:
     """Return the path of a file in the cache; download it unless it is there.
 
     Raises:
-        UserError: before the download, for a file of more than MOST_BYTES, and for headers that
-            would make the library write elsewhere.
         Exception: any exception of the library.
     """
     from huggingface_hub import hf_hub_download
@@ -213,16 +207,9 @@ def upload(
     """Write a model file and its card to a repository, in one commit.
 
     Args:
-        path: path of the model file.
         card: card in Markdown; an existing card is kept unless `overwrite_card`.
         address: repository and perhaps branch, which are made if missing, and the name of the file
             there.
-        message: commit message.
-        private: whether the repository must be private.
-
-    Raises:
-        UserError: if the hub refuses or does not answer, or a repository that must be private is
-            public.
     """
     need("huggingface_hub")
     repository, branch, file = address

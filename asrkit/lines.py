@@ -22,19 +22,12 @@ BYTE_ORDER_MARKS = (  # UTF-32's begins with UTF-16's
 
 
 class LineKind(NamedTuple):
-    """A kind of text file, with its error and its limits.
+    """A kind of text file, with its error and its limits."""
 
-    Fields:
-        name: "a manifest", for messages.
-        error: raised for a file that cannot be read.
-        longest: largest number of bytes of a line, or characters in UTF-16 and UTF-32.
-        most_empty: largest number of empty lines in a row.
-    """
-
-    name: str
-    error: type[UserError]
-    longest: int
-    most_empty: int
+    name: str  # "a manifest", for messages
+    error: type[UserError]  # raised for a file that cannot be read
+    longest: int  # largest number of bytes of a line, or characters in UTF-16 and UTF-32
+    most_empty: int  # largest number of empty lines in a row
 
 
 def lines_in(file: BinaryIO, name: str, kind: LineKind) -> Iterator[tuple[int, bytes]]:

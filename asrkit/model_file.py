@@ -104,7 +104,6 @@ def save_model(path: str | Path, file: ModelFile, weights: torch.dtype = torch.f
     """Write a model file, atomically.
 
     Args:
-        file: contents to write.
         weights: type of the parameters, one of STORED; the normalisation stays float32.
 
     Raises:
@@ -159,7 +158,6 @@ def write_safetensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[
 
     Args:
         tensors: contiguous tensors on the CPU.
-        metadata: texts by key.
     """
     ordered = sorted(tensors.items(), key=lambda item: (-item[1].itemsize, item[0]))
     header: dict[str, Any] = {"__metadata__": metadata}
@@ -180,9 +178,6 @@ def read_tensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any] | 
     """Return tensors and header of a .safetensors file; the header is None if asrkit's is missing.
 
     A file without a checksum is not checked against one.
-
-    Raises:
-        ModelFileError: if the file is damaged, or not a .safetensors file.
     """
     name = shown(Path(path))
     try:
@@ -207,11 +202,7 @@ def damaged(path: str | Path, error: Exception) -> ModelFileError:
 
 
 def parsed_header(name: str, text: str | None) -> dict[str, Any] | None:
-    """Return the values of a header; None for a file without asrkit's.
-
-    Raises:
-        ModelFileError: if the header is too long, or not JSON of keys and values.
-    """
+    """Return the values of a header; None for a file without asrkit's."""
     if text is None:
         return None
     try:
@@ -243,10 +234,6 @@ def model_path(model: str | Path) -> Path:
     Args:
         model: path of the file; folder with a model.safetensors, or a single .safetensors file;
             name of a ready model; or hf://owner/name, which is downloaded to the hub's cache.
-
-    Raises:
-        ModelFileError: if there is no such file, or its suffix is that of an export or checkpoint.
-        UserError: if the hub does not provide it.
     """
     if not isinstance(model, str | PurePath):
         raise ModelFileError(f"a model must be a path or a ready one's name, got {shown(model)}")
@@ -296,12 +283,7 @@ def assembled(name: str, tensors: dict[str, Tensor], found: dict[str, Any] | Non
     """Return a model file from its tensors and its header, checked.
 
     Args:
-        name: name of the file, for messages.
-        tensors: tensors of the file.
         found: header of the file; None if asrkit's is missing.
-
-    Raises:
-        ModelFileError: if they do not fit together, or are of another kind or format version.
     """
     header = _checked(name, found)
     try:
@@ -329,23 +311,13 @@ def assembled(name: str, tensors: dict[str, Tensor], found: dict[str, Any] | Non
 
 
 def read_terms_of(model: str | Path) -> Terms:
-    """Return the terms in a model file's header, without reading its tensors.
-
-    Raises:
-        ModelFileError: if the file is missing, or its header is damaged.
-        UserError: if the hub does not provide it.
-    """
+    """Return the terms in a model file's header, without reading its tensors."""
     name, header = _header_of(model)
     return _terms(name, header)
 
 
 def read_config_of(model: str | Path) -> Config:
-    """Return the configuration in a model file's header, without reading its tensors.
-
-    Raises:
-        ModelFileError: if the file is missing, or its header is damaged.
-        UserError: if the hub does not provide it.
-    """
+    """Return the configuration in a model file's header, without reading its tensors."""
     name, header = _header_of(model)
     try:
         return parse_record(header["config"])

@@ -15,7 +15,6 @@ class Kinds(dict[str, type[Class]]):
 
     Args:
         what: name of the setting, for messages.
-        classes: classes by kind.
         given: arguments of the classes that the program passes; all others are a user's options.
     """
 

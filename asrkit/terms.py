@@ -47,11 +47,7 @@ def spelled(licence: str) -> str:
 
 
 def checked_licence(value: object) -> str:
-    """Return the name of a licence, checked.
-
-    Raises:
-        UserError: for anything but one printable line.
-    """
+    """Return the name of a licence, checked."""
     text = value.strip() if isinstance(value, str) else ""
     if not 0 < len(text) <= MOST_CHARACTERS or not text.isprintable():
         raise UserError(
@@ -62,11 +58,7 @@ def checked_licence(value: object) -> str:
 
 
 def checked_languages(values: object) -> tuple[str, ...]:
-    """Return codes of languages, each once, checked.
-
-    Raises:
-        UserError: for anything but a list of codes.
-    """
+    """Return codes of languages, each once, checked."""
     if not isinstance(values, list | tuple) or len(values) > MOST_LANGUAGES:
         raise UserError(
             f"languages must be a list of at most {MOST_LANGUAGES} codes, got {shown(values)}"
@@ -80,11 +72,7 @@ def checked_languages(values: object) -> tuple[str, ...]:
 
 
 def read_terms(values: Mapping[str, Any]) -> Terms:
-    """Return the terms in a file's metadata; missing ones are unknown.
-
-    Raises:
-        UserError: for an invalid value.
-    """
+    """Return the terms in a file's metadata; missing ones are unknown."""
     licence, languages = values.get("licence"), values.get("languages", [])
     return Terms(
         None if licence is None else checked_licence(licence), checked_languages(languages)
@@ -96,11 +84,6 @@ def inherited(own: Terms, sources: Mapping[str, Terms], option: str) -> tuple[Te
 
     Args:
         own: terms from the user, which take precedence.
-        sources: terms of the other models, by their names.
-        option: option that names a licence, for messages.
-
-    Raises:
-        UserError: for sources with different licences, if the user gave none.
     """
     licence, notes = own.licence, []
     if licence is not None:
@@ -118,11 +101,7 @@ def inherited(own: Terms, sources: Mapping[str, Terms], option: str) -> tuple[Te
 
 
 def common_licence(sources: Mapping[str, Terms], option: str) -> str | None:
-    """Return the licence of models; None if no model states one.
-
-    Raises:
-        UserError: for different licences.
-    """
+    """Return the licence of models; None if no model states one."""
     stated = {name: each.licence for name, each in sources.items() if each.licence is not None}
     licences = {spelled(licence): licence for licence in stated.values()}
     if len(licences) > 1:

@@ -22,20 +22,13 @@ class SpecAugment(NamedTuple):
     """SpecAugment (Park et al. 2019): masks over time and frequency, filled with the row's mean.
 
     The width of a mask is uniform from 0 to its limit, and its place is uniform.
-
-    Attributes:
-        frequency_masks: number of frequency masks.
-        frequency_bins: mel bins in the widest frequency mask.
-        time_masks: largest number of time masks.
-        time_frames: feature frames in the longest time mask.
-        max_time_share: largest share of an utterance's frames that time masks cover together.
     """
 
-    frequency_masks: int
-    frequency_bins: int
-    time_masks: int
-    time_frames: int
-    max_time_share: float
+    frequency_masks: int  # number of frequency masks
+    frequency_bins: int  # mel bins in the widest frequency mask
+    time_masks: int  # largest number of time masks
+    time_frames: int  # feature frames in the longest time mask
+    max_time_share: float  # largest share of an utterance's frames that time masks cover together
 
     def __call__(
         self, feats: Tensor, lengths: Tensor, probability: float, draw: random.Random
@@ -76,14 +69,9 @@ def draw_masks(size: int, limits: list[int], draw: random.Random) -> list[tuple[
 
 
 def mix_noise(samples: np.ndarray, noise: np.ndarray, snr_db: float) -> np.ndarray:
-    """Add noise, repeated to the length of the samples, at a ratio of their mean squares.
+    """Add noise (m,), repeated to the length of (n,) samples, at this ratio of their mean squares.
 
     Noise without energy, for which no gain reaches the ratio, is not added.
-
-    Args:
-        samples: (n,).
-        noise: (m,) at the same rate.
-        snr_db: ratio of the samples to the noise, dB.
     """
     noise = np.resize(noise, samples.shape)
     energy = np.mean(np.square(noise, dtype=np.float64))
@@ -107,12 +95,9 @@ def in_a_room(samples: np.ndarray, room: int, source: int) -> np.ndarray:
 
 
 def between_silences(samples: np.ndarray, longest: float, draw: random.Random) -> np.ndarray:
-    """Add a silence before and after the samples: faint white noise, or zeros.
+    """Add a silence of 0 to `longest` seconds before and after (n,) samples at 16 kHz.
 
-    Args:
-        samples: (n,) at 16 kHz.
-        longest: upper limit of each silence in seconds; the length is uniform from 0.
-        draw: generator for the lengths, the level and the noise.
+    It is faint white noise, or zeros.
     """
     before, after = silences(longest, 2, draw)
     return np.concatenate([before, samples, after]).astype(np.float32, copy=False)
@@ -128,12 +113,9 @@ def silences(longest: float, count: int, draw: random.Random) -> list[np.ndarray
 
 
 def with_pauses(samples: np.ndarray, longest: float, draw: random.Random) -> np.ndarray:
-    """Put one or two silences inside the samples, each at the quietest place near a random one.
+    """Put one or two silences of 0 to `longest` seconds inside (n,) samples at 16 kHz.
 
-    Args:
-        samples: (n,) at 16 kHz; less than half a second stays unchanged.
-        longest: upper limit of each silence in seconds; the length is uniform from 0.
-        draw: generator for the places, the lengths, the level and the noise.
+    Each is at the quietest place near a random one. Less than half a second stays unchanged.
     """
     if len(samples) < SAMPLE_RATE // 2:
         return samples
@@ -176,9 +158,7 @@ def warp_frequencies(feats: Tensor, width: float, frontend: Frontend) -> Tensor:
     interpolated.
 
     Args:
-        feats: (B, T, F) log mels.
         width: largest change of the factor, below 1; 0 changes nothing.
-        frontend: frontend that computed the features.
     """
     if width == 0.0:
         return feats
@@ -199,12 +179,7 @@ def warp_frequencies(feats: Tensor, width: float, frontend: Frontend) -> Tensor:
 
 
 def change_gain(feats: Tensor, width: float) -> Tensor:
-    """Shift each row's log mels like a gain of the samples, drawn from [-width, width] decibels.
-
-    Args:
-        feats: (B, T, F) log mels.
-        width: largest gain in decibels; 0 changes nothing.
-    """
+    """Shift each row's log mels (B, T, F) like a gain drawn from [-width, width] decibels."""
     if width == 0.0:
         return feats
     decibels = width * (2.0 * torch.rand(feats.size(0), 1, 1) - 1.0)

@@ -60,12 +60,8 @@ class FFmpegFile(AudioFile):
 
     Args:
         data: open file, which `close` closes. If it is not seekable, it can be read once.
-        name: name of the file in messages.
         track: number of the audio track, from 0; None for the default one.
         problems: lines about the file that are already known.
-
-    Raises:
-        AudioError: if FFmpeg cannot read the file, or it has no such track.
     """
 
     def __init__(

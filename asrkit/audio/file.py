@@ -23,12 +23,7 @@ def channel_name(channel: int) -> str:
 
 
 class FilePart(io.RawIOBase):
-    """A part of a file, readable like a whole file.
-
-    Args:
-        start: first byte of the part.
-        end: end of the part in bytes, exclusive.
-    """
+    """The bytes of a file from `start` to `end`, readable like a whole file."""
 
     def __init__(self, path: Path, start: int, end: int) -> None:
         self.path, self.start, self.end = path, start, end
@@ -107,7 +102,6 @@ class AudioFile(ABC):
         """Read samples (n, channels) in float32, n = `size` except in the last block.
 
         Args:
-            size: samples of a channel in a block.
             first: samples to skip before the first block.
             count: samples to read; None for the rest of the file.
 

@@ -24,28 +24,16 @@ REVERSED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))  # bytes wi
 
 
 class Layout(NamedTuple):
-    """The parts of a file.
+    """The parts of a file."""
 
-    Attributes:
-        starts: first byte of each concatenated file, in order; at least one.
-        damage: line about damaged parts, or None.
-        is_complete: whether the last file is complete, as far as the format shows it.
-        has_tracks: whether an Ogg file has several streams at the same time.
-    """
-
-    starts: tuple[int, ...] = (0,)
-    damage: str | None = None
-    is_complete: bool = True
-    has_tracks: bool = False
+    starts: tuple[int, ...] = (0,)  # first byte of each concatenated file, in order; at least one
+    damage: str | None = None  # line about damaged parts, or None
+    is_complete: bool = True  # whether the last file is complete, as far as the format shows it
+    has_tracks: bool = False  # whether an Ogg file has several streams at the same time
 
 
 class JoinedFile(AudioFile):
-    """Concatenated files as one recording, at the rate and channels of the first one.
-
-    Args:
-        source: path of the file, or the file in memory.
-        starts: first byte of each part.
-    """
+    """Concatenated files as one recording, at the rate and channels of the first one."""
 
     def __init__(
         self, source: Source, starts: tuple[int, ...], open_part: Callable[[Source], AudioFile]

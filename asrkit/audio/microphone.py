@@ -33,11 +33,7 @@ class Device(NamedTuple):
 
 
 def sound_library() -> ModuleType:
-    """Return the module sounddevice.
-
-    Raises:
-        AudioError: if sounddevice or its library PortAudio is not installed.
-    """
+    """Return the module sounddevice."""
     try:
         import sounddevice
     except ImportError:
@@ -64,11 +60,7 @@ def input_devices() -> list[Device]:
 
 
 def find_device(wanted: str | None) -> Device:
-    """Return the input device with this number or (part of a) name; the default one for None.
-
-    Raises:
-        AudioError: if no device, or more than one, matches; the message lists the devices.
-    """
+    """Return the input device with this number or (part of a) name; the default one for None."""
     devices = input_devices()
     if not devices:
         raise AudioError(NONE)
@@ -115,19 +107,11 @@ class Microphone:
 
     Args:
         device: number or (part of the) name of the device; None for the default one.
-        packet_ms: length of a packet.
-        channels: number of channels to record.
 
     Attributes:
-        name: name of the device.
-        sample_rate: rate of the samples, Hz.
         lost: seconds of audio that did not fit into the queue, because packets were read too late.
         dropped: smallest possible number of seconds that the device or the system dropped.
-        stopped: whether `stop` was called.
         gone: whether the device was disconnected.
-
-    Raises:
-        AudioError: if the device does not exist or cannot be used, or sounddevice is missing.
     """
 
     def __init__(self, device: str | None, packet_ms: int, channels: int = 1) -> None:
@@ -216,11 +200,9 @@ class LossClock:
         self.least = math.inf  # smallest delay in this window
 
     def __call__(self, now: float, seconds: float, known: float) -> float:
-        """Return the seconds of audio found lost when a packet arrives.
+        """Return the seconds of audio found lost when a packet of `seconds` arrives at time `now`.
 
         Args:
-            now: time of arrival, seconds.
-            seconds: length of the packet.
             known: seconds before the packet that the device reported as lost.
         """
         if self.start is None:

@@ -30,7 +30,6 @@ def opened(source: Source, track: int | None = None, ending: str = "") -> Iterat
     local file, never a URL or a device.
 
     Args:
-        source: path of a file, or a file in memory.
         track: number of the audio track in a container, from 0; None for the default one.
         ending: extension of the file's own name, such as ".gsm", if its path has another one.
 

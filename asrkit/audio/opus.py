@@ -21,11 +21,7 @@ PAST_BYTES = 40_000  # limit of these: half a second at the highest bit rate; pa
 
 
 class OpusEncoder:
-    """Encodes samples in packets of 20 ms; the first 6.5 ms of the decoded stream are silence.
-
-    Args:
-        sample_rate: rate of the samples, Hz.
-    """
+    """Encodes samples in packets of 20 ms; the first 6.5 ms of the decoded stream are silence."""
 
     def __init__(self, sample_rate: int) -> None:
         import av

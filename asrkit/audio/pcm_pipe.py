@@ -51,12 +51,8 @@ def piped(
     Args:
         file: raw little-endian samples, a WAV file, or a file in another format. It need not be
             seekable. An incomplete sample at the end is dropped.
-        packet_ms: length of a packet.
         sample_rate: rate of raw samples; 16 kHz if None.
         channels: interleaved channels of raw samples; None for mono, and to mix other formats.
-
-    Raises:
-        AudioError: for a format that cannot be read from a pipe, or a damaged header.
     """
     head = file.read(12)
     if head[:4] == b"RIFF" and head[8:] == b"WAVE":
@@ -72,12 +68,7 @@ def piped(
 
 
 class Pipe:
-    """An open file whose first bytes were already read; it is not seekable.
-
-    Args:
-        head: bytes that were read.
-        file: file at the next byte.
-    """
+    """An open file whose first bytes were already read; it is not seekable."""
 
     def __init__(self, head: bytes, file: BinaryIO) -> None:
         self._head, self._file = head, file
@@ -96,11 +87,7 @@ class Pipe:
 def decoded(
     pipe: Pipe, name: str, packet_ms: int, mix: bool = True
 ) -> tuple[int, Iterator[np.ndarray]]:
-    """Return the rate and the packets of a pipe in a format of FFmpeg, mixed to mono or not.
-
-    Raises:
-        AudioError: if FFmpeg cannot read it from a pipe.
-    """
+    """Return the rate and the packets of a pipe in a format of FFmpeg, mixed to mono or not."""
     try:
         audio = FFmpegFile(cast(BinaryIO, pipe), "standard input")
     except AudioError as error:
@@ -130,11 +117,7 @@ def packets(read: Callable[[int], bytes], form: PCMFormat, packet_ms: int) -> It
 
 
 def wav_format(file: BinaryIO) -> PCMFormat:
-    """Read a WAV header from its byte 12 up to the first sample, and return its format.
-
-    Raises:
-        AudioError: for samples that are not 16-bit PCM, or a damaged header.
-    """
+    """Read a WAV header from its byte 12 up to the first sample, and return its format."""
     kind = b""
     while len(head := file.read(8)) == 8:
         name, size = struct.unpack("<4sI", head)

@@ -48,7 +48,6 @@ class Placement:
         """Return the seconds of silence before a frame.
 
         Args:
-            frame: the next frame.
             later: times of some frames after it, seconds.
             position: seconds of audio before it, including silence.
         """

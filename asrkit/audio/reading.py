@@ -31,10 +31,6 @@ def info(path: str | Path, track: int | None = None) -> AudioInfo:
 
     The file is decoded to its end if its header does not state the length.
 
-    Args:
-        path: audio file to read.
-        track: number of the audio track in a container, from 0; None for the default one.
-
     Raises:
         AudioError: if the file is missing, empty, or not audio.
     """
@@ -48,7 +44,6 @@ def read(
     """Read part of a file as float32 samples (n, channels) at its own rate; also return the rate.
 
     Args:
-        path: audio file to read, or a file in memory.
         start: start of the part in seconds.
         duration: seconds; None for the rest of the file.
         track: number of the audio track in a container, from 0; None for the default one.
@@ -82,17 +77,7 @@ def refuse_too_many(num_samples: float, num_channels: int) -> None:
 def part_of_file(
     file: AudioFile, size: int, start: float = 0.0, duration: float | None = None
 ) -> Iterator[np.ndarray]:
-    """Yield part of an open file in blocks (n, channels) of `size` samples, and log its problems.
-
-    Args:
-        file: the open file.
-        size: samples of a channel in a block.
-        start: start of the part in seconds.
-        duration: seconds; None for the rest of the file.
-
-    Raises:
-        AudioError: if the file ends before `start`, or `start` is negative.
-    """
+    """Yield part of an open file in blocks (n, channels) of `size` samples; log its problems."""
     rate, known = file.sample_rate, file.num_samples
     longest = float("inf") if known is None else known + 0.5
     if not -0.5 <= start * rate <= longest or start == float("inf"):
@@ -192,7 +177,6 @@ class Mixer:
     """Mixes blocks (n, channels) of one recording to mono samples (n,).
 
     Args:
-        name: name of the recording in messages.
         channel: number of the channel, from 0; None for the mean of all.
     """
 
@@ -202,11 +186,7 @@ class Mixer:
         self._mixed = 0.0  # energy of the mix
 
     def __call__(self, block: object) -> np.ndarray:
-        """Return the mono samples of a block (n, channels) or (n,), float32 or int16.
-
-        Raises:
-            AudioError: for a missing channel, or samples that `mono` rejects.
-        """
+        """Return the mono samples of a block (n, channels) or (n,), float32 or int16."""
         samples = array_of(block)
         channels = samples.shape[1] if samples.ndim == 2 else 1
         if self.channel is not None:
@@ -259,11 +239,7 @@ def load(
 
 
 def at_16_khz(blocks: Iterable[tuple[np.ndarray, int]]) -> np.ndarray:
-    """Return mono blocks of a recording, each with its rate in Hz, as samples (n,) at 16 kHz.
-
-    Raises:
-        AudioError: if the samples do not fit into memory.
-    """
+    """Return mono blocks of a recording, each with its rate in Hz, as samples (n,) at 16 kHz."""
     empty = np.zeros(0, np.float32)
     parts, size = [empty], 0
     resampler = past = None
@@ -308,11 +284,7 @@ def apart(samples: np.ndarray) -> np.ndarray:
 
 
 def array_of(samples: object) -> np.ndarray:
-    """Return samples of any shape as an array of int16, float32 or float64.
-
-    Raises:
-        AudioError: for other types.
-    """
+    """Return samples of any shape as an array of int16, float32 or float64."""
     try:
         array = np.asarray(samples)
     except (TypeError, ValueError, RuntimeError):  # ragged lists; tensors of another device

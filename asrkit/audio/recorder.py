@@ -16,9 +16,6 @@ def check_recording(path: str) -> None:
     """Check before the recording starts that it can be written to a path.
 
     A recording cannot be repeated, so it never replaces a file.
-
-    Raises:
-        AudioError: for a file name without .wav or .flac, or a file that exists.
     """
     if Path(path).suffix.lower() not in SUBTYPES:
         raise AudioError(f"a recording needs a {' or '.join(SUBTYPES)} file, got {path}")
@@ -30,11 +27,7 @@ def check_recording(path: str) -> None:
 def recording(
     path: str, sample_rate: int, channels: int = 1
 ) -> Iterator[Callable[[np.ndarray], None]]:
-    """Return a function that appends samples (n,) or (n, channels) to a new file.
-
-    Raises:
-        AudioError: if the file cannot be written.
-    """
+    """Return a function that appends samples (n,) or (n, channels) to a new file."""
     check_recording(path)
     subtype = SUBTYPES[Path(path).suffix.lower()]
     try:

@@ -44,8 +44,6 @@ class Resampler:
     for which each sample waits: 8 ms at 8 kHz, 4 ms from 16 kHz on.
 
     Args:
-        rate: input rate, a whole number of Hz.
-        output_rate: output rate, Hz.
         dtype: "float32" or "float64".
 
     Raises:
@@ -79,7 +77,6 @@ class Resampler:
         """Return the output that more input completes, and the new past.
 
         Args:
-            past: past of the stream.
             samples: (n,) mono, any n.
             last: whether the stream ends here, which completes the rest of its output.
         """
@@ -120,11 +117,7 @@ def half_of(rate: int, output_rate: int) -> int:
 
 
 def checked_rate(rate: int) -> int:
-    """Return the sample rate as an int.
-
-    Raises:
-        AudioError: for a rate out of range.
-    """
+    """Return the sample rate as an int."""
     whole = whole_number(rate, MIN_RATE, MAX_RATE)
     if whole is None:
         raise AudioError(
@@ -138,9 +131,6 @@ def is_fast(rate: int, output_rate: int = SAMPLE_RATE) -> bool:
     """Return whether a Resampler tabulates its weights, as for all usual rates.
 
     Other rates take a hundred times as long. This call computes no weights.
-
-    Raises:
-        AudioError: for a rate out of range.
     """
     rate = checked_rate(rate)
     return max(rate, output_rate) // math.gcd(rate, output_rate) <= MOST_PHASES
@@ -148,10 +138,6 @@ def is_fast(rate: int, output_rate: int = SAMPLE_RATE) -> bool:
 
 class Tile:
     """The matrix product for `size` output samples from a multiple of `size` on.
-
-    Args:
-        rate: input rate, Hz.
-        output_rate: output rate, Hz.
 
     Attributes:
         size: number of output samples of a tile.
@@ -201,8 +187,6 @@ class Tile:
 
         Args:
             samples: (P,) input, from the first sample that tile `first` depends on.
-            first: number of the first tile.
-            after: number of the last tile plus one.
         """
         origin, item = self.input(first * self.size), np.dtype(self.dtype).itemsize
         shape, strides = (self.rows, self.width), (self.stride * item, item)

@@ -32,10 +32,8 @@ class SndFile(AudioFile):
 
     Args:
         file: open file, which `close` closes.
-        source: path of the file, or the file in memory.
         instead: opens the same source in another reader, which continues where libsndfile fails.
         known: lines about the end of the file that are already known.
-        ending: extension of the file's own name, see `open_sndfile`.
     """
 
     def __init__(
@@ -139,7 +137,6 @@ def open_sndfile(source: Source, ending: str = "") -> soundfile.SoundFile:
     """Open a file with libsndfile.
 
     Args:
-        source: path of a file, or a file in memory.
         ending: extension of the file's own name, if its path has another one.
 
     Raises:

@@ -27,7 +27,6 @@ def until_interrupted(
     """Call `use` with packets until they end or Ctrl-C is pressed, never breaking off a call.
 
     Args:
-        use: function that is called with each packet.
         stop: function that ends the source after its remaining packets; without one, the source is
             left at once.
 

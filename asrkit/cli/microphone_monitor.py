@@ -39,11 +39,7 @@ class Level:
 
 
 class Watch:
-    """Notes for the user of a microphone; each problem is reported once, not at every packet.
-
-    Args:
-        microphone: microphone whose packets are passed to this object.
-    """
+    """Notes for the user of a microphone; each problem is reported once, not at every packet."""
 
     SILENCE = 5.0  # seconds
     QUIET = 1e-4  # -80 dBFS, below the noise that a working microphone records in any room

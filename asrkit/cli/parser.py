@@ -55,11 +55,7 @@ class Parser(argparse.ArgumentParser):
     def parse_intermixed_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: None = None
     ) -> argparse.Namespace:
-        """Return the arguments; files and options may be in any order.
-
-        Raises:
-            UserError: for unknown or wrong arguments, or a file that is both read and written.
-        """
+        """Return the arguments; files and options may be in any order."""
         given = list(sys.argv[1:] if args is None else args)
         if "--" in given:  # argparse drops it between its passes; ./ makes it unnecessary
             end = given.index("--")
@@ -87,7 +83,6 @@ class Parser(argparse.ArgumentParser):
             command: function of the parsed options that returns an exit status. Or its name in
                 asrkit.commands, "module:function", which is imported after parsing: torch takes
                 seconds to import, and --help does without it.
-            argv: arguments; None for those of this process.
 
         Returns:
             Exit status: 0 done, 1 done but something failed, 2 a user's mistake, 130 stopped.

@@ -27,11 +27,7 @@ from asrkit.search import KINDS
 
 
 def endpointer_of(options: argparse.Namespace) -> Endpointer | None:
-    """Return the endpointer that the options describe, or None.
-
-    Raises:
-        UserError: for a time out of range, or an option of segments without an endpointer.
-    """
+    """Return the endpointer that the options describe, or None."""
     given = {"min_segment_ms": options.min_segment_ms, "max_segment_ms": options.max_segment_ms}
     given = {name: value for name, value in given.items() if value is not None}
     if options.reset is not None:
@@ -51,11 +47,7 @@ def endpointer_of(options: argparse.Namespace) -> Endpointer | None:
 
 
 def search_of(options: argparse.Namespace, file: ModelFile) -> SearchConfig:
-    """Return the search that the options describe.
-
-    Raises:
-        UserError: for an unknown kind or option, or one that does not fit.
-    """
+    """Return the search that the options describe."""
     search = file.config.search if options.search is None else asked_search(options.search)
     if options.beam is None:
         return search
@@ -75,11 +67,7 @@ def asked_search(text: str, option: str = "--search") -> SearchConfig:
 
 
 def lm_of(options: argparse.Namespace) -> LanguageModelConfig | None:
-    """Return the language model that the options describe, or None.
-
-    Raises:
-        UserError: for an option that does not fit, or has no effect without --lm.
-    """
+    """Return the language model that the options describe, or None."""
     given = {"units": options.lm_units, "weight": options.lm_weight,
              "word_bonus": options.word_bonus}  # fmt: skip
     given = {name: value for name, value in given.items() if value is not None}
@@ -91,11 +79,7 @@ def lm_of(options: argparse.Namespace) -> LanguageModelConfig | None:
 
 
 def hotwords_of(options: argparse.Namespace) -> dict[str, float] | None:
-    """Return the hotwords that the options name, or None.
-
-    Raises:
-        UserError: for a file that cannot be read, or a weight without hotwords.
-    """
+    """Return the hotwords that the options name, or None."""
     weight = options.hotword_weight
     if options.hotwords is None:
         if weight is not None:
@@ -125,11 +109,7 @@ def load_file(options: argparse.Namespace) -> ModelFile:
 
 
 def postprocess_of(options: argparse.Namespace) -> Callable[[str], str] | None:
-    """Return the function that rewrites the text, or None.
-
-    Raises:
-        UserError: for an unknown function.
-    """
+    """Return the function that rewrites the text, or None."""
     if not options.postprocess:
         return None
     if ":" in options.postprocess:
@@ -138,11 +118,7 @@ def postprocess_of(options: argparse.Namespace) -> Callable[[str], str] | None:
 
 
 def context_of(options: argparse.Namespace, file: ModelFile) -> Context:
-    """Return the context that the options describe; missing numbers are the model's own.
-
-    Raises:
-        UserError: for a context that is not valid, or an option without effect in full context.
-    """
+    """Return the context that the options describe; missing numbers are the model's own."""
     rate, full = file.model.encoder.rate, options.chunk_ms == "full"
     chunk_size, left, right = (
         None if value is None else rate.frames(name, value, lowest)
@@ -168,9 +144,6 @@ def second_pass_of(
     """Return the context and the search of the second pass, or None.
 
     In full context, commands with a second pass by default have none.
-
-    Raises:
-        UserError: for a search without a second pass, or a context that is not valid.
     """
     given = options.second_pass
     search = getattr(options, "second_search", None)

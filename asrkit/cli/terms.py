@@ -20,11 +20,7 @@ def add_terms(arguments: argparse.ArgumentParser, default: str) -> None:
 
 
 def terms_of(options: argparse.Namespace) -> Terms:
-    """Return the terms that the options name.
-
-    Raises:
-        UserError: for a value that is not a licence or a language.
-    """
+    """Return the terms that the options name."""
     licence = options.licence
     return Terms(
         None if licence is None else checked_licence(licence), checked_languages(options.language)
@@ -32,11 +28,7 @@ def terms_of(options: argparse.Namespace) -> Terms:
 
 
 def changed_terms(command: str, options: argparse.Namespace, found: Terms) -> Terms:
-    """Replace terms of a model file by those of the options; report a changed licence.
-
-    Raises:
-        UserError: for a value that is not a licence or a language.
-    """
+    """Replace terms of a model file by those of the options; report a changed licence."""
     own = terms_of(options)
     if own.licence is not None:
         for note in differences(own.licence, {"the model file": found}):

@@ -46,22 +46,13 @@ def align(options: argparse.Namespace) -> int:
 
 
 def text_in(path: str) -> str:
-    """Return the text of a file, or of a pipe.
-
-    Raises:
-        UserError: if the file is not text, or too long for a recording.
-    """
+    """Return the text of a file, or of a pipe."""
     kind = LineKind("a text", UserError, LONGEST_TEXT, LONGEST_TEXT)
     return "\n".join(line for _, line in text_lines(Path(path), kind, LONGEST_TEXT))
 
 
 def aligned(recognizer: Recognizer, job: Labelled, normalize: Callable[[str], str]) -> Recording:
-    """Return the words of a job's text with their times, by forced alignment.
-
-    Raises:
-        UserError: for a missing text, one that the tokenizer cannot encode or that is too long for
-            the audio, or audio that cannot be used.
-    """
+    """Return the words of a job's text with their times, by forced alignment."""
     text = normalize(job.text or "")
     if not text:
         raise UserError("the text to align is missing or empty")

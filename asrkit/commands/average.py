@@ -32,11 +32,7 @@ def average(options: argparse.Namespace) -> int:
 
 
 def parts_of(models: list[str]) -> list[Part]:
-    """Return models with their shares, equal ones where none is given.
-
-    Raises:
-        UserError: for shares that are not numbers above 0 with the sum 1, or only some of them.
-    """
+    """Return models with their shares, equal ones where none is given."""
     named = [each.rpartition("=") for each in models]
     if not any(name for name, _, _ in named):
         return [(each, 1 / len(models)) for each in models]
@@ -57,12 +53,7 @@ def mean_of_models(parts: list[Part], given: Terms) -> tuple[ModelFile, list[str
     """Return the first model with the mean weights of all, and notes about its licence.
 
     Args:
-        parts: models with their shares, which sum to 1.
         given: licence and languages of the average; those of the models if it names none.
-
-    Raises:
-        UserError: for another network than the first's, or models with different licences where
-            `given` names none.
     """
     first = load_model(parts[0][0])
     own = first.model.state_dict()
@@ -96,11 +87,7 @@ def relabelled(other: ModelFile, first: ModelFile) -> dict[str, Tensor]:
 
 
 def mean_of_epochs(models: list[str], numbers: str, given: Terms) -> tuple[ModelFile, list[str]]:
-    """Return a model with the mean weights of epochs of its training, and notes on its licence.
-
-    Raises:
-        UserError: for more than one model, or epochs whose files are not there.
-    """
+    """Return a model with the mean weights of epochs of its training, and notes on its licence."""
     if len(models) > 1:
         raise UserError(f"--epochs are of one model's training, got {len(models)} models")
     file = load_model(models[0])

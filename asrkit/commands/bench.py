@@ -116,11 +116,7 @@ def recognizer(options: argparse.Namespace, file: ModelFile, backend: str) -> Re
 def at_hand(
     options: argparse.Namespace, file: ModelFile, threads: int
 ) -> dict[str, tuple[Recognizer, float]]:
-    """Return the recognisers to measure, with the seconds that each took to load.
-
-    Raises:
-        UserError: for a requested backend that is not available.
-    """
+    """Return the recognisers to measure, with the seconds that each took to load."""
     torch.set_num_threads(threads)
     found = {}
     for name in options.backends or [name for name in BACKENDS if name != "compiled"]:

@@ -64,7 +64,6 @@ def report(changes: Changes, manifests: Mapping[str, Sequence[dict[str, Any]]]) 
     """Print the kinds of changes, and what remains odd in the new texts.
 
     Args:
-        changes: changes of all texts.
         manifests: lines of each new manifest, the training set first.
     """
     print("changes" if changes.counts else "no text changed")

@@ -148,11 +148,7 @@ def wired(
     audio: str | None,
 ) -> str:
     """Convert an export to a model for sherpa-onnx, in its place, and write its other files to the
-    folder; return a line about texts of sherpa-onnx, if it is installed.
-
-    Raises:
-        UserError: if its text differs from asrkit's.
-    """
+    folder; return a line about texts of sherpa-onnx, if it is installed."""
     import onnx as onnx_package
 
     backend = of_file(paths[0], file, eager(file.model, exported.context), parts=paths[1:])
@@ -184,23 +180,14 @@ def some(path: str | None, file: ModelFile, most: int = REPLAYED) -> list[str | 
 
 
 def default_output(options: argparse.Namespace, file: ModelFile, exported: Exported) -> Path:
-    """Return the default path, beside the model file.
-
-    Raises:
-        UserError: for a model that is not named by its path: its folder is the package's or the
-            hub's.
-    """
+    """Return the default path, beside the model file."""
     if file.path is None or not Path(options.model).is_file():
         raise UserError(f"{options.model} is not a file's path: name the output with --output")
     return export_path(file.path, exported, options.format)
 
 
 def exported_of(options: argparse.Namespace, file: ModelFile) -> Exported:
-    """Return the export that the options describe.
-
-    Raises:
-        UserError: for options that cannot be exported.
-    """
+    """Return the export that the options describe."""
     own, other = read_by(file.model.head), {"ctc", "transducer"}
     what = options.what or ("encoder" if options.format == "torchscript" else own)
     context = context_of(options, file)
@@ -231,11 +218,7 @@ def check_size(form: str, size: int) -> None:
 
 
 def recordings(manifest: str) -> list[Labelled]:
-    """Return the recordings of a manifest that have a text.
-
-    Raises:
-        UserError: if there are no such recordings.
-    """
+    """Return the recordings of a manifest that have a text."""
     try:
         found = [each for each in read_scored(manifest, []) if each.text]
     except ManifestError as error:
@@ -251,12 +234,7 @@ def quantized(
     """Convert a float32 file to int8 in its place, if it recognises as well; return a line on that.
 
     Args:
-        path: float32 file.
         parts: files of a transducer's predictor and joiner, which stay in float32; [] for CTC.
-        trial: recordings that both files recognise.
-
-    Raises:
-        UserError: if int8 recognises worse.
     """
     module = eager_step(file, exported)
     plain = eager(file.model, exported.context)
@@ -277,11 +255,7 @@ def quantized(
 
 
 def score(backend: Backend, file: ModelFile, trial: list[Labelled]) -> Score:
-    """Score a backend on all readable recordings, one by one, because int8 would observe padding.
-
-    Raises:
-        UserError: if no recording can be read.
-    """
+    """Score a backend on all readable recordings, singly, because int8 would observe padding."""
     normalize = build_normalizer(file.config.text)
     search = build_search(file.config.search, file.model.head)
     recognizer = Recognizer(

@@ -31,11 +31,7 @@ SIZES = (Blocks(5, 7, 3), Blocks(16, 64, 4), Blocks(2, 64, 5), Blocks(300, 0, 1)
 
 
 def device_of_kernels() -> str:
-    """Return the GPU that the kernels run on.
-
-    Raises:
-        UserError: without a GPU, or if Triton cannot compile for it.
-    """
+    """Return the GPU that the kernels run on."""
     if not torch.cuda.is_available():
         raise UserError("there is no CUDA device: the kernels are for NVIDIA GPUs")
     if not HAS_TRITON:
@@ -44,11 +40,7 @@ def device_of_kernels() -> str:
 
 
 def verify_kernels(device: str, sizes: tuple[Blocks, ...] = SIZES, dim: int = DIM) -> int:
-    """Print the largest difference of each position encoding and precision.
-
-    Returns:
-        0, or 1 if a difference is above its limit.
-    """
+    """Print the largest difference of each kind and precision; return 1 if one is too large."""
     failed = 0
     print(f"attention kernels on {device}, contexts and gradients, against float64 block by block")
     for kind in sorted(KINDS):

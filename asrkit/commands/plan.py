@@ -174,13 +174,7 @@ def inline(value: object) -> str:
 
 
 def measured(config: Config, ranks: Ranks, budget: float) -> Speed:
-    """Return the speed of some real training steps, which change nothing on the disk.
-
-    Args:
-        config: configuration of the training.
-        ranks: the rank of this process.
-        budget: seconds for the measured steps.
-    """
+    """Return the speed of real training steps for `budget` seconds, which write no file."""
     with quiet(), tempfile.TemporaryDirectory() as folder:
         corpus = load_corpus(config)
         config = resolved(config, corpus.seconds)

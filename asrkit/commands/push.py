@@ -35,11 +35,7 @@ def push(options: argparse.Namespace) -> int:
 
 
 def pushed_terms(options: argparse.Namespace, file: ModelFile) -> Terms:
-    """Return the terms for the repository; report a licence that is not the model's own.
-
-    Raises:
-        UserError: if neither the options nor the model file state a licence.
-    """
+    """Return the terms for the repository; report a licence that is not the model's own."""
     terms = changed_terms("asrkit push", options, file.terms)
     start = file.config.training.start_from
     if start in ready_models():  # other names are paths on the machine of the training

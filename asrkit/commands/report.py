@@ -94,11 +94,7 @@ def read_experiment(named: str) -> tuple[Experiment, Path]:
 
 
 def known_manifest(path: str) -> str:
-    """Return the path of an existing manifest.
-
-    Raises:
-        UserError: if the manifest does not exist.
-    """
+    """Return the path of an existing manifest."""
     if not Path(path).exists():
         raise UserError(f"no manifest {path} (from {Path.cwd()}); --manifest names another")
     return path

@@ -36,13 +36,7 @@ def stream(options: argparse.Namespace) -> int:
 
 
 class Channels:
-    """A session for each channel of a source.
-
-    Args:
-        recognizer: recogniser of all channels.
-        sample_rate: rate of the samples, Hz.
-        channels: number of channels.
-    """
+    """A session for each channel of a source."""
 
     def __init__(self, recognizer: Recognizer, sample_rate: int, channels: int) -> None:
         self.sessions = [recognizer.start(sample_rate) for _ in range(channels)]
@@ -63,11 +57,7 @@ class Channels:
 
 
 def screen_of(options: argparse.Namespace) -> Screen:
-    """Return the screen that prints results as the options describe.
-
-    Raises:
-        UserError: for an option that has no effect.
-    """
+    """Return the screen that prints results as the options describe."""
     if options.partials and options.format == "jsonl":
         raise UserError(
             "--partials has no effect with --format jsonl, which has every partial result: leave "
@@ -109,9 +99,7 @@ def run(options: argparse.Namespace, start: Callable[[int, int], Live], screen: 
     """Show the text of the source on the screen; return the exit status.
 
     Args:
-        options: options of `add_source`.
         start: makes the sessions for a sample rate and a number of channels.
-        screen: screen for the results.
     """
     split = options.channel == "split"
     microphone = None

@@ -97,9 +97,6 @@ def make_manifests(data: DataConfig, overrides: list[str]) -> None:
     A recipe overwrites manifests of its names, so it does not run for a user's own manifests. These
     are overridden on the command line, or in a folder that is not named after the recipe, as in a
     copied configuration. The recipe does run if the command line names it.
-
-    Raises:
-        ConfigError: if a manifest is missing and no recipe makes it, or the recipe fails.
     """
     manifests = [("data.dev", data.dev), *(("data.train", path) for path in data.train)]
     missing = [
@@ -140,11 +137,7 @@ def start_log(folder: Path, first: bool) -> None:
 
 
 def claim(folder: Path, log: TextIO) -> None:
-    """Lock a training's log while this process lives, so that no other training uses the folder.
-
-    Raises:
-        ConfigError: if another process holds the lock.
-    """
+    """Lock a training's log while this process lives, so that no other training uses the folder."""
     try:
         import fcntl  # POSIX
 

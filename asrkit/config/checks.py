@@ -101,9 +101,6 @@ def refuse_idle(config: BaseModel, written: set[str], overridden: set[str]) -> N
         written: dotted keys that the user wrote, on the command line or in the file.
         overridden: dotted keys given on the command line. A switch among these keys may turn off
             options that the file sets.
-
-    Raises:
-        ConfigError: if an option differs from its default and the setting that it needs is off.
     """
     for options, switch, wanted, is_on in NEEDS:
         if is_on(config):

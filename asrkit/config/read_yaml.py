@@ -90,11 +90,7 @@ def _reason(error: Exception) -> str:
 
 
 def read_yaml(path: str | Path) -> Any:
-    """Read a YAML file.
-
-    Raises:
-        ConfigError: for a file that is missing, not YAML, or larger than any configuration.
-    """
+    """Read a YAML file."""
     path = Path(path)
     if not path.is_file():
         raise ConfigError(f"no file {shown(path)}")
@@ -113,10 +109,6 @@ def read_values(path: str | Path, overrides: list[str]) -> dict[str, Any]:
 
     Args:
         path: path of a YAML file, or name of a configuration of asrkit.
-        overrides: overrides, applied in this order.
-
-    Raises:
-        ConfigError: for a missing file, bad YAML, or a bad override.
     """
     path = find_config(path)
     values = read_yaml(path)
@@ -128,11 +120,7 @@ def read_values(path: str | Path, overrides: list[str]) -> dict[str, Any]:
 
 
 def find_config(config: str | Path) -> Path:
-    """Return the file at a path or, without one, asrkit's own configuration of this name.
-
-    Raises:
-        ConfigError: if there is neither a file nor such a configuration.
-    """
+    """Return the file at a path or, without one, asrkit's own configuration of this name."""
     path, own = Path(config), configurations()
     if path.is_file():
         return path

@@ -119,12 +119,7 @@ Parsed = TypeVar("Parsed", bound=Section)
 
 
 def load_config(path: str | Path, overrides: list[str] | None = None) -> Config:
-    """Load the configuration in a YAML file or of a name in conf/, with overrides.
-
-    Raises:
-        ConfigError: for a missing file, bad YAML, an invalid key or value, or an option
-            that has no effect.
-    """
+    """Load the configuration in a YAML file or of a name in conf/, with overrides."""
     overrides = overrides or []
     return check_written(read_values(path, overrides), overrides)
 
@@ -136,11 +131,7 @@ def check_written(
 
     Args:
         values: nested dicts that the user wrote, overrides included.
-        overrides: overrides of the command line.
         filled: `values` with settings from elsewhere, which may be without effect.
-
-    Raises:
-        ConfigError: for an invalid key or value, or an option that has no effect.
     """
     config = parse_config(values if filled is None else filled)
     written = {

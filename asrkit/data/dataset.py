@@ -39,8 +39,6 @@ class TextEncoder:
     """A function from raw text to (normalised text, tokens).
 
     Args:
-        tokenizer: tokenizer of normalised text.
-        normalize: function that normalises the spelling.
         num_frames: function that returns the encoder frames of a number of feature frames.
         frames_needed: function that returns the fewest frames which the head needs for tokens.
         frontend: the network's frontend; Kaldi's if None.
@@ -95,39 +93,25 @@ class Augmentation(NamedTuple):
     """Reverberation, noise, silence before and after, and a telephone, each with a probability.
 
     Augmentation changes the same samples that decoding uses, after the reader and the resampler.
-
-    Attributes:
-        noise: cuts to mix in, or None.
-        noise_probability: probability of noise, if `noise` is not None.
-        noise_snr_db: lowest and highest ratio of speech to noise.
-        reverb_probability: probability of a random synthetic room's impulse response (Luo and Yu
-            2022).
-        silence_probability: probability of silence, which is common in streams and rare in corpora.
-        silence_seconds: longest silence, before and after.
-        telephone_probability: probability of 8 kHz and 8 bits.
-        pause_probability: probability of silences inside the utterance.
-        pause_seconds: longest of these silences.
     """
 
-    noise: CutSet | None
-    noise_probability: float
-    noise_snr_db: tuple[float, float]
+    noise: CutSet | None  # cuts to mix in, or None
+    noise_probability: float  # probability of noise, if `noise` is not None
+    noise_snr_db: tuple[float, float]  # lowest and highest ratio of speech to noise
+    # Probability of a random synthetic room's impulse response (Luo and Yu 2022).
     reverb_probability: float
+    # Probability of silence, which is common in streams and rare in corpora.
     silence_probability: float
-    silence_seconds: float
-    telephone_probability: float
-    pause_probability: float = 0.0
-    pause_seconds: float = 1.0
+    silence_seconds: float  # longest silence, before and after
+    telephone_probability: float  # probability of 8 kHz and 8 bits
+    pause_probability: float = 0.0  # probability of silences inside the utterance
+    pause_seconds: float = 1.0  # longest of these silences
 
     def __call__(self, cut: Cut, draw: random.Random) -> np.ndarray:
         """Return augmented samples (n,) at 16 kHz, which depend on the generators' states.
 
         Args:
-            cut: utterance.
             draw: generator of the draws; rooms also use torch's global generator.
-
-        Raises:
-            AudioError: if the audio of the cut or of the noise cannot be read.
         """
         samples = load_samples(cut)
         if happens(self.reverb_probability, draw):
@@ -162,9 +146,6 @@ class SpeechDataset(torch.utils.data.Dataset[Batch]):
     """A dataset of batches of tensors. Every random draw depends only on a batch's seed.
 
     Args:
-        cuts: the utterances.
-        encode: encoder of raw text.
-        augmentation: augmentation of the audio, or None.
         to_train: leave out utterances with texts that cannot be learnt. For scoring, leave out only
             those without a text: words that the tokenizer cannot encode count as errors.
     """

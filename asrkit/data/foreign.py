@@ -56,17 +56,11 @@ SIMILAR = 0.8  # difflib's ratio, above which a key counts as misspelt
 
 
 class Foreign(NamedTuple):
-    """A file or folder that is not a manifest.
+    """A file or folder that is not a manifest."""
 
-    Fields:
-        what: description, such as "a NeMo manifest".
-        advice: what to do with it, if `asrkit data import` does not read it.
-        kind: kind of `asrkit data import`, or None.
-    """
-
-    what: str
-    advice: str = LINES
-    kind: str | None = None
+    what: str  # description, such as "a NeMo manifest"
+    advice: str = LINES  # what to do with it, if `asrkit data import` does not read it
+    kind: str | None = None  # kind of `asrkit data import`, or None
 
     def to_do(self, path: Path) -> str:
         """Return what to do with it: the command that imports it, or the advice."""

@@ -68,11 +68,7 @@ class Index(NamedTuple):
         return [LeftOut(*each) for each in self.description.left_out]
 
     def values(self, number: int) -> dict[str, Any]:
-        """Return the cut of an utterance as JSON.
-
-        Raises:
-            ManifestError: if the line is damaged, or the index changed since it was opened.
-        """
+        """Return the cut of an utterance as JSON."""
         row, folder = self.rows[number], Folder(str(self.place))
         try:
             if folder.stamp(LINES) != self.lines:
@@ -90,11 +86,7 @@ class Index(NamedTuple):
         return " ".join(each for each in texts if isinstance(each, str) and each)
 
     def described(self, number: int) -> Cut:
-        """Return an utterance without its audio, which may be in a shard.
-
-        Raises:
-            ManifestError: if the line does not match its row.
-        """
+        """Return an utterance without its audio, which may be in a shard."""
         row, values = self.rows[number], self.values(number)
         try:
             cut = inert(deserialize_item(values), self.corpus)
@@ -111,12 +103,7 @@ class Index(NamedTuple):
         )
 
     def read(self, number: int) -> Cut:
-        """Return an utterance with its audio.
-
-        Raises:
-            ManifestError: if the line is damaged.
-            AudioError: if the shard is missing, damaged, or changed since it was indexed.
-        """
+        """Return an utterance with its audio."""
         cut, row = self.described(number), self.rows[number]
         if row["shard"] >= 0:
             cut.recording.sources[0].source = self.member(row)
@@ -144,11 +131,7 @@ class Index(NamedTuple):
 
 
 def opened_index(corpus: str, folder: Folder, place: Path) -> Index:
-    """Open the index at `place`.
-
-    Raises:
-        ManifestError: if the index is damaged, or its numbers are out of bounds.
-    """
+    """Open the index at `place`."""
     try:
         description = Description.model_validate_json((place / DESCRIPTION).read_bytes())
         check_description(description, place)

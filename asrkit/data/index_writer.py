@@ -68,9 +68,6 @@ def index_of(path: str) -> Index:
     """Open the index of a corpus; build it if it is missing, or the corpus has changed.
 
     The index is stored beside the corpus, or in the user's cache if that folder is not writable.
-
-    Raises:
-        ManifestError: if the corpus cannot be read, or the index is damaged.
     """
     try:
         if "://" in path or Path(path).is_dir():
@@ -184,9 +181,6 @@ def utterances_in(
 
     Unusable utterances are appended to `left_out`, including all that cannot be reached in a
     missing or damaged shard.
-
-    Raises:
-        ManifestError: for cuts that cannot be read, because their ids are unknown.
     """
     manifests = sorted(name for name in files if ".jsonl" in name)
     if not manifests:

@@ -99,11 +99,7 @@ def _reopened(
 
 
 class JoinedCuts:
-    """The utterances of several sets, one set after another.
-
-    Args:
-        parts: sets, at least one.
-    """
+    """The utterances of several sets, one set after another."""
 
     def __init__(self, parts: Sequence[CutSet | IndexedCuts]) -> None:
         self.parts = parts

@@ -19,32 +19,21 @@ PIECE_SECONDS = 60.0  # seconds of a recording that are read at a time
 
 
 class Labelled(NamedTuple):
-    """A recording, or a part of a recording, with its text if known; audio is read on demand.
+    """A recording, or a part of a recording, with its text if known; audio is read on demand."""
 
-    Attributes:
-        id: name of the recording, unique in most manifests.
-        path: audio file, or MANIFEST#ID for audio that `cut` reads.
-        text: transcript, or None.
-        start: seconds of the file before the part.
-        duration: seconds of the part; None for the rest of the file.
-        channel: number of the channel, from 0; None for the mean of all.
-        track: number of the audio track in a container, from 0; None for the default track.
-        speaker: name of the speaker, or None.
-        cut: function that returns a cut which only lhotse can load: mixed, transformed, in memory
-            or in a shard.
-        digest: hash of the description of this cut.
-    """
-
-    id: str
-    path: str
-    text: str | None = None
-    start: float = 0.0
-    duration: float | None = None
-    channel: int | None = None
+    id: str  # name of the recording, unique in most manifests
+    path: str  # audio file, or MANIFEST#ID for audio that `cut` reads
+    text: str | None = None  # transcript, or None
+    start: float = 0.0  # seconds of the file before the part
+    duration: float | None = None  # seconds of the part; None for the rest of the file
+    channel: int | None = None  # number of the channel, from 0; None for the mean of all
+    # Number of the audio track in a container, from 0; None for the default track.
     track: int | None = None
-    speaker: str | None = None
+    speaker: str | None = None  # name of the speaker, or None
+    # Function that returns a cut which only lhotse can load: mixed, transformed, in memory or in a
+    # shard.
     cut: "Callable[[], Cut] | None" = None
-    digest: str = ""
+    digest: str = ""  # hash of the description of this cut
 
     def blocks(self) -> Iterator[tuple[np.ndarray, int]]:
         """Yield mono samples (n,) of at most PIECE_SECONDS, and the sample rate in Hz.
@@ -75,14 +64,9 @@ class Labelled(NamedTuple):
 
 
 def read_labelled(path: str, left_out: list[LeftOut]) -> Iterator[Labelled]:
-    """Yield the recordings of a plain manifest, of lhotse's cuts or of shards.
+    """Yield the recordings of a plain manifest, of lhotse's cuts or of a folder of shards.
 
-    Args:
-        path: manifest, or folder of shards.
-        left_out: list to which unusable utterances are appended.
-
-    Raises:
-        ManifestError: if the path is missing or not a manifest.
+    Unusable ones are appended to `left_out`.
     """
     if not is_lhotse(Path(path)):
         for u in read_manifest(path, left_out):
@@ -112,7 +96,6 @@ def of_cut(cut: "Cut", manifest: str, read: "Callable[[], Cut]") -> Labelled:
     """Convert a cut of lhotse's; a plain part of a file is read like those of plain manifests.
 
     Args:
-        cut: cut, whose audio may be missing.
         read: function that returns the cut with its audio.
     """
     from asrkit.data.cuts import has_text, part_of_file, utterance_of

@@ -73,10 +73,6 @@ def lines_of(path: str | Path) -> Iterator[tuple[int, bytes]]:
     """Yield the lines of a manifest or a text that are not empty, with their numbers from 1.
 
     Pipes and devices are rejected, because a manifest is read twice, first to find its format.
-
-    Raises:
-        ManifestError: for a path that is missing, damaged or not a file, a line longer than
-            MAX_LINE, or more than MAX_EMPTY empty lines in a row.
     """
     path = Path(path)
     if not path.is_file():
@@ -114,11 +110,7 @@ def read_manifest(path: str | Path, left_out: list[LeftOut]) -> Iterator[Utteran
 
 
 def refuse_foreign(path: Path) -> None:
-    """Reject another toolkit's file or folder, with its kind.
-
-    Raises:
-        ManifestError: for such a file. Files that may be lhotse's in YAML or JSON are not checked.
-    """
+    """Reject another toolkit's file or folder; files that may be lhotse's YAML or JSON pass."""
     if path.suffix == ".gz" and ".jsonl" not in path.suffixes:
         return
     if path.exists() and (kind := described(path)):
@@ -143,7 +135,6 @@ def parse_line(line: bytes, folder: Path, unused: Counter[str] | None = None) ->
     """Read the utterance of a line.
 
     Args:
-        line: JSON of the line.
         unused: counter to which the unused keys are added.
 
     Raises:

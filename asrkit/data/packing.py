@@ -33,16 +33,8 @@ def pack(cuts: Iterable[Cut], output: Path, shard_size: int, left_out: list[Left
     """Write utterances with their audio into shards in a new folder, with their index.
 
     A file with exactly one utterance is copied. Parts of files, and formats that are not in COPIED,
-    are rewritten in a lossless format. After an error the folder does not exist.
-
-    Args:
-        cuts: the utterances; their order is kept.
-        output: new folder.
-        shard_size: utterances per shard.
-        left_out: list to which unreadable utterances are appended.
-
-    Raises:
-        UserError: if the folder exists, or no utterance can be packed.
+    are rewritten in a lossless format. Unreadable utterances are appended to `left_out`. After an
+    error the folder does not exist.
     """
     if output.exists():
         raise UserError(f"the folder {shown(output)} exists already; name a new folder")
@@ -107,11 +99,7 @@ def copied(cut: Cut) -> tuple[Cut, bytes, str] | None:
 
 
 def contradicts(path: Path, recording: Recording) -> bool:
-    """Return whether a file's rate or length differs from its recording: a copy is unreadable.
-
-    Raises:
-        AudioError: if the file cannot be read.
-    """
+    """Return whether a file's rate or length differs from its recording: a copy is unreadable."""
     with opened(path) as file:
         rate, count = file.sample_rate, file.num_samples
     others = 0 if count is None else abs(count - recording.num_samples)
@@ -119,11 +107,7 @@ def contradicts(path: Path, recording: Recording) -> bool:
 
 
 def converted(cut: Cut) -> tuple[Cut, bytes, str]:
-    """Return any other cut, with its audio in a lossless format.
-
-    Raises:
-        AudioError: if the audio cannot be read.
-    """
+    """Return any other cut, with its audio in a lossless format."""
     samples, rate = audio_of(cut), cut.sampling_rate  # (channels, n)
     channels, num_samples = list(range(len(samples))), samples.shape[1]
     audio, form = io.BytesIO(), lossless_form(samples)

@@ -28,11 +28,8 @@ def jobs_of(
 
     Args:
         files: paths of audio files, and of folders that are searched for audio files.
-        manifest: path of a manifest of any kind, or None.
-        left_out: list to which unusable recordings are appended.
         channel: number of the channel of each file, from 0; None for the mean of all; "split" for a
             job per channel.
-        track: number of the audio track of each file, from 0; None for the default track.
         speakers: names of the speakers of "split", one for each channel; () for numbers.
     """
     jobs: list[Labelled] = []
@@ -64,11 +61,8 @@ def found(paths: Sequence[str], left_out: list[LeftOut]) -> Iterator[str]:
     """Yield the paths of files, and of the audio files in folders and their subfolders, sorted.
 
     The ending of a name in a folder tells whether the file is audio. A warning names the other
-    files. Hidden files and folders are not searched.
-
-    Args:
-        paths: paths of files and folders.
-        left_out: list to which folders without audio are appended.
+    files. Hidden files and folders are not searched. Folders without audio are appended to
+    `left_out`.
     """
     for path in paths:
         if not Path(path).is_dir():

@@ -29,11 +29,7 @@ class EpochBatches:
             by itself.
         num_buckets: ordered by duration, the utterances of a batch are within about one of
             `num_buckets` equal parts of all. More buckets mean less padding and less variety.
-        seed: seed of the order and of each batch's random draws.
-        epoch: number of the epoch, from 0.
-        start: index of the first batch.
         rank: this rank, which uses the batches start + rank, start + rank + world_size, …
-        world_size: number of ranks.
         chosen: (m,) indices of the utterances of this epoch; None for all.
     """
 
@@ -95,10 +91,7 @@ def with_replay(
 
     Args:
         durations: (n,) seconds of the new and the old utterances.
-        count: number of new utterances.
         share: share of the epoch's seconds that are of old utterances.
-        seed: seed of the draw.
-        epoch: number of the epoch, from 0.
     """
     draw = random.Random(f"{seed}-{epoch}-replay")
     wanted = durations[:count].sum() * share / (1.0 - share)
@@ -120,8 +113,7 @@ def shuffled(count: int, draw: random.Random) -> np.ndarray:
 def within(durations: np.ndarray, max_batch_seconds: float) -> np.ndarray:
     """Split utterances in this order into the largest batches that the limit allows with padding.
 
-    Returns:
-        The begins of the batches, (batches + 1,); the last is the number of utterances.
+    Return the begins of the batches, (batches + 1,); the last is the number of utterances.
     """
     begins, first, longest = array("Q", [0]), 0, 0.0
     pieces = (durations[i : i + PIECE].tolist() for i in range(0, len(durations), PIECE))
@@ -142,8 +134,6 @@ def by_length(
     """Yield batches of items of similar length, the longest first; each has at least one item.
 
     Args:
-        items: recordings.
-        seconds: function that returns the length of an item.
         batch_seconds: most seconds in a batch, counting every item as long as the longest.
     """
     waiting = sorted(items, key=seconds)

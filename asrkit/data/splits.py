@@ -22,7 +22,6 @@ def divide(rows: list[Row], share: float, warn: Callable[[str], object]) -> Spli
     The result does not depend on the order of the utterances.
 
     Args:
-        rows: utterances.
         share: share of the seconds for dev; 0 for train alone.
         warn: function that is called with what a user should know about the division.
     """
@@ -71,12 +70,7 @@ def _by(
 
 
 def chosen(seconds: Mapping[Hashable, float], share: float) -> set[Hashable]:
-    """Choose groups that have about a share of all seconds together, at least one, never all.
-
-    Args:
-        seconds: seconds of each group.
-        share: wanted share.
-    """
+    """Choose groups that have about a share of all seconds together, at least one, never all."""
     target, total = share * sum(seconds.values()), 0.0
     found: set[Hashable] = set()
     for name in sorted(seconds, key=_scattered):

@@ -36,18 +36,14 @@ FAULTS = (ArithmeticError, AttributeError, LookupError, NotImplementedError, Typ
 
 
 class Normalization(NamedTuple):
-    """Choices of a normalisation.
+    """Choices of a normalisation."""
 
-    Attributes:
-        case: case of all texts.
-        punctuation: whether punctuation stays. Signs inside a word stay in any case.
-        brackets: brackets with their words: remove both, the brackets alone, or nothing.
-        numbers: language in which digits become words, such as en; None keeps digits.
-    """
-
-    case: Literal["keep", "lower", "upper"] = "keep"
+    case: Literal["keep", "lower", "upper"] = "keep"  # case of all texts
+    # Whether punctuation stays. Signs inside a word stay in any case.
     punctuation: Literal["keep", "remove"] = "keep"
+    # Brackets with their words: remove both, the brackets alone, or nothing.
     brackets: Literal["remove", "words", "keep"] = "remove"
+    # Language in which digits become words, such as en; None keeps digits.
     numbers: str | None = None
 
 
@@ -94,14 +90,7 @@ def _visible(old: str, new: str) -> str:
 
 
 class Normalizer:
-    """A function that normalises a text and counts what it changes.
-
-    Args:
-        choices: choices of the normalisation.
-
-    Raises:
-        UserError: if num2words is missing or does not know the language of the numbers.
-    """
+    """A function that normalises a text and counts what it changes."""
 
     def __init__(self, choices: Normalization) -> None:
         self.rules = rules_of(choices)
@@ -179,11 +168,7 @@ def _unless_kept(match: re.Match[str]) -> str:
 
 
 def number_rules(language: str) -> list[Rule]:
-    """Return the rules that write numbers in words.
-
-    Raises:
-        UserError: if num2words is missing or does not know the language.
-    """
+    """Return the rules that write numbers in words."""
     need("num2words")
     from num2words import CONVERTER_CLASSES, num2words
 

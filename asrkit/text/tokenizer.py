@@ -107,12 +107,7 @@ def is_visible(text: str) -> bool:
 
 
 def require_visible(symbols: Iterable[str]) -> None:
-    """Reject characters that no transcript has and that would control a terminal.
-
-    Raises:
-        TextError: for a control character, a line end, a lone surrogate, or a mark that changes the
-            direction of writing.
-    """
+    """Reject characters that no transcript has and that would control a terminal."""
     for symbol in symbols:
         for each in symbol:
             if not is_visible(each):
@@ -127,9 +122,6 @@ class SymbolTokenizer:
 
     Args:
         symbols: distinct symbols, in the order of their ids from 1 on.
-
-    Raises:
-        TextError: for symbols that are repeated, empty, or not visible.
     """
 
     def __init__(self, symbols: list[str]) -> None:
@@ -201,14 +193,7 @@ class WordTokenizer(SymbolTokenizer):
 
 
 class SentencePieceTokenizer:
-    """Sub-words by sentencepiece (Kudo and Richardson 2018), unigram or BPE.
-
-    Args:
-        model: serialised sentencepiece model.
-
-    Raises:
-        TextError: if the bytes are not such a model, or a piece is not visible.
-    """
+    """Sub-words by sentencepiece (Kudo and Richardson 2018), unigram or BPE."""
 
     def __init__(self, model: bytes) -> None:
         import sentencepiece
@@ -238,9 +223,6 @@ class SentencePieceTokenizer:
         """Return a tokenizer of at most `vocab_size` pieces, with these labels among them.
 
         Args:
-            texts: texts to train on.
-            vocab_size: largest number of pieces.
-            algorithm: "unigram" or "bpe".
             labels: pieces that are never joined with others.
         """
         import sentencepiece
@@ -312,11 +294,7 @@ class PieceTokenizer:
     into the longest labels from left to right.
 
     Args:
-        model: serialised sentencepiece model, which splits text.
         pieces: labels from id 1 on; "▁" stands for a space.
-
-    Raises:
-        TextError: if the model or the labels cannot be used.
     """
 
     def __init__(self, model: bytes, pieces: list[str]) -> None:

@@ -32,8 +32,6 @@ def outcomes(
     Long recordings are decoded alone and in pieces; the results do not depend on this.
 
     Args:
-        recognizer: recogniser of all recordings.
-        jobs: recordings.
         batch_seconds: most seconds of audio in a batch.
         read: function that is called with the seconds of each piece of audio that is read.
     """

@@ -123,7 +123,6 @@ class Leases:
         """Do tasks until each is done or abandoned, by this process or any other.
 
         Args:
-            names: names of all tasks.
             is_done: function that returns whether the result of a task exists and is complete.
             do: function that computes and commits a result; None only waits for other processes.
 

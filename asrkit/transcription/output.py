@@ -47,13 +47,8 @@ class Output:
     """A writer of transcripts, to standard output or to one file per recording.
 
     Args:
-        form: name of the format.
         folder: folder of the files; None for standard output.
         jobs: one job of each recording.
-
-    Raises:
-        UserError: if a file of the format cannot have several recordings, or two recordings would
-            have the same file.
     """
 
     def __init__(self, form: str, folder: str | None, jobs: Sequence[Labelled]) -> None:
@@ -122,9 +117,7 @@ def report(jobs: Sequence[Labelled], texts: Sequence[str | None], recognizer: Re
     A language model that lacks many of the recognised words is reported as well.
 
     Args:
-        jobs: the recordings.
         texts: text of each recording; None if it could not be decoded.
-        recognizer: recogniser that wrote the texts.
     """
     found = [text for text in texts if text is not None]
     model = word_model(getattr(recognizer.final_search, "fusion", None))

@@ -15,12 +15,7 @@ from asrkit.runtime.formats import Call, Recording
 
 
 class ConfidentManifest:
-    """A writer of the recordings whose words have a mean confidence of at least `least`.
-
-    Args:
-        path: manifest to write.
-        least: lowest mean confidence of the words of a text.
-    """
+    """A writer of the recordings whose words have a mean confidence of at least `least`."""
 
     def __init__(self, path: str, least: float) -> None:
         self.path, self.least = Path(path), least
@@ -44,11 +39,7 @@ class ConfidentManifest:
             self.references.append((job.text, found.text))
 
     def save(self) -> str:
-        """Write the manifest; return a line with what was kept and left out.
-
-        Raises:
-            UserError: if no recording was kept.
-        """
+        """Write the manifest; return a line with what was kept and left out."""
         left = self.count - len(self.rows)
         told = (
             f"{len(self.rows)} of {self.count} recordings, {self.kept_seconds:.0f} of "

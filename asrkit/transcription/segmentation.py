@@ -33,21 +33,13 @@ class Options(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """A part of the recording with its part of the text.
+    """A part of the recording with its part of the text."""
 
-    Attributes:
-        text: part of the text, as it was given.
-        start: start in the recording, in seconds.
-        end: end in the recording, in seconds.
-        score: 0 to 1, how well the worst word fits; 0 with a problem.
-        problem: why the piece cannot be used, or "".
-    """
-
-    text: str
-    start: float
-    end: float
-    score: float
-    problem: str = ""
+    text: str  # part of the text, as it was given
+    start: float  # start in the recording, in seconds
+    end: float  # end in the recording, in seconds
+    score: float  # 0 to 1, how well the worst word fits; 0 with a problem
+    problem: str = ""  # why the piece cannot be used, or ""
 
 
 class Part(NamedTuple):
@@ -88,13 +80,7 @@ def pieces_of(
     """Divide a recording with its text into pieces, in order; no word is lost or repeated.
 
     Args:
-        recognizer: recogniser for both passes.
-        job: recording with its text.
         normalize: function from a text to the one that the recogniser writes.
-        options: lengths of pauses and pieces.
-
-    Raises:
-        AudioError: for audio that cannot be read.
     """
     lengths: list[float] = []
     heard = recognizer.transcribe_blocks(timed(job.blocks(), lengths.append)).words
@@ -138,7 +124,6 @@ def parts_of(job: Labelled, spans: Sequence[tuple[float, float]]) -> Iterator[Pa
     """Yield the parts of a recording, which is read once: a seek in an MP3 reads all before it.
 
     Args:
-        job: recording to read.
         spans: start and end of each part in seconds, in order and without overlap.
     """
     blocks, rate, more = job.blocks(), SAMPLE_RATE, True
@@ -158,9 +143,7 @@ def possible_cuts(words: Sequence[Word], spelled: Sequence[str], pause: float) -
     """Return the pauses in which the recognised words and the words of a text both end.
 
     Args:
-        words: recognised words.
         spelled: words of the text, as the recogniser would write them; some may be empty.
-        pause: shortest pause, in seconds.
     """
     from rapidfuzz.distance import Levenshtein
 

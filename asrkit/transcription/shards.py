@@ -82,11 +82,7 @@ def header(name: str, body: bytes) -> bytes:
 
 
 class ShardedCorpus:
-    """The shards of a manifest, with their results in a folder.
-
-    Args:
-        jobs: all utterances, in order.
-    """
+    """The shards of a manifest, with their results in a folder."""
 
     def __init__(
         self, jobs: Sequence[Labelled], recognizer: Recognizer, options: argparse.Namespace
@@ -148,11 +144,7 @@ class ShardedCorpus:
         return self.read(name) is not None
 
     def join(self, path: Path) -> DecodedShard:
-        """Join the texts of all shards in one file; return the entries without `shown`.
-
-        Raises:
-            UserError: if a result was removed or changed.
-        """
+        """Join the texts of all shards in one file; return the entries without `shown`."""
         entries, seconds = [], 0.0
         with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as file:
             file.write(FORMATS[self.options.format].header)
@@ -178,7 +170,6 @@ def decode_corpus(
 
     Args:
         options: options of the command; `argv` has its arguments, for workers.
-        jobs: jobs of the manifest, at least one.
     """
     corpus = ShardedCorpus(jobs, recognizer, options)
     leases = Leases(corpus.folder, options.lease_seconds or LEASE_SECONDS)

@@ -41,7 +41,6 @@ class Frontend(nn.Module):
     of a frame's samples (`power`), and the logarithm of the filters' energies (`log`).
 
     Args:
-        num_mels: F.
         before: number of padding samples before a stream.
         after: number of padding samples after a stream.
         lead_frames: number of feature frames before a stream's first sample, for encoders that
@@ -150,14 +149,10 @@ class Frontend(nn.Module):
         return frames * (frames > self.lead_frames)
 
     def ended(self, samples: Tensor, num_samples: Tensor) -> Tensor:
-        """Append padding to whole streams: zeros after the pre-emphasis.
+        """Append padding to whole streams: zeros after the pre-emphasis, (B, N) -> (B, N+after).
 
         Args:
-            samples: (B, N), zero-padded.
-            num_samples: (B,) valid samples of each row.
-
-        Returns:
-            (B, N+after).
+            num_samples: (B,) valid samples of each row, before zeros.
         """
         if not self.after:
             return samples
@@ -169,14 +164,9 @@ class Frontend(nn.Module):
 
 
 def features(frontend: Frontend, samples: Tensor, num_samples: Tensor) -> tuple[Tensor, Tensor]:
-    """Compute the features of whole recordings, offline.
+    """Compute the features of whole zero-padded recordings: (B, N) in [-1, 1] -> (B, T, F).
 
-    Args:
-        samples: (B, N) in [-1, 1], zero-padded.
-        num_samples: (B,) valid samples of each row.
-
-    Returns:
-        (B, T, F), and the number of frames of each row, (B,).
+    Also return the number of frames of each row, (B,), by its number of samples, (B,).
     """
     past = frontend.start(len(samples)).to(samples)
     feats, _ = frontend(frontend.ended(samples, num_samples), past)
@@ -184,11 +174,9 @@ def features(frontend: Frontend, samples: Tensor, num_samples: Tensor) -> tuple[
 
 
 def triangles(edges: Tensor, scale: Callable[[Tensor], Tensor] = torch.clone) -> Tensor:
-    """Return (257, F) filters that rise from an edge to the next and fall to the one after it.
+    """Return (257, F) filters between (F+2,) edges on a frequency scale, a function of Hz.
 
-    Args:
-        edges: (F+2,) edges of the filters, on a frequency scale.
-        scale: function from Hz to this scale.
+    Each filter rises from an edge to the next and falls to the one after it.
     """
     numbers = torch.arange(FFT_SIZE // 2 + 1, dtype=torch.float64, device="cpu")
     bins = scale((numbers * SAMPLE_RATE / FFT_SIZE)[:, None])

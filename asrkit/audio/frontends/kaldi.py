@@ -18,8 +18,6 @@ class Fbank(Frontend):
     triangular mel filters.
 
     Args:
-        num_mels: F.
-        lead_frames: frames before a stream, see `Frontend`.
         low_frequency: start of the first filter, Hz.
         high_frequency: end of the last filter, Hz; 8000 if None. The default of sherpa-onnx is
             7600.

@@ -58,10 +58,6 @@ class SlaneyFbank(SlaneyFrontend):
     Pre-emphasis 0.97; Hann windows of 25 ms around every 10th ms, with zeros before and after the
     stream; power spectrum; triangular filters of equal area from 0 to 8 kHz (Slaney 1998); and
     log(x + 2^-24). No normalisation over the utterance. N samples give N // 160 frames.
-
-    Args:
-        num_mels: F.
-        lead_frames: frames before a stream, see `Frontend`.
     """
 
     window: Tensor  # (400,)
@@ -91,10 +87,6 @@ class SherpaNemoFbank(SlaneyFrontend):
     reverse order precede the stream; the pre-emphasis stays inside a window; the Hann window is
     periodic; and the logarithm is log(max(x, 2^-23)). N samples give (N + 40) // 160 - 1 frames;
     sherpa-onnx has one or two more, with the last samples in reverse order after the stream.
-
-    Args:
-        num_mels: F.
-        lead_frames: frames before a stream, see `Frontend`.
     """
 
     window: Tensor  # (400,)

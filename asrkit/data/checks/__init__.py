@@ -30,7 +30,6 @@ def examine(facts: Sequence[Facts], rules: Rules, texts_only: bool = False) -> l
 
     Args:
         facts: facts of the utterances; those of the first manifest come first.
-        rules: settings of the checks.
         texts_only: leave out the checks of audio, ids and speakers.
     """
     found: list[Finding] = []

@@ -20,8 +20,6 @@ def rewrite(
     Every key is kept. Relative paths become relative to the new file's folder.
 
     Args:
-        manifest: path of a plain manifest.
-        output: path of the new manifest.
         change: function from the number of a line, from 1, and its JSON to the new values, or to
             None for a line to leave out.
     """

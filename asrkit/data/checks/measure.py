@@ -52,9 +52,6 @@ def read_entries(
 
     Args:
         bad_lines: list to which findings of invalid lines are appended.
-
-    Raises:
-        ManifestError: if the file is missing, empty, or not a manifest.
     """
     refuse_foreign(Path(path))
     if is_lhotse(Path(path)):

@@ -82,11 +82,7 @@ def advice(findings: Sequence[Finding]) -> str:
 
 
 def commands(findings: Sequence[Finding], manifests: Sequence[str]) -> list[str]:
-    """Return the commands that mend findings: to remove errors, change texts, divide by speaker.
-
-    Args:
-        manifests: paths of plain manifests.
-    """
+    """Return the commands that remove errors, change texts, and divide manifests by speaker."""
     found = []
     for path in manifests:
         lines = {f.line for f in findings if f.manifest == path and f.severity == "error"}

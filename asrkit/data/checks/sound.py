@@ -17,11 +17,7 @@ TOP_HZ = 7700.0  # a good low-pass filter for 16 kHz may begin here
 
 
 class Sound:
-    """Measurements of one recording's mono samples.
-
-    Args:
-        rate: sample rate in Hz.
-    """
+    """Measurements of one recording's mono samples."""
 
     def __init__(self, rate: int) -> None:
         self.rate = rate

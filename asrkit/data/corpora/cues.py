@@ -31,11 +31,7 @@ class Cue(NamedTuple):
 
 
 def read_cues(path: Path) -> list[Cue]:
-    """Return the texts of a file beside the audio, by the ending of its name.
-
-    Raises:
-        CorpusError: for a file that cannot be read as what its name says.
-    """
+    """Return the texts of a file beside the audio, by the ending of its name."""
     lines = [*lines_of(path, LONGEST)]
     match path.suffix.lower():
         case ".srt" | ".vtt":
@@ -92,9 +88,6 @@ def textgrid(path: Path, text: str) -> list[Cue]:
 
     If there are several such tiers, their names are the speakers. If all tiers have words or
     sounds, the words are the text of the whole file.
-
-    Raises:
-        CorpusError: for a file that is not a TextGrid.
     """
     tiers = list(tiers_of(path, iter(TOKEN.findall(text))))
     chosen = [each for each in tiers if not NOT_UTTERANCES.fullmatch(each[0])]

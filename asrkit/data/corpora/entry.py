@@ -21,43 +21,27 @@ TEXT = LineKind("a text", CorpusError, longest=1 << 20, most_empty=10_000)
 
 
 class Source(NamedTuple):
-    """A corpus to read, with the options of the command.
+    """A corpus to read, with the options of the command."""
 
-    Fields:
-        path: file or folder.
-        audio_root: folder in which relative paths of audio begin; None for the reader's default.
-        columns: columns of a table by the keys of a manifest, as the user named them.
-        audio_output: folder for audio that is inside other files.
-    """
-
-    path: Path
+    path: Path  # file or folder
+    # Folder in which relative paths of audio begin; None for the reader's default.
     audio_root: Path | None = None
+    # Columns of a table by the keys of a manifest, as the user named them.
     columns: Mapping[str, str] = {}
-    audio_output: Path = Path("audio")
+    audio_output: Path = Path("audio")  # folder for audio that is inside other files
 
 
 class Entry(NamedTuple):
-    """An utterance before its audio is examined.
+    """An utterance before its audio is examined."""
 
-    Fields:
-        id: name, unique in the corpus.
-        audio: path of the file.
-        text: transcript, or None.
-        speaker: name, or None.
-        start: seconds of the file before the utterance.
-        duration: seconds of the utterance; None for the rest of the file.
-        channel: number of the channel, from 0; None for the mean of all.
-        split: the corpus's own part, train, dev or test; None if there is not one.
-    """
-
-    id: str
-    audio: Path
-    text: str | None
-    speaker: str | None = None
-    start: float = 0.0
-    duration: float | None = None
-    channel: int | None = None
-    split: str | None = None
+    id: str  # name, unique in the corpus
+    audio: Path  # path of the file
+    text: str | None  # transcript, or None
+    speaker: str | None = None  # name, or None
+    start: float = 0.0  # seconds of the file before the utterance
+    duration: float | None = None  # seconds of the utterance; None for the rest of the file
+    channel: int | None = None  # number of the channel, from 0; None for the mean of all
+    split: str | None = None  # the corpus's own part, train, dev or test; None if there is not one
 
 
 class Omitted:
@@ -72,7 +56,6 @@ class Omitted:
 
         Args:
             reason: noun phrase that is equal for all examples.
-            example: name of the thing, with its value where that helps.
         """
         self.counts[reason] = self.counts.get(reason, 0) + 1
         examples = self.examples.setdefault(reason, [])

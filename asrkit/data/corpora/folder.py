@@ -62,11 +62,8 @@ def entries_of(
     """Yield an entry for each cue of a text, or one for a text without times.
 
     Args:
-        audio: path of the recording.
-        text: path of the file beside the recording.
         below: path of the recording in the corpus.
         speaker: speaker of the recording; a cue may state another.
-        omitted: counts to which an unreadable text is added.
     """
     try:
         cues = read_cues(text)
@@ -98,9 +95,6 @@ def files_of(folder: Path) -> Iterator[Path]:
     """Yield the files of a folder and its subfolders in the order of their names.
 
     Hidden files and folders are skipped. Links to folders are not followed; a warning names them.
-
-    Raises:
-        CorpusError: for more than MOST_ENTRIES files.
     """
     count = 0
     for place, folders, names in os.walk(folder):

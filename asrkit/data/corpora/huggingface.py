@@ -36,9 +36,6 @@ def read_dataset(source: Source, omitted: Omitted) -> Iterator[Entry]:
     """Yield the rows of a dataset. Audio in its files is written to `source.audio_output`.
 
     The dataset's own parts are kept.
-
-    Raises:
-        CorpusError: for a file that cannot be read, or without audio and text.
     """
     need("pyarrow")
     import pyarrow
@@ -101,10 +98,6 @@ def audio_of(value: Any, folder: Path, names: Ids, omitted: Omitted, where: str)
 
     Args:
         value: path, bytes, or an object of both.
-        folder: folder for the bytes.
-        names: names of the files that are written.
-        omitted: counts to which unusable audio is added.
-        where: place of the row.
     """
     given = value if isinstance(value, dict) else {"path": value}
     data, path = given.get("bytes"), given.get("path")

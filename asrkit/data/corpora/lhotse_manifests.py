@@ -20,11 +20,7 @@ def recordings_at(path: Path) -> list[Path]:
 
 
 def read_lhotse(source: Source, omitted: Omitted) -> Iterator[Entry]:
-    """Yield the supervisions of all manifests beside those of recordings.
-
-    Raises:
-        ManifestError: for recordings without supervisions.
-    """
+    """Yield the supervisions of all manifests beside those of recordings."""
     pairs = recordings_at(source.path)
     for path in pairs:
         words = path.name.removesuffix(".gz").removesuffix(".jsonl").split("_")

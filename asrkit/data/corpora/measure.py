@@ -26,9 +26,6 @@ def rows_of(entries: Iterable[Entry], omitted: Omitted, jobs: int, bar: Bar) -> 
     """Return the entries as lines of a manifest, with absolute paths.
 
     Args:
-        entries: utterances of a reader.
-        omitted: counts to which unusable entries are added.
-        jobs: number of threads that read headers.
         bar: function that shows the progress of an iteration of a known length.
     """
     kept = list(islice(new(map(cleaned, entries), omitted), MOST_ENTRIES + 1))

@@ -20,16 +20,12 @@ AUTO = "auto"
 
 
 class Kind(NamedTuple):
-    """A kind of corpus.
+    """A kind of corpus."""
 
-    Fields:
-        read: reader of the entries.
-        fits: function whose result is true for a path that can be such a corpus.
-        options: options of the command that have an effect on this kind, beside those of all.
-    """
-
-    read: Callable[[Source, Omitted], Iterator[Entry]]
+    read: Callable[[Source, Omitted], Iterator[Entry]]  # reader of the entries
+    # Function whose result is true for a path that can be such a corpus.
     fits: Callable[[Path], object]
+    # Options of the command that have an effect on this kind, beside those of all.
     options: tuple[str, ...] = ()
 
 
@@ -67,11 +63,7 @@ def kind_of(path: Path, wanted: str) -> str:
     """Return the kind of a corpus.
 
     Args:
-        path: file or folder.
         wanted: kind that the user named, or AUTO.
-
-    Raises:
-        CorpusError: for an unknown corpus, or one of another kind; the message names what it is.
     """
     if not path.exists():
         raise CorpusError(f"{shown(path)} does not exist: name a file or a folder")

@@ -35,11 +35,7 @@ def read_common_voice(source: Source, omitted: Omitted) -> Iterator[Entry]:
 
 
 def read_table(source: Source, omitted: Omitted, ids: Ids | None = None) -> Iterator[Entry]:
-    """Yield the utterances of a table.
-
-    Raises:
-        CorpusError: for a file that is not a table, or columns that are missing.
-    """
+    """Yield the utterances of a table."""
     path, ids, root = source.path, ids or Ids(), source.audio_root
     rows = rows_in(path, separator_of(source))
     header = next(rows)
@@ -71,11 +67,7 @@ def separator_of(source: Source) -> str:
 
 
 def rows_in(path: Path, sign: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the cells of each line, with the number of the line.
-
-    Raises:
-        CorpusError: for a quote that is not closed.
-    """
+    """Yield the cells of each line, with the number of the line."""
     quoting: Literal[0, 3] = csv.QUOTE_NONE if sign == "\t" else csv.QUOTE_MINIMAL
     lines = (line + "\n" for _, line in lines_of(path))
     rows = csv.reader(lines, delimiter=sign, quoting=quoting, strict=True)
@@ -96,11 +88,7 @@ def is_numbered(columns: Mapping[str, str]) -> bool:
 def columns_of(
     path: Path, header: list[str], wanted: Mapping[str, str]
 ) -> tuple[dict[str, int], int]:
-    """Return the place of each column that is read, and the number of columns.
-
-    Raises:
-        CorpusError: for columns that are missing or ambiguous.
-    """
+    """Return the place of each column that is read, and the number of columns."""
     names = [name.strip() for name in header]
     known = ", ".join(shown(name, 30) for name in names[:SHOWN_COLUMNS])
     places: dict[str, int] = {}
