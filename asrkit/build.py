@@ -27,14 +27,7 @@ from asrkit.lm import (
     read_language_model,
     weighed,
 )
-from asrkit.model import (
-    ConformerEncoder,
-    CTCHead,
-    Head,
-    Network,
-    TransducerHead,
-    build_head,
-)
+from asrkit.model import ConformerEncoder, CTCHead, Head, Network, TransducerHead, build_head
 from asrkit.search import Fusion, Search
 from asrkit.search.forced_alignment import AlignmentError, ForcedAlignment
 from asrkit.search.transducer_alignment import TransducerAlignment

@@ -7,8 +7,8 @@ malicious file raises ModelFileError. Weights are float32 in memory, whatever ty
 
 import hashlib
 import json
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePath
 from typing import Annotated, Any, NamedTuple
 
@@ -180,12 +180,9 @@ def read_tensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any] | 
     A file without a checksum is not checked against one.
     """
     name = shown(Path(path))
-    try:
-        with safe_open(path, framework="pt") as file:
-            text = (file.metadata() or {}).get(HEADER)
-            tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError) as error:
-        raise damaged(path, error) from None
+    with opened(path) as file:
+        text = (file.metadata() or {}).get(HEADER)
+        tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
     header = parsed_header(name, text)
     if header is None:
         return tensors, None
@@ -195,10 +192,16 @@ def read_tensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any] | 
     return tensors, header
 
 
-def damaged(path: str | Path, error: Exception) -> ModelFileError:
-    """Return the error for a file that the reader of .safetensors files rejects."""
-    name = shown(Path(path))
-    return ModelFileError(f"{name} is damaged or not a .safetensors file: {reason(error)}")
+@contextmanager
+def opened(path: str | Path) -> Iterator[Any]:
+    """Open a .safetensors file; every failure in the block is a ModelFileError."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            yield file
+    except (SafetensorError, OSError) as error:
+        name = shown(Path(path))
+        problem = f"{name} is damaged or not a .safetensors file: {reason(error)}"
+        raise ModelFileError(problem) from None
 
 
 def parsed_header(name: str, text: str | None) -> dict[str, Any] | None:
@@ -328,11 +331,8 @@ def read_config_of(model: str | Path) -> Config:
 def _header_of(model: str | Path) -> tuple[str, dict[str, Any]]:
     """Return the name of a model file, for messages, and its checked header."""
     path = model_path(model)
-    try:
-        with safe_open(path, framework="pt") as file:
-            header = parsed_header(shown(path), (file.metadata() or {}).get(HEADER))
-    except (SafetensorError, OSError) as error:
-        raise damaged(path, error) from None
+    with opened(path) as file:
+        header = parsed_header(shown(path), (file.metadata() or {}).get(HEADER))
     return shown(path), _checked(shown(path), header)
 
 

@@ -123,7 +123,4 @@ def differences(licence: str, sources: Mapping[str, Terms]) -> list[str]:
 def listed(terms: Terms) -> dict[str, str]:
     """Return names and values of the terms for a listing."""
     unknown = "not stated in the file"
-    return {
-        "licence": terms.licence or unknown,
-        "languages": ", ".join(terms.languages) or unknown,
-    }
+    return {"licence": terms.licence or unknown, "languages": ", ".join(terms.languages) or unknown}

@@ -48,14 +48,14 @@ if TYPE_CHECKING:
         warp_frequencies,
         with_pauses,
     )
+    from asrkit.audio.frontends import KINDS, build_frontend
     from asrkit.audio.frontends.base import HOP, WINDOW, Frontend, features
     from asrkit.audio.frontends.kaldi import Fbank
-    from asrkit.audio.frontends.registry import KINDS, build_frontend
 else:  # imported on first use, so that a process that only reads files needs no torch
     MODULES = {
         "frontends.kaldi": ("Fbank",),
         "frontends.base": ("HOP", "WINDOW", "Frontend", "features"),
-        "frontends.registry": ("KINDS", "build_frontend"),
+        "frontends": ("KINDS", "build_frontend"),
     }
 
     def __getattr__(name: str) -> object:

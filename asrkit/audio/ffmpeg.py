@@ -65,11 +65,7 @@ class FFmpegFile(AudioFile):
     """
 
     def __init__(
-        self,
-        data: BinaryIO,
-        name: str,
-        track: int | None = None,
-        problems: Sequence[str] = (),
+        self, data: BinaryIO, name: str, track: int | None = None, problems: Sequence[str] = ()
     ) -> None:
         self._data, self._asked, self._name, self._known = data, track, name, problems
         self._mp3_seconds = mp3_seconds(data) if data.seekable() else None
@@ -78,7 +74,8 @@ class FFmpegFile(AudioFile):
             frames = self._open()
             first = next(frames, None)
             if first is None:
-                raise AudioError(f"{name} has a header but no samples{self._undecodable()}")
+                of = f": none of {self._packets} packets can be decoded" if self._damaged else ""
+                raise AudioError(f"{name} has a header but no samples{of}")
             super().__init__(name, first.sample_rate, first.samples.shape[1], None)
         except BaseException:
             self.close()
@@ -201,8 +198,12 @@ class FFmpegFile(AudioFile):
             self.cut_off(missing)
         elif at_end and self._ends_early:
             self.problems.append("is cut off within a packet; the audio before it is used")
-        if at_end and self._is(("wav",)) and self._data.seekable():
-            self._note_rest()
+        is_wav = at_end and self._is(("wav",)) and self._data.seekable()
+        if is_wav and (more := unread(self._data, self._end)):
+            self.problems.append(
+                f"holds {more} bytes after its samples, perhaps of a recorder that did not write "
+                "its length; they are not read"
+            )
         if self._damaged > (self._ends_damaged and is_cut):
             self.problems.append(
                 f"is damaged: {self._damaged} of {self._packets} packets ({self._lost:.2f} of "
@@ -213,14 +214,6 @@ class FFmpegFile(AudioFile):
         elif holes > TOLERANCE:
             self.problems.append(
                 f"has gaps in its time stamps, {holes:.2f} s in all, which are replaced by silence"
-            )
-
-    def _note_rest(self) -> None:
-        """Note bytes of a wav file after its samples, unless they are chunks."""
-        if more := unread(self._data, self._end):
-            self.problems.append(
-                f"holds {more} bytes after its samples, perhaps of a recorder that did not write "
-                "its length; they are not read"
             )
 
     def _origin(self) -> float | None:
@@ -267,9 +260,6 @@ class FFmpegFile(AudioFile):
     def _is(self, formats: tuple[str, ...]) -> bool:
         assert self._container is not None  # for mypy
         return self._container.format.name.split(",")[0] in formats
-
-    def _undecodable(self) -> str:
-        return f": none of {self._packets} packets can be decoded" if self._damaged else ""
 
 
 def open_container(data: BinaryIO) -> "InputContainer":

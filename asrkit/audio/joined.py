@@ -40,11 +40,8 @@ class JoinedFile(AudioFile):
     ) -> None:
         with bytes_of(source) as data:
             ends = [*starts[1:], data.seek(0, os.SEEK_END)]
-        self._spans, self._source, self._open_part = (
-            list(zip(starts, ends, strict=True)),
-            source,
-            open_part,
-        )
+        self._spans = list(zip(starts, ends, strict=True))
+        self._source, self._open_part = source, open_part
         first = self._open(0)
         super().__init__(name_of(source), first.sample_rate, first.num_channels, None)
         first.close()

@@ -64,7 +64,9 @@ class SndFile(AudioFile):
         if failure or missing > TOLERANCE:  # headers of lossy formats state slightly more samples
             yield from self._rest(size, first + done, wanted - done, failure)
         elif first + wanted >= self._file.frames:
-            self._report()
+            self.problems += self._known
+            if (seconds := self._cut_seconds()) > SHORTEST_CUT:
+                self.cut_off(seconds)
 
     def _read(self, size: int, first: int, wanted: int) -> Iterator[np.ndarray]:
         """Yield the next blocks of the file, without samples before `first`."""
@@ -111,12 +113,6 @@ class SndFile(AudioFile):
                 f"is damaged ({failure or 'it ends early'}): its last {missing:.2f} s could not be "
                 "read"
             )
-
-    def _report(self) -> None:
-        """Note what the file lacks, and what is not read of it."""
-        self.problems += self._known
-        if (seconds := self._cut_seconds()) > SHORTEST_CUT:
-            self.cut_off(seconds)
 
     def _cut_seconds(self) -> float:
         """Return the seconds by which the file ends before its header says, or 0."""

@@ -20,9 +20,7 @@ class SourceInterrupt(KeyboardInterrupt):
 
 
 def until_interrupted(
-    packets: Iterable[Packet],
-    use: Callable[[Packet], None],
-    stop: Callable[[], None] | None = None,
+    packets: Iterable[Packet], use: Callable[[Packet], None], stop: Callable[[], None] | None = None
 ) -> None:
     """Call `use` with packets until they end or Ctrl-C is pressed, never breaking off a call.
 

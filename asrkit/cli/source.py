@@ -1,7 +1,6 @@
 """Options of live audio and its text, shared by stream and listen."""
 
 import argparse
-from collections.abc import Sequence
 from typing import Any
 
 from asrkit.cli.choices import SAMPLE_RATE
@@ -60,13 +59,7 @@ def add_source(arguments: Parser) -> None:
 class ListDevices(argparse.Action):
     """Prints the microphones and exits, like --help, with any other options."""
 
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: str | Sequence[Any] | None,
-        option_string: str | None = None,
-    ) -> None:
+    def __call__(self, parser: argparse.ArgumentParser, *others: Any, **named: Any) -> None:
         from asrkit.audio.microphone import device_table, input_devices
 
         try:

@@ -8,13 +8,13 @@ import math
 import os
 import shutil
 import sys
-import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
 from asrkit.cli.microphone_monitor import Level
 from asrkit.errors import acts, harmless
 from asrkit.runtime import Result, Segment
+from asrkit.text.graphemes import clusters, columns
 
 BAR = 10  # columns of the meter's bar, from -60 to 0 dBFS
 GREY, PLAIN = "\x1b[90m", "\x1b[0m"  # for text that may still change
@@ -154,22 +154,14 @@ def meter_text(level: Level, with_bar: bool) -> str:
     return f"{bar[:BAR]:{BAR}}{number}  " if with_bar else f"{number}  "
 
 
-def width_of(letter: str) -> int:
-    """Return the columns of a character: two for wide ones (Chinese), none for combining marks."""
-    if unicodedata.combining(letter):
-        return 0
-    return 2 if unicodedata.east_asian_width(letter) in "WF" else 1
-
-
 def tail(text: str, width: int) -> str:
     """Return a text of at most `width` columns: the whole text, or … and its end."""
-    start, room = len(text), width
-    while start > 0 and width_of(text[start - 1]) <= room:
-        start -= 1
-        room -= width_of(text[start])
-    if start == 0:
+    near = text[-8 * max(1, width) :]  # enough, even if most characters are marks without a width
+    if near == text and columns(text) <= width:
         return text
-    while room < 1 and start < len(text):  # room for …
-        room += width_of(text[start])
-        start += 1
-    return "…" + text[start:] if room > 0 else ""
+    start, room = len(text), width - 1  # without …
+    for part in reversed(clusters(near)):
+        if (room := room - columns(part)) < 0:
+            break
+        start -= len(part)
+    return "…" + text[start:] if width > 0 else ""

@@ -15,13 +15,7 @@ from tqdm import tqdm
 from asrkit import audio
 from asrkit.atomic_write import replacing
 from asrkit.backends import Backend, eager
-from asrkit.backends.export_metadata import (
-    PARTS,
-    Exported,
-    export_path,
-    part_path,
-    read_by,
-)
+from asrkit.backends.export_metadata import PARTS, Exported, export_path, part_path, read_by
 from asrkit.backends.external_data import data_path, states_data
 from asrkit.backends.onnx import of_file, of_step, read_parts
 from asrkit.backends.onnx import read as read_onnx

@@ -46,7 +46,9 @@ def report(options: argparse.Namespace) -> int:
     file = experiment.file
     recognizers, aligner, chunk = recognizers_of(options, file)
     written = normalizer_of(rules_of(file))
-    manifest = known_manifest(options.manifest or file.config.data.dev)
+    manifest = options.manifest or file.config.data.dev
+    if not Path(manifest).exists():
+        raise UserError(f"no manifest {manifest} (from {Path.cwd()}); --manifest names another")
     normalize = build_normalizer(file.config.text)
     left_out: list[LeftOut] = []
     batches = read_batches(manifest, normalize, options.batch_seconds, left_out)
@@ -91,13 +93,6 @@ def read_experiment(named: str) -> tuple[Experiment, Path]:
     file = load_model(path)
     set_threads(None, file.num_parameters)
     return Experiment(name, path, file, scalars), folder / output
-
-
-def known_manifest(path: str) -> str:
-    """Return the path of an existing manifest."""
-    if not Path(path).exists():
-        raise UserError(f"no manifest {path} (from {Path.cwd()}); --manifest names another")
-    return path
 
 
 def recognizers_of(

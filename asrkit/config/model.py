@@ -6,14 +6,7 @@ import torch
 from pydantic import Field, model_validator
 
 from asrkit import audio
-from asrkit.config.bounds import (
-    ChunkSize,
-    LeftContext,
-    RightContext,
-    Section,
-    Share,
-    fitting,
-)
+from asrkit.config.bounds import ChunkSize, LeftContext, RightContext, Section, Share, fitting
 from asrkit.config.kinds import (
     FRONTENDS,
     HEADS,

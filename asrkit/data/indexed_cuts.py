@@ -1,7 +1,7 @@
 """The utterances of a corpus: in memory, or in an index and read on demand."""
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -61,11 +61,6 @@ class IndexedCuts:
         """Lengths of the texts in characters, (n,)."""
         return self.of_rows("text")
 
-    @property
-    def rates(self) -> np.ndarray:
-        """Sample rates in Hz, (n,)."""
-        return self.of_rows("rate")
-
     def of_rows(self, name: str) -> np.ndarray:
         """Return a column of the index, (n,), with a value for each utterance."""
         values = np.repeat(self.index.rows[name], len(self.factors))
@@ -121,20 +116,25 @@ Cuts: TypeAlias = CutSet | IndexedCuts  # in memory, or read on demand
 
 def durations_of(cuts: Cuts | JoinedCuts) -> np.ndarray:
     """Return the durations in seconds, (n,)."""
-    if isinstance(cuts, JoinedCuts):
-        return np.concatenate([durations_of(part) for part in cuts.parts])
-    if isinstance(cuts, IndexedCuts):
-        return cuts.durations
-    return np.fromiter((cut.duration for cut in cuts), np.float64, len(cuts))
+    return _values(cuts, lambda index: index.durations, lambda cut: cut.duration)
 
 
 def rates_of(cuts: Cuts | JoinedCuts) -> np.ndarray:
     """Return the sample rates in Hz, (n,)."""
-    if isinstance(cuts, JoinedCuts):
-        return np.concatenate([rates_of(part) for part in cuts.parts])
-    if isinstance(cuts, IndexedCuts):
-        return cuts.rates
-    return np.fromiter((cut.sampling_rate for cut in cuts), np.int64, len(cuts))
+    return _values(cuts, lambda index: index.of_rows("rate"), lambda cut: cut.sampling_rate)
+
+
+def _values(
+    cuts: Cuts | JoinedCuts,
+    of_index: Callable[[IndexedCuts], np.ndarray],
+    of_cut: Callable[[Cut], float],
+) -> np.ndarray:
+    parts = cuts.parts if isinstance(cuts, JoinedCuts) else [cuts]
+    found = [
+        of_index(part) if isinstance(part, IndexedCuts) else np.array([*map(of_cut, part)])
+        for part in parts
+    ]
+    return found[0] if len(found) == 1 else np.concatenate(found)
 
 
 def at_speed(durations: np.ndarray, rates: np.ndarray, factor: float) -> np.ndarray:

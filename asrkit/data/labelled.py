@@ -79,17 +79,13 @@ def read_labelled(path: str, left_out: list[LeftOut]) -> Iterator[Labelled]:
 
     if not Path(path).is_dir():
         for cut in load_cuts(path, left_out):
-            yield of_cut(cut, path, partial(_itself, cut))
+            yield of_cut(cut, path, partial(lambda cut: cut, cut))
         return
     refuse_foreign(Path(path))
     index = index_of(path)
     left_out += index.left_out
     for number in range(len(index.rows)):
         yield of_cut(index.described(number), path, partial(index.read, number))
-
-
-def _itself(cut: "Cut") -> "Cut":
-    return cut
 
 
 def of_cut(cut: "Cut", manifest: str, read: "Callable[[], Cut]") -> Labelled:

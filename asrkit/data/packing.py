@@ -20,6 +20,7 @@ from asrkit.atomic_write import new_folder
 from asrkit.audio import AudioError
 from asrkit.audio.open_file import opened
 from asrkit.data.cut_audio import audio_of
+from asrkit.data.cuts import part_of_file
 from asrkit.data.index import MAX_MEMBER, Index
 from asrkit.data.index_writer import index_of
 from asrkit.data.manifest import LeftOut, ManifestError
@@ -80,16 +81,13 @@ def packable(cuts: Iterable[Cut], left_out: list[LeftOut]) -> Iterator[tuple[Cut
 
 def copied(cut: Cut) -> tuple[Cut, bytes, str] | None:
     """Return a cut that is a whole file in one of the COPIED formats, or None."""
-    if not isinstance(cut, (MonoCut, MultiCut)):
+    part = part_of_file(cut)
+    if part is None or part[1] is not None:
         return None
-    recording = cut.recording
-    channels = [cut.channel] if isinstance(cut.channel, int) else list(cut.channel)
-    whole = not cut.start and cut.duration == recording.duration and not recording.transforms
-    path = Path(str(recording.sources[0].source))
+    recording, path = cut.recording, Path(part[0])
     if (
-        not whole
-        or channels != recording.channel_ids
-        or [source.type for source in recording.sources] != ["file"]
+        cut.start
+        or cut.duration != recording.duration
         or path.suffix.lower() not in COPIED
         or path.stat().st_size > MAX_MEMBER
         or contradicts(path, recording)

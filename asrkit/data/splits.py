@@ -27,13 +27,12 @@ def divide(rows: list[Row], share: float, warn: Callable[[str], object]) -> Spli
     """
     splits: Splits = {}
     for row in rows:
-        splits.setdefault(row.get("split", "train"), []).append(row)
+        own = {key: value for key, value in row.items() if key != "split"}
+        splits.setdefault(row.get("split", "train"), []).append(own)
     train = splits.get("train", [])
     if share and train and "dev" not in splits:
         splits["train"], splits["dev"] = taken(train, share, warn)
-    own = [{key: row[key] for key in row if key != "split"} for row in rows]
-    places = {id(row): mine for row, mine in zip(rows, own, strict=True)}
-    return {name: [places[id(row)] for row in splits[name]] for name in NAMES if splits.get(name)}
+    return {name: splits[name] for name in NAMES if splits.get(name)}
 
 
 def taken(
@@ -64,9 +63,8 @@ def _by(
         if group is not None:
             seconds[group] = seconds.get(group, 0.0) + row["duration"]
     dev = chosen(seconds, share)
-    inside = [group in dev for group in groups]
-    parts = [[row for row, its in zip(rows, inside, strict=True) if its == want] for want in (0, 1)]
-    return parts[0], parts[1]
+    pairs = [*zip(rows, groups, strict=True)]
+    return [row for row, its in pairs if its not in dev], [row for row, its in pairs if its in dev]
 
 
 def chosen(seconds: Mapping[Hashable, float], share: float) -> set[Hashable]:

@@ -72,10 +72,7 @@ class Cut(NamedTuple):
 
 
 def pieces_of(
-    recognizer: Recognizer,
-    job: Labelled,
-    normalize: Callable[[str], str],
-    options: Options,
+    recognizer: Recognizer, job: Labelled, normalize: Callable[[str], str], options: Options
 ) -> Iterator[Piece]:
     """Divide a recording with its text into pieces, in order; no word is lost or repeated.
 

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from asrkit.cli.microphone_monitor import Level
-from asrkit.cli.terminal import JsonLines, Screen, meter_text, tail, width_of
+from asrkit.cli.terminal import JsonLines, Screen, meter_text, tail
 from asrkit.runtime import Result, Segment, Word
+from asrkit.text.graphemes import columns
 
 LETTERS = "abc 好あ한e\u0301"
 
@@ -19,7 +20,7 @@ LETTERS = "abc 好あ한e\u0301"
 def test_a_tail_fits_and_wastes_no_room(seed: int) -> None:
     draw = np.random.default_rng(seed)
     text = "".join(draw.choice(list(LETTERS), size=draw.integers(0, 60)))
-    size = sum(map(width_of, text))
+    size = columns(text)
     for width in range(-1, 70):
         shown = tail(text, width)
         if size <= width:
@@ -27,7 +28,7 @@ def test_a_tail_fits_and_wastes_no_room(seed: int) -> None:
             continue
         assert shown[:1] in ("…", "")
         assert text.endswith(shown[1:])
-        taken = sum(map(width_of, shown))
+        taken = columns(shown)
         assert taken <= max(0, width)
         assert width - taken <= 1  # half of a wide letter
 

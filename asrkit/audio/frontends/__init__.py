@@ -1,1 +1,27 @@
-"""Frontends compute log mel features from samples: one file per definition, see `registry`."""
+"""Frontends compute log mel features from samples: one file per definition."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from asrkit.audio.frontends.base import Frontend
+from asrkit.audio.frontends.kaldi import Fbank
+from asrkit.audio.frontends.nemo import SherpaNemoFbank, SlaneyFbank
+from asrkit.registry import Kinds
+
+KINDS: Kinds[Frontend] = Kinds(
+    "frontend",
+    {"kaldi": Fbank, "slaney": SlaneyFbank, "sherpa_nemo": SherpaNemoFbank},
+    ("num_mels", "lead_frames"),
+)
+
+
+def build_frontend(
+    frontend: str | Mapping[str, Any], num_mels: int, lead_frames: int = 0
+) -> Frontend:
+    """Return the frontend of a kind, given alone or with its options.
+
+    Raises:
+        ValueError: for an unknown kind or option, or for numbers that do not fit each other.
+    """
+    cls, options = KINDS.chosen(frontend)
+    return cls(num_mels, lead_frames, **options)

@@ -25,10 +25,7 @@ def rewrite(
     """
     source, target = Path(manifest).parent.resolve(), Path(output).parent.resolve()
     kept = all_ = 0
-    with (
-        replacing(output) as temporary,
-        temporary.open("wb") as file,
-    ):
+    with replacing(output) as temporary, temporary.open("wb") as file:
         for number, line in lines_of(manifest):
             all_ += 1
             values = change(number, line)

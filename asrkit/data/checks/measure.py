@@ -55,29 +55,19 @@ def read_entries(
     """
     refuse_foreign(Path(path))
     if is_lhotse(Path(path)):
-        return _lhotse_entries(path)
+        cuts = enumerate(load_cuts(path, []), start=1)
+        return (ManifestEntry(path, number, utterance_of(cut, path), cut) for number, cut in cuts)
     entries, bad, unused = [], len(bad_lines), Counter[str]()
     for number, line in lines_of(path):
         try:
             entries.append(ManifestEntry(path, number, parse_line(line, Path(path).parent, unused)))
         except ValueError as error:
-            bad_lines.append(bad_line(path, number, error))
+            where = (path, number, "", what_is_wrong(error))
+            bad_lines.append(Finding("line", "error", "lines that are not an utterance", *where))
     if not entries and len(bad_lines) == bad:
         raise ManifestError(f"{path} is empty: a manifest has one utterance per line")
     name_unused(Path(path), unused)
     return entries
-
-
-def bad_line(path: str, number: int, error: ValueError) -> Finding:
-    """Return the finding of an invalid line."""
-    return Finding(
-        "line", "error", "lines that are not an utterance", path, number, "", what_is_wrong(error)
-    )
-
-
-def _lhotse_entries(path: str) -> Iterator[ManifestEntry]:
-    for number, cut in enumerate(load_cuts(path, []), start=1):
-        yield ManifestEntry(path, number, utterance_of(cut, path), cut)
 
 
 def inspect_all(

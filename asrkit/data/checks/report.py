@@ -66,7 +66,7 @@ def table(findings: Sequence[Finding]) -> str:
     meanings = max((len(found[0].meaning) for found in kinds.values()), default=0)
     lines = []
     for found in kinds.values():
-        examples = "; ".join(_example(finding) for finding in found[:EXAMPLES])
+        examples = "; ".join(f"{f.id or f'line {f.line}'}: {f.message}" for f in found[:EXAMPLES])
         examples += "; …" if len(found) > EXAMPLES else ""
         kind = found[0]
         line = f"{kind.severity:8}{len(found):>6}  {kind.meaning:<{meanings}}  {examples}"
@@ -108,16 +108,11 @@ def commands(findings: Sequence[Finding], manifests: Sequence[str]) -> list[str]
     return found
 
 
-def _example(finding: Finding) -> str:
-    return f"{finding.id or f'line {finding.line}'}: {finding.message}"
-
-
 def listed(finding: Finding) -> str:
     """Format a finding in a line, as compilers do: file, line, severity, check, message."""
+    name = f"{finding.id}: " if finding.id else ""
     where = f"{finding.manifest}:{finding.line}: {finding.severity}: {finding.check}"
-    return (
-        f"{where}: {finding.id}: {finding.message}" if finding.id else f"{where}: {finding.message}"
-    )
+    return f"{where}: {name}{finding.message}"
 
 
 def columns(totals_of: dict[str, Totals]) -> str:

@@ -25,10 +25,6 @@ NARROW_HZ = 5500.0  # above 4000, because resamplers leave a little sound above 
 JOINERS = "\u200c\u200d"  # spelling in Persian and Hindi; not in ALPHABETS
 
 
-def unreadable(facts: Facts, rules: Rules) -> str | None:
-    return facts.problem
-
-
 def other_header(facts: Facts, rules: Rules) -> str | None:
     """Compare the manifest with the header, which training does not read."""
     if facts.header is None:
@@ -185,18 +181,12 @@ def unicode_form(facts: Facts, rules: Rules) -> str | None:
     return f"not NFKC: {', '.join(plain)}" if odd else None
 
 
-def too_short_for_ctc(facts: Facts, rules: Rules) -> str | None:
-    return _why_not(facts, rules, speed=1.0)
-
-
 def too_short_when_fast(facts: Facts, rules: Rules) -> str | None:
-    if _why_not(facts, rules, speed=1.0):
-        return None
-    reason = _why_not(facts, rules, rules.fastest)
+    reason = None if too_short(facts, rules) else too_short(facts, rules, rules.fastest)
     return reason and f"at speed {rules.fastest:g}: {reason}"
 
 
-def _why_not(facts: Facts, rules: Rules, speed: float) -> str | None:
+def too_short(facts: Facts, rules: Rules, speed: float = 1.0) -> str | None:
     """Return why training would skip the utterance as too short; other checks cover the text."""
     if facts.seconds is None or empty_text(facts, rules) or unknown_symbols(facts, rules):
         return None
@@ -211,7 +201,7 @@ def outside_limits(facts: Facts, rules: Rules) -> str | None:
 
 
 UTTERANCE_CHECKS: list[UtteranceCheck] = [
-    UtteranceCheck("unreadable", "error", "audio cannot be read", unreadable,
+    UtteranceCheck("unreadable", "error", "audio cannot be read", lambda facts, _: facts.problem,
         "copy or convert the file again, or remove the line with --write"),
     UtteranceCheck("header", "error", "rate or channels are not the file's", other_header,
         "remove sample_rate and num_channels from the manifest: the file has them"),
@@ -229,7 +219,7 @@ UTTERANCE_CHECKS: list[UtteranceCheck] = [
         "write what is said, or remove the line with --write"),
     UtteranceCheck("unknown", "error", "text that the tokenizer cannot write", unknown_symbols,
         "spell the text with the labels of the training texts, or add such texts to them"),
-    UtteranceCheck("ctc", "error", "too short for its text: CTC cannot align", too_short_for_ctc,
+    UtteranceCheck("ctc", "error", "too short for its text: CTC cannot align", too_short,
         "check for the text, start or duration of another recording"),
     UtteranceCheck("limits", "error", "shorter or longer than training allows", outside_limits,
         "cut long recordings at pauses; data.min_seconds and data.max_seconds are the limits"),

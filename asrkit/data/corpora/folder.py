@@ -50,7 +50,8 @@ def read_folder(source: Source, omitted: Omitted) -> Iterator[Entry]:
     for name, path in sound.items():
         if name in texts:
             below = path.relative_to(source.path)
-            speaker = speaker_of(path.relative_to(shared)) or (shared.name if is_named else None)
+            *first, _ = path.relative_to(shared).parts
+            speaker = first[0] if first else shared.name if is_named else None
             yield from entries_of(path, texts[name], below, speaker, omitted)
         else:
             omitted.add(NO_TEXT, path.relative_to(source.path))
@@ -84,11 +85,6 @@ def entries_of(
 def id_of(path: Path) -> str:
     """Return the id of a recording: the parts of its path, without the ending."""
     return "-".join(path.with_suffix("").parts)
-
-
-def speaker_of(path: Path) -> str | None:
-    """Return the first folder of a relative path, or None."""
-    return path.parts[0] if len(path.parts) > 1 else None
 
 
 def files_of(folder: Path) -> Iterator[Path]:

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
 
 from asrkit.data.corpora.entry import Entry, Omitted, Source, found_audio, lines_of, seconds_of
 from asrkit.errors import shown
@@ -17,12 +16,7 @@ ARCHIVED = re.compile(r":\d+(\[[^\[\]]*\])?$")
 LONGEST_END = 100  # characters of a path that can name a place in an archive
 
 
-class Part(NamedTuple):
-    """A part of a recording, in seconds; the end may be None."""
-
-    recording: str
-    start: float = 0.0
-    end: float | None = None
+Part = tuple[str, float, float | None]  # recording, start, duration in seconds, if known
 
 
 def read_kaldi(source: Source, omitted: Omitted) -> Iterator[Entry]:
@@ -36,22 +30,19 @@ def read_kaldi(source: Source, omitted: Omitted) -> Iterator[Entry]:
     texts = table_of(folder / "text", omitted)
     speakers = optional(folder / "utt2spk", omitted)
     segments = optional(folder / "segments", omitted)
-    parts = parts_of(segments, omitted) if segments else {name: Part(name) for name in audio}
+    parts = parts_of(segments, omitted) if segments else {name: (name, 0.0, None) for name in audio}
     for name in texts:
         if name not in parts and (segments or name not in audio):
             omitted.add("text without audio", name)
-    for name, part in parts.items():
-        if part.recording not in audio:
-            omitted.add("segment without a file in wav.scp", f"{name}: {part.recording}")
+    for name, (recording, start, duration) in parts.items():
+        if recording not in audio:
+            omitted.add("segment without a file in wav.scp", f"{name}: {recording}")
         elif name not in texts:
             omitted.add("audio without a line in text", name)
         else:
             speaker = speakers.get(name)  # Kaldi's recipes write the id for an unknown speaker
-            duration = None if part.end is None else part.end - part.start
-            yield Entry(
-                name, audio[part.recording], texts[name], None if speaker == name else speaker,
-                part.start, duration,
-            )  # fmt: skip
+            known = None if speaker == name else speaker
+            yield Entry(name, audio[recording], texts[name], known, start, duration)
 
 
 def table_of(path: Path, omitted: Omitted) -> dict[str, str]:
@@ -85,7 +76,7 @@ def file_of(name: str, value: str, root: Path, omitted: Omitted) -> Path | None:
 
 
 def parts_of(segments: Mapping[str, str], omitted: Omitted) -> dict[str, Part]:
-    """Return the parts of the lines of segments: recording, start, end; -1 is the file's end."""
+    """Return the parts of the lines of segments: recording, start, end (-1: the file's end)."""
     found: dict[str, Part] = {}
     for name, value in segments.items():
         cells = value.split()
@@ -94,5 +85,5 @@ def parts_of(segments: Mapping[str, str], omitted: Omitted) -> dict[str, Part]:
         if start is None or (end is None and cells[2] != "-1"):
             omitted.add("segment that is not a recording, a start and an end", f"{name} {value}")
         else:
-            found[name] = Part(cells[0], start, end)
+            found[name] = cells[0], start, None if end is None else end - start
     return found
