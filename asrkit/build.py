@@ -206,11 +206,7 @@ def build_search(config: SearchConfig, head: Head, fusion: Fusion | None = None)
 
 
 def build_alignment(head: Head, tokens: list[int]) -> Search:
-    """Return the search that finds the times of the tokens of a known text.
-
-    Args:
-        tokens: (U,), without blanks.
-    """
+    """Return the search that finds the times of the tokens (U,) of a known text, without blanks."""
     if isinstance(head, TransducerHead):
         return TransducerAlignment(head, tokens)
     if not isinstance(head, CTCHead):

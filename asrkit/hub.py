@@ -101,11 +101,7 @@ def cached(repository: str, revision: str | None) -> list[str]:
 
 
 def fetch(repository: str, revision: str | None, file: str) -> Path:
-    """Return the path of a file in the cache; download it unless it is there.
-
-    Raises:
-        Exception: any exception of the library.
-    """
+    """Return the path of a file in the cache; download it unless it is there."""
     from huggingface_hub import hf_hub_download
 
     with checked_headers():
@@ -204,13 +200,7 @@ class Upload(NamedTuple):
 def upload(
     path: Path, card: str, address: Address, message: str, private: bool, overwrite_card: bool
 ) -> Upload:
-    """Write a model file and its card to a repository, in one commit.
-
-    Args:
-        card: card in Markdown; an existing card is kept unless `overwrite_card`.
-        address: repository and perhaps branch, which are made if missing, and the name of the file
-            there.
-    """
+    """Write a model file and its card to a repository, in one commit."""
     need("huggingface_hub")
     repository, branch, file = address
     with explained(address):

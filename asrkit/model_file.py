@@ -283,11 +283,7 @@ def load_model(model: str | Path) -> ModelFile:
 
 
 def assembled(name: str, tensors: dict[str, Tensor], found: dict[str, Any] | None) -> ModelFile:
-    """Return a model file from its tensors and its header, checked.
-
-    Args:
-        found: header of the file; None if asrkit's is missing.
-    """
+    """Return a model file from its tensors and header (None if it is missing), both checked."""
     header = _checked(name, found)
     try:
         config = parse_record(header["config"])

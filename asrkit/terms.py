@@ -80,11 +80,7 @@ def read_terms(values: Mapping[str, Any]) -> Terms:
 
 
 def inherited(own: Terms, sources: Mapping[str, Terms], option: str) -> tuple[Terms, list[str]]:
-    """Return the terms of a model that was made from others, and notes for the user.
-
-    Args:
-        own: terms from the user, which take precedence.
-    """
+    """Return the terms of a model that was made from others, and notes; `own` take precedence."""
     licence, notes = own.licence, []
     if licence is not None:
         notes += differences(licence, sources)

@@ -156,9 +156,6 @@ def warp_frequencies(feats: Tensor, width: float, frontend: Frontend) -> Tensor:
     Each row's frequencies are scaled by a factor drawn from [1 - width, 1 + width]. Above about
     4.8 kHz the scale bends, so that the end of the band stays in place. Values between filters are
     interpolated.
-
-    Args:
-        width: largest change of the factor, below 1; 0 changes nothing.
     """
     if width == 0.0:
         return feats

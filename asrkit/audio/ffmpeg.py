@@ -263,11 +263,7 @@ class FFmpegFile(AudioFile):
 
 
 def open_container(data: BinaryIO) -> "InputContainer":
-    """Open a container with FFmpeg.
-
-    Raises:
-        NotAudioError: if the file is not one of CONTAINERS.
-    """
+    """Open a container with FFmpeg; raise NotAudioError if it is not one of CONTAINERS."""
     import av
 
     alone = {"protocol_whitelist": "", "format_whitelist": CONTAINERS}

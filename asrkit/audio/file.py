@@ -101,12 +101,7 @@ class AudioFile(ABC):
     def blocks(self, size: int, first: int = 0, count: int | None = None) -> Iterator[np.ndarray]:
         """Read samples (n, channels) in float32, n = `size` except in the last block.
 
-        Args:
-            first: samples to skip before the first block.
-            count: samples to read; None for the rest of the file.
-
-        Raises:
-            AudioError: for a file that cannot be read further.
+        The first block begins at sample `first`; all have `count` samples, or for None the rest.
         """
 
     @abstractmethod

@@ -82,11 +82,7 @@ class OpusDecoder:
         return packets[len(packets) - few :]
 
     def decode(self, packet: bytes) -> np.ndarray:
-        """Return samples (n,) of the next packet, int16 at 48 kHz; two channels are mixed.
-
-        Raises:
-            AudioError: if the bytes are not a packet.
-        """
+        """Return mono samples (n,) of the next packet, int16 at 48 kHz, or raise AudioError."""
         import av
 
         if not 1 <= len(packet) <= LARGEST:

@@ -174,11 +174,7 @@ def no_channel(name: str, channel: int, num_channels: int) -> AudioError:
 
 
 class Mixer:
-    """Mixes blocks (n, channels) of one recording to mono samples (n,).
-
-    Args:
-        channel: number of the channel, from 0; None for the mean of all.
-    """
+    """Converts blocks (n, channels) of one recording to mono (n,): the mean, or one channel."""
 
     def __init__(self, name: str, channel: int | None = None) -> None:
         self.name, self.channel = name, channel

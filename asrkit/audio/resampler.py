@@ -74,12 +74,7 @@ class Resampler:
     def step(
         self, past: ResamplerPast, samples: np.ndarray, last: bool = False
     ) -> tuple[np.ndarray, ResamplerPast]:
-        """Return the output that more input completes, and the new past.
-
-        Args:
-            samples: (n,) mono, any n.
-            last: whether the stream ends here, which completes the rest of its output.
-        """
+        """Return the output that samples (n,) complete, or all after the last, and the new past."""
         samples = np.ascontiguousarray(samples, dtype=self.dtype)
         tile, taken = self._tile, past.taken + len(samples)
         if tile is None:

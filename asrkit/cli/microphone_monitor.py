@@ -9,23 +9,19 @@ from asrkit.audio.microphone import IDLE_SECONDS, QUEUE_SECONDS, Microphone
 
 
 class Level:
-    """A peak meter: rises at once, falls by 30 dB per second.
-
-    Attributes:
-        peak: dBFS, -inf for digital silence.
-        clipped: whether a sample reached full scale within the last second.
-    """
+    """A peak meter: rises at once, falls by 30 dB per second."""
 
     FALL = 30.0  # dB a second
     FLOOR = -90.0  # dBFS, about one step of 16 bits; lower peaks count as silence
     FULL = 0.999
 
     def __init__(self) -> None:
-        self.peak = -math.inf
+        self.peak = -math.inf  # dBFS; digital silence
         self._since_clipping = math.inf  # seconds
 
     @property
     def clipped(self) -> bool:
+        """Whether a sample reached full scale within the last second."""
         return self._since_clipping < 1.0
 
     def __call__(self, samples: np.ndarray, seconds: float) -> None:

@@ -50,11 +50,7 @@ def parts_of(models: list[str]) -> list[Part]:
 
 
 def mean_of_models(parts: list[Part], given: Terms) -> tuple[ModelFile, list[str]]:
-    """Return the first model with the mean weights of all, and notes about its licence.
-
-    Args:
-        given: licence and languages of the average; those of the models if it names none.
-    """
+    """Return the first model with the mean weights of all, and notes about its licence."""
     first = load_model(parts[0][0])
     own = first.model.state_dict()
     sources: dict[str, Terms] = {}

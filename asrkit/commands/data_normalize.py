@@ -61,11 +61,7 @@ def normalize(options: argparse.Namespace) -> int:
 
 
 def report(changes: Changes, manifests: Mapping[str, Sequence[dict[str, Any]]]) -> None:
-    """Print the kinds of changes, and what remains odd in the new texts.
-
-    Args:
-        manifests: lines of each new manifest, the training set first.
-    """
+    """Print the kinds of changes, and what remains odd in the new manifests, training set first."""
     print("changes" if changes.counts else "no text changed")
     for line in changes.lines():
         print(f"  {line}")

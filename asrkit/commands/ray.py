@@ -35,9 +35,6 @@ def application(*arguments: str, **deployment: Any) -> "Application":
     Args:
         arguments: options of `asrkit serve`, with --redis or a --state-dir that all machines share.
         deployment: options of Ray's deployment, such as num_replicas and ray_actor_options.
-
-    Raises:
-        UserError: for options that do not fit each other or Ray.
     """
     need("ray", "starlette", "websockets", "python_multipart", "prometheus_client")
     from ray import serve

@@ -32,15 +32,10 @@ if TYPE_CHECKING:
 
 
 class Ports(NamedTuple):
-    """The sockets of a process.
+    """The sockets of a process."""
 
-    Attributes:
-        web: socket of HTTP and WebSockets.
-        wyoming: socket of --wyoming, or None.
-    """
-
-    web: socket.socket
-    wyoming: socket.socket | None
+    web: socket.socket  # HTTP and WebSockets
+    wyoming: socket.socket | None  # --wyoming
 
 
 def serve(options: argparse.Namespace) -> int:
@@ -120,9 +115,6 @@ def run(
     """Serve until a signal ends this process.
 
     Args:
-        options: options of the command, with --streams.
-        models: recognisers by name.
-        ports: sockets to serve.
         neighbours: numbers of calls in other processes.
         beside: context managers of the application, see `app_of`.
     """
@@ -179,11 +171,7 @@ def tell(options: argparse.Namespace, about: str, ports: Ports) -> None:
 
 
 def recognizers(options: argparse.Namespace) -> dict[str, Recognizer]:
-    """Return the recognisers that the options describe, by the names of their models.
-
-    Raises:
-        UserError: for a model that cannot be loaded with these options, or a repeated name.
-    """
+    """Return the recognisers that the options describe, by the names of their models."""
     found: dict[str, Recognizer] = {}
     for text in options.model or [DEFAULT]:
         name, _, path = text.partition("=")
@@ -197,11 +185,7 @@ def recognizers(options: argparse.Namespace) -> dict[str, Recognizer]:
 
 
 def aliases(given: list[str], models: dict[str, Recognizer]) -> dict[str, Recognizer]:
-    """Return the recognisers by the further names of --alias.
-
-    Raises:
-        UserError: for a text that is not NAME=MODEL, a model that is not served, or a taken name.
-    """
+    """Return the recognisers by the further names of --alias."""
     found: dict[str, Recognizer] = {}
     for text in given:
         name, _, model = text.partition("=")
@@ -224,11 +208,7 @@ def name_of(model: str) -> str:
 
 
 def store_of(options: argparse.Namespace) -> "tuple[Store | None, bytes | None]":
-    """Return the store for calls, if not the process, and the key that authenticates them.
-
-    Raises:
-        UserError: for options that exclude each other, and for a key that cannot be read.
-    """
+    """Return the store for calls, if not the process, and the key that authenticates them."""
     from asrkit.serve.call_store import FolderStore, RedisStore
     from asrkit.serve.server import Limits
 
@@ -253,11 +233,7 @@ def store_of(options: argparse.Namespace) -> "tuple[Store | None, bytes | None]"
 
 
 def token_of(options: argparse.Namespace) -> str | None:
-    """Return the token that clients have to send.
-
-    Raises:
-        UserError: without a token on an address that others can reach.
-    """
+    """Return the token that clients have to send."""
     token = given_token(options)
     if token is None and not options.insecure and not is_loopback(options.host):
         raise UserError(
@@ -277,11 +253,7 @@ def refuse_token(options: argparse.Namespace, token: str | None) -> None:
 
 
 def ports_of(options: argparse.Namespace) -> list[Ports]:
-    """Return the ports of each process, which all have the same addresses.
-
-    Raises:
-        UserError: for a port that cannot be had.
-    """
+    """Return the ports of each process, which all have the same addresses."""
     wyoming = None
     if options.wyoming is not None:
         wyoming = bound(options, "--wyoming", options.wyoming)

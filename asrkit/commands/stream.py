@@ -96,11 +96,7 @@ class Live(Protocol):
 
 
 def run(options: argparse.Namespace, start: Callable[[int, int], Live], screen: Screen) -> int:
-    """Show the text of the source on the screen; return the exit status.
-
-    Args:
-        start: makes the sessions for a sample rate and a number of channels.
-    """
+    """Show the text of the source on the screen; return the exit status."""
     split = options.channel == "split"
     microphone = None
     with ExitStack() as stack:

@@ -20,7 +20,6 @@ def explained(
     """Return the message for pydantic's errors, one per line.
 
     Args:
-        keys: all dotted keys of a configuration.
         kinds: kinds of each section that has some, by the place of the section.
     """
     first = error.errors()[: MOST_LINES + 1]

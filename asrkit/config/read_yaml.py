@@ -105,11 +105,7 @@ def read_yaml(path: str | Path) -> Any:
 
 
 def read_values(path: str | Path, overrides: list[str]) -> dict[str, Any]:
-    """Read the sections of a file and apply `section.key=value` overrides.
-
-    Args:
-        path: path of a YAML file, or name of a configuration of asrkit.
-    """
+    """Read the sections of a YAML file, or of asrkit's own of this name, and apply overrides."""
     path = find_config(path)
     values = read_yaml(path)
     if not isinstance(values, dict):

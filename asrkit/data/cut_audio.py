@@ -34,11 +34,7 @@ def load_samples(cut: Cut) -> np.ndarray:
 
 
 def audio_of(cut: Cut) -> np.ndarray:
-    """Load the samples of a cut with all its lhotse transforms: (channels, n) at its own rate.
-
-    Raises:
-        AudioError: if the audio cannot be read.
-    """
+    """Load the samples of a cut with all its lhotse transforms: (channels, n) at its own rate."""
     try:
         refuse_too_many(cut.duration * cut.sampling_rate, cut.num_channels)
         with _READER.expect(rates_of_files(cut)):

@@ -108,11 +108,7 @@ class Augmentation(NamedTuple):
     pause_seconds: float = 1.0  # longest of these silences
 
     def __call__(self, cut: Cut, draw: random.Random) -> np.ndarray:
-        """Return augmented samples (n,) at 16 kHz, which depend on the generators' states.
-
-        Args:
-            draw: generator of the draws; rooms also use torch's global generator.
-        """
+        """Return augmented samples (n,) at 16 kHz, by `draw` and, for rooms, torch's generator."""
         samples = load_samples(cut)
         if happens(self.reverb_probability, draw):
             samples = audio.in_a_room(samples, draw.getrandbits(31), draw.getrandbits(31))

@@ -104,11 +104,7 @@ def index_of(path: str) -> Index:
 
 
 def make_index(path: str, folder: Folder, files: dict[str, Stamp], place: Path) -> None:
-    """Write an index, and replace an existing one.
-
-    Raises:
-        PermissionError: if the folder is not writable.
-    """
+    """Write or replace an index; raise PermissionError for a folder that is not writable."""
     with ExitStack() as stack:
         stack.enter_context(suppress(FileExistsError))  # another process has just written it
         try:

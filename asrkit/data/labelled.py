@@ -36,11 +36,7 @@ class Labelled(NamedTuple):
     digest: str = ""  # hash of the description of this cut
 
     def blocks(self) -> Iterator[tuple[np.ndarray, int]]:
-        """Yield mono samples (n,) of at most PIECE_SECONDS, and the sample rate in Hz.
-
-        Raises:
-            AudioError: if the audio cannot be read.
-        """
+        """Yield mono samples (n,) of at most PIECE_SECONDS, and the sample rate in Hz."""
         if self.cut is None:
             yield from audio.mono_blocks(
                 self.path, PIECE_SECONDS, self.start, self.duration, self.channel, self.track
@@ -51,11 +47,7 @@ class Labelled(NamedTuple):
             yield samples[first : first + size], audio.SAMPLE_RATE
 
     def load(self) -> np.ndarray:
-        """Return all samples (n,) in float32 at 16 kHz.
-
-        Raises:
-            AudioError: if the audio cannot be read, or is too long for memory.
-        """
+        """Return all samples (n,) in float32 at 16 kHz."""
         if self.cut is None:
             return audio.load(self.path, self.start, self.duration, self.channel, self.track)
         from asrkit.data.cut_audio import load_samples
@@ -89,11 +81,7 @@ def read_labelled(path: str, left_out: list[LeftOut]) -> Iterator[Labelled]:
 
 
 def of_cut(cut: "Cut", manifest: str, read: "Callable[[], Cut]") -> Labelled:
-    """Convert a cut of lhotse's; a plain part of a file is read like those of plain manifests.
-
-    Args:
-        read: function that returns the cut with its audio.
-    """
+    """Convert a cut, which `read` returns with its audio; lhotse does not read parts of files."""
     from asrkit.data.cuts import has_text, part_of_file, utterance_of
 
     found = utterance_of(cut, manifest)

@@ -132,14 +132,7 @@ def log_once(message: str) -> None:
 
 
 def parse_line(line: bytes, folder: Path, unused: Counter[str] | None = None) -> Utterance:
-    """Read the utterance of a line.
-
-    Args:
-        unused: counter to which the unused keys are added.
-
-    Raises:
-        ValueError: if the line is not an utterance; `what_is_wrong` explains the error.
-    """
+    """Read the utterance of a line; count unused keys. `what_is_wrong` explains a ValueError."""
     try:
         values = json.loads(line)
     except RecursionError:

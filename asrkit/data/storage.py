@@ -62,11 +62,7 @@ class Folder(NamedTuple):
         return self.system.open(self.path(name), "rb", block_size=1 << 16)
 
     def read(self, name: str, start: int, size: int) -> bytes:
-        """Read `size` bytes from `start` on.
-
-        Raises:
-            OSError: if the bytes cannot be read.
-        """
+        """Read `size` bytes from `start` on; raise OSError if there are fewer."""
         found = self.system.cat_file(self.path(name), start=start, end=start + size)
         if len(found) != size:
             raise OSError(f"{name} ends before byte {start + size}")

@@ -44,18 +44,10 @@ class Tokenizer(Protocol):
         """Return the text of one token, with a space where a word begins."""
 
     def extended(self, texts: Iterable[str]) -> "Tokenizer":
-        """Return a tokenizer with the same ids, and new ids for what these texts have besides.
-
-        Raises:
-            TextError: for texts that this kind of tokenizer cannot be extended by.
-        """
+        """Return a tokenizer with more ids, for what it lacks of the texts, or raise TextError."""
 
     def with_label(self, label: str) -> "Tokenizer":
-        """Return a tokenizer with the same ids and a last label, which `encode` never returns.
-
-        Raises:
-            TextError: for a kind of tokenizer that cannot be extended.
-        """
+        """Return a tokenizer with one label more, not for `encode`, or raise TextError."""
 
     def to_bytes(self) -> bytes:
         """Return the tokenizer as bytes for a model file; `from_bytes` of its class reads them."""
@@ -118,11 +110,7 @@ def require_visible(symbols: Iterable[str]) -> None:
 
 
 class SymbolTokenizer:
-    """A tokenizer with a fixed list of symbols; subclasses define `split`.
-
-    Args:
-        symbols: distinct symbols, in the order of their ids from 1 on.
-    """
+    """A tokenizer with a list of distinct symbols, by their ids from 1 on; kinds define `split`."""
 
     def __init__(self, symbols: list[str]) -> None:
         self.symbols = symbols
@@ -220,11 +208,7 @@ class SentencePieceTokenizer:
         algorithm: str = "unigram",
         labels: Sequence[str] = (),
     ) -> "SentencePieceTokenizer":
-        """Return a tokenizer of at most `vocab_size` pieces, with these labels among them.
-
-        Args:
-            labels: pieces that are never joined with others.
-        """
+        """Return a tokenizer of at most `vocab_size` pieces, with these labels among them."""
         import sentencepiece
 
         model = io.BytesIO()

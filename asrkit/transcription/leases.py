@@ -60,12 +60,7 @@ class Lease:
 
 
 class Leases:
-    """The leases in a folder.
-
-    Args:
-        folder: existing folder that all processes share.
-        seconds: time without a refresh after which a lease expires.
-    """
+    """The leases in a folder; each expires after `seconds` without a refresh."""
 
     def __init__(self, folder: Path, seconds: float) -> None:
         self.folder, self.seconds = folder, seconds

@@ -44,12 +44,7 @@ def in_a_row(form: str, job: Labelled, call: Call, several: bool) -> str:
 
 
 class Output:
-    """A writer of transcripts, to standard output or to one file per recording.
-
-    Args:
-        folder: folder of the files; None for standard output.
-        jobs: one job of each recording.
-    """
+    """A writer of transcripts, to standard output or to one file per recording."""
 
     def __init__(self, form: str, folder: str | None, jobs: Sequence[Labelled]) -> None:
         self.form, self.several = form, len(jobs) > 1
@@ -115,9 +110,6 @@ def report(jobs: Sequence[Labelled], texts: Sequence[str | None], recognizer: Re
     """Print error rates of the recordings that have a reference, on standard error.
 
     A language model that lacks many of the recognised words is reported as well.
-
-    Args:
-        texts: text of each recording; None if it could not be decoded.
     """
     found = [text for text in texts if text is not None]
     model = word_model(getattr(recognizer.final_search, "fusion", None))

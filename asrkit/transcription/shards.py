@@ -166,11 +166,7 @@ class ShardedCorpus:
 def decode_corpus(
     options: argparse.Namespace, jobs: Sequence[Labelled], recognizer: Recognizer
 ) -> int:
-    """Decode the shards together with other processes, join them, and return the exit status.
-
-    Args:
-        options: options of the command; `argv` has its arguments, for workers.
-    """
+    """Decode the shards together with other processes, join them, and return the exit status."""
     corpus = ShardedCorpus(jobs, recognizer, options)
     leases = Leases(corpus.folder, options.lease_seconds or LEASE_SECONDS)
     helps, left = options.workers == 0, {*corpus.shards}

@@ -184,4 +184,4 @@ def test_a_text_without_end_is_refused(tmp_path: Path, capsys: pytest.CaptureFix
         write_wav(tmp_path / "x.wav", speech(1.0)),
     )
     assert run("align", "--model", model, wav, "--text-file", "/dev/zero") == 2
-    assert "/dev/zero: a text must have at most 10000000 bytes" in one_line("align", capsys)
+    assert "/dev/zero:1: a line of more than 10000000 bytes" in one_line("align", capsys)

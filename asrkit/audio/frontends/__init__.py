@@ -18,10 +18,6 @@ KINDS: Kinds[Frontend] = Kinds(
 def build_frontend(
     frontend: str | Mapping[str, Any], num_mels: int, lead_frames: int = 0
 ) -> Frontend:
-    """Return the frontend of a kind, given alone or with its options.
-
-    Raises:
-        ValueError: for an unknown kind or option, or for numbers that do not fit each other.
-    """
+    """Return the frontend of a kind, given alone or with its options, or raise ValueError."""
     cls, options = KINDS.chosen(frontend)
     return cls(num_mels, lead_frames, **options)

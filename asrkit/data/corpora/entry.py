@@ -52,11 +52,7 @@ class Omitted:
         self.examples: dict[str, list[str]] = {}
 
     def add(self, reason: str, example: object) -> None:
-        """Count one thing that is left out.
-
-        Args:
-            reason: noun phrase that is equal for all examples.
-        """
+        """Count one thing that is left out, for a reason that is equal for all its examples."""
         self.counts[reason] = self.counts.get(reason, 0) + 1
         examples = self.examples.setdefault(reason, [])
         if len(examples) < EXAMPLES:

@@ -60,12 +60,7 @@ def read_folder(source: Source, omitted: Omitted) -> Iterator[Entry]:
 def entries_of(
     audio: Path, text: Path, below: Path, speaker: str | None, omitted: Omitted
 ) -> Iterator[Entry]:
-    """Yield an entry for each cue of a text, or one for a text without times.
-
-    Args:
-        below: path of the recording in the corpus.
-        speaker: speaker of the recording; a cue may state another.
-    """
+    """Yield an entry for each cue of a text, or one for a text without times."""
     try:
         cues = read_cues(text)
     except CorpusError as error:

@@ -94,11 +94,7 @@ def opened(path: Path) -> tuple[Any, Any]:
 
 
 def audio_of(value: Any, folder: Path, names: Ids, omitted: Omitted, where: str) -> str | None:
-    """Return the path of a row's audio, after writing the bytes that the row has.
-
-    Args:
-        value: path, bytes, or an object of both.
-    """
+    """Return the path of a row's audio (a path, bytes, or both), after writing the bytes."""
     given = value if isinstance(value, dict) else {"path": value}
     data, path = given.get("bytes"), given.get("path")
     if isinstance(path, bytes):

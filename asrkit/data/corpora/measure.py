@@ -23,11 +23,7 @@ Bar = Callable[[Iterable[Header], int], Iterable[Header]]
 
 
 def rows_of(entries: Iterable[Entry], omitted: Omitted, jobs: int, bar: Bar) -> list[Row]:
-    """Return the entries as lines of a manifest, with absolute paths.
-
-    Args:
-        bar: function that shows the progress of an iteration of a known length.
-    """
+    """Return the entries as lines of a manifest, with absolute paths."""
     kept = list(islice(new(map(cleaned, entries), omitted), MOST_ENTRIES + 1))
     if len(kept) > MOST_ENTRIES:
         raise CorpusError(f"a corpus has at most {MOST_ENTRIES} utterances: import parts of it")

@@ -60,11 +60,7 @@ READERS = {  # the keys of `KINDS`
 
 
 def kind_of(path: Path, wanted: str) -> str:
-    """Return the kind of a corpus.
-
-    Args:
-        wanted: kind that the user named, or AUTO.
-    """
+    """Return the kind of a corpus: the wanted one, or for AUTO the one that the content shows."""
     if not path.exists():
         raise CorpusError(f"{shown(path)} does not exist: name a file or a folder")
     if wanted != AUTO and READERS[wanted].fits(path):
