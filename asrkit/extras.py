@@ -1,11 +1,21 @@
-"""Packages that only parts of asrkit need, and the installation extra that contains each."""
+"""asrkit's distribution, and the extras that contain packages which only parts of it need.
 
+The name asrkit on the package index is another project's.
+"""
+
+import json
+import shlex
+import warnings
 from collections.abc import Collection
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, distribution, distributions
 from importlib.util import find_spec
+from urllib.parse import unquote, urlsplit
 
-from asrkit.distribution import requirement
 from asrkit.errors import UserError
 
+DISTRIBUTION = "asrkit-streaming"  # imported as asrkit, run as asrkit
+SUMMARY = "Streaming Conformer speech recognition"  # how its description begins
 PACKAGES = {  # import names of the packages of each extra
     "datasets": ("pyarrow",),
     "hub": ("huggingface_hub",),
@@ -49,3 +59,33 @@ def missing(packages: Collection[str]) -> str:
 def pip_install(*packages: str) -> str:
     """Return the command that installs these packages."""
     return f"pip install {requirement(*sorted({EXTRA_OF[each] for each in packages}))}"
+
+
+def requirement(*extras: str) -> str:
+    """Return the requirement with which pip adds extras to this installation, quoted for a shell.
+
+    It is the folder that asrkit was installed from, if any, or else the distribution's name.
+    """
+    bracket = f"[{','.join(extras)}]"
+    for each in distributions(name=DISTRIBUTION):  # a clone's own egg-info comes before pip's
+        with suppress(ValueError, KeyError):
+            origin = json.loads(each.read_text("direct_url.json") or "{}")
+            folder = unquote(urlsplit(origin["url"]).path)
+            editable = "--editable " if origin["dir_info"].get("editable") else ""
+            return editable + shlex.quote(folder + bracket)
+    return shlex.quote(DISTRIBUTION + bracket)
+
+
+def warn_of_another() -> None:
+    """Warn if the other project's distribution is installed too: both write the folder asrkit."""
+    try:
+        other = distribution("asrkit")
+    except PackageNotFoundError:
+        return
+    if str(other.metadata["Summary"]).startswith(SUMMARY):  # this one, by its former name
+        return
+    warnings.warn(
+        f"another project's package, asrkit {other.version}, is installed over {DISTRIBUTION}: "
+        f"pip uninstall asrkit, then install {DISTRIBUTION} again",
+        stacklevel=3,
+    )

@@ -190,17 +190,10 @@ def explained(address: Address) -> Iterator[None]:
         raise UserError(f"{address}: {why}") from None
 
 
-class Upload(NamedTuple):
-    """The result of `upload`."""
-
-    commit: str
-    card: bool  # whether the card was written, too
-
-
 def upload(
     path: Path, card: str, address: Address, message: str, private: bool, overwrite_card: bool
-) -> Upload:
-    """Write a model file and its card to a repository, in one commit."""
+) -> tuple[str, bool]:
+    """Write a model file and its card in one commit; return it, and whether it has the card."""
     need("huggingface_hub")
     repository, branch, file = address
     with explained(address):
@@ -221,4 +214,4 @@ def upload(
             repository, [CommitOperationAdd(*each) for each in files.items()],
             commit_message=message, revision=branch, parent_commit=there.sha,
         )  # fmt: skip
-    return Upload(done.oid, CARD in files)
+    return done.oid, CARD in files

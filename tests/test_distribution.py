@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from asrkit.distribution import DISTRIBUTION, SUMMARY, requirement, warn_of_another
+from asrkit.extras import DISTRIBUTION, SUMMARY, requirement, warn_of_another
 from tests.conftest import PROJECT
 
 ORIGINS = {  # what pip wrote at the installation, and what it is told to install

@@ -5,9 +5,8 @@ import sys
 
 import pytest
 
-from asrkit.distribution import requirement
 from asrkit.errors import UserError
-from asrkit.extras import EXTRA_OF, PACKAGES, missing, need, pip_install
+from asrkit.extras import EXTRA_OF, PACKAGES, missing, need, pip_install, requirement
 from tests.conftest import PROJECT
 
 

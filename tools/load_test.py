@@ -31,7 +31,7 @@ from websockets.asyncio.client import connect
 from asrkit import audio
 from asrkit.build import build_normalizer
 from asrkit.cli import table
-from asrkit.data.recordings import jobs_of
+from asrkit.data.labelled import jobs_of
 from asrkit.errors import UserError
 from asrkit.evaluation.outcomes import ReferenceRecording, aligned
 from asrkit.evaluation.turns import Turn, summarized, turn_from

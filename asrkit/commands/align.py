@@ -8,9 +8,8 @@ from pathlib import Path
 from asrkit.build import build_alignment, build_normalizer
 from asrkit.cli.options import refuse_channel
 from asrkit.cli.recognizer import context_of, load_file
-from asrkit.data.labelled import Labelled
+from asrkit.data.labelled import Labelled, as_text, jobs_of, timed
 from asrkit.data.manifest import LeftOut
-from asrkit.data.recordings import as_text, jobs_of, timed
 from asrkit.errors import UserError
 from asrkit.lines import LineKind, text_lines
 from asrkit.runtime import Recognizer, recognizer_of

@@ -9,9 +9,8 @@ from tqdm import tqdm
 from asrkit.cli.options import check_speakers, refuse_channel
 from asrkit.cli.parser import same_file
 from asrkit.cli.recognizer import load_recognizer
-from asrkit.data.labelled import Labelled
+from asrkit.data.labelled import Labelled, jobs_of
 from asrkit.data.manifest import LeftOut
-from asrkit.data.recordings import jobs_of
 from asrkit.errors import UserError, shown
 from asrkit.runtime import Recognizer
 from asrkit.runtime.dialogue import calls

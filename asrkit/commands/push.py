@@ -1,17 +1,60 @@
-"""Upload a model file and its card to the Hugging Face hub: asrkit push MODEL owner/name"""
+"""Upload a model file and its card, Markdown after properties in YAML, to the Hugging Face hub."""
 
 import argparse
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
 
 from asrkit.cli.parser import complain
+from asrkit.cli.table import markdown
 from asrkit.cli.terms import changed_terms
-from asrkit.commands.card import card_of, stated_licence
-from asrkit.commands.info import card_beside
+from asrkit.commands.info import card_beside, described
+from asrkit.config import ConfigError
+from asrkit.config.read_yaml import parse_yaml
 from asrkit.errors import UserError, shown
-from asrkit.hub import CARD, PREFIX, address_of, upload
+from asrkit.hub import CARD, PREFIX, Address, address_of, upload
 from asrkit.hub import MODEL as MODEL_NAME
-from asrkit.model_file import ModelFile, load_model, model_path, read_terms_of
+from asrkit.model_file import (
+    CANARY,
+    ModelFile,
+    TrainingRecord,
+    load_model,
+    model_path,
+    read_terms_of,
+)
 from asrkit.pretrained import ready_models
 from asrkit.terms import Terms, inherited, spelled
+
+TASK = "automatic-speech-recognition"
+LICENCES = {  # licences that the hub has names for
+    "apache-2.0", "bsd-2-clause", "bsd-3-clause", "cc-by-3.0", "cc-by-4.0", "cc-by-nc-4.0",
+    "cc-by-nc-nd-4.0", "cc-by-nc-sa-4.0", "cc-by-nd-4.0", "cc-by-sa-3.0", "cc-by-sa-4.0", "cc0-1.0",
+    "gpl-3.0", "lgpl-3.0", "mit", "mpl-2.0", "openrail", "unlicense",
+}  # fmt: skip
+CHUNK = re.compile(r"full|\d{1,7}(?:\+\d{1,7})? ms")
+USE = """```python
+import asrkit
+
+recognizer = asrkit.load("{address}")  # pip install 'asrkit-streaming[hub]'
+print(recognizer.transcribe("a.wav"))
+```
+"""
+NEW = """# {name}
+
+A streaming Conformer with CTC for asrkit: it recognises speech while it is spoken, and its text is
+that of offline recognition at the same chunk size.
+
+{use}
+## Network
+
+{network}
+
+## Training
+
+{training}
+"""
 
 
 def push(options: argparse.Namespace) -> int:
@@ -28,9 +71,9 @@ def push(options: argparse.Namespace) -> int:
         print(f"{address} would get {name}, {size}, and this {CARD} unless it has one")
         return 0
     message = options.message or f"Upload {name} with asrkit"
-    done = upload(path, card, address, message, options.private, options.overwrite_card)
-    wrote = f" and {CARD}" if done.card else f"; its {CARD} stays (--overwrite-card)"
-    print(f"{address._replace(revision=done.commit)}: {name}, {size}{wrote}")
+    commit, has_card = upload(path, card, address, message, options.private, options.overwrite_card)
+    wrote = f" and {CARD}" if has_card else f"; its {CARD} stays (--overwrite-card)"
+    print(f"{address._replace(revision=commit)}: {name}, {size}{wrote}")
     return 0
 
 
@@ -56,3 +99,108 @@ def report_card(card: str, terms: Terms) -> None:
     if stated is None or spelled(stated) != spelled(str(terms.licence)):
         found = "no licence" if stated is None else f"the licence {stated}"
         complain("asrkit push", f"the model's card states {found}, not {terms.licence}")
+
+
+def card_of(file: ModelFile, address: Address, own: str | None) -> str:
+    """Return the README.md for a model's repository.
+
+    Args:
+        file: model file, with a licence among its terms.
+        address: future address of the file.
+        own: the model's card. Its text is kept; without properties it gets some, and an example.
+            None: a text is made from the model file.
+    """
+    if own is not None and own.startswith("---\n"):
+        return own
+    name = address.repository.partition("/")[2]
+    licence = str(file.terms.licence)
+    known = spelled(licence) in LICENCES
+    properties: dict[str, Any] = {"license": spelled(licence) if known else "other"}
+    if not known:
+        properties["license_name"] = licence
+    if file.terms.languages:
+        properties["language"] = [*file.terms.languages]
+    properties |= {
+        "library_name": "asrkit",
+        "pipeline_tag": TASK,
+        "tags": ["asrkit", "streaming", "conformer", "ctc"],
+    }
+    if results := evaluated(file):
+        properties["model-index"] = [{"name": name, "results": results}]
+    head = yaml.safe_dump(properties, sort_keys=False, allow_unicode=True)
+    use = USE.format(address=address)
+    if own is not None:
+        text = f"{own.rstrip()}\n\n## Use\n\n{use}"
+    else:
+        network = "\n".join(f"- {key}: {value}" for key, value in described(file).items())
+        text = NEW.format(name=name, use=use, network=network, training=trained(file))
+    return f"---\n{head}---\n\n{text}"
+
+
+def stated_licence(card: str) -> str | None:
+    """Return the licence in a card's properties, or None."""
+    _, _, rest = card.partition("---\n")
+    try:
+        found = parse_yaml(rest.partition("\n---")[0])
+    except ConfigError:
+        return None
+    if not isinstance(found, dict):
+        return None
+    own = found.get("license_name") if found.get("license") == "other" else found.get("license")
+    return None if own is None else str(own)
+
+
+def numbers(found: object) -> dict[str, float]:
+    """Return scores by chunk. A model file's header is not checked, so invalid ones are dropped."""
+    items = found.items() if isinstance(found, Mapping) else ()
+    return {
+        name: float(value) for name, value in items
+        if CHUNK.fullmatch(name) and type(value) in (int, float) and 0 <= value < 1e6
+    }  # fmt: skip
+
+
+def evaluated(file: ModelFile) -> list[dict[str, Any]]:
+    """Return word error rates for the hub's model-index: one result, of the training's dev set."""
+    metrics = [
+        {"type": "wer", "name": f"{name}, chunks: {chunk}", "value": rate}
+        for name, key in (("WER", "dev_wer"), ("normalised WER", "dev_normalized_wer"))
+        for chunk, rate in numbers(file.training.get(key)).items()
+    ]
+    data = file.config.data.recipe or "custom"
+    dataset = {"type": data, "name": f"{data}, dev set of its training"}
+    task = {"type": TASK, "name": "Automatic Speech Recognition"}
+    return [{"task": task, "dataset": dataset, "metrics": metrics}] if metrics else []
+
+
+def trained(file: ModelFile) -> str:
+    """Describe the training and the scores in the model file."""
+    record = TrainingRecord.model_validate(file.training)
+    hours, seconds = record.audio_hours_per_epoch, record.wall_seconds
+    known = {
+        "epochs": record.epochs,
+        "average of epochs": ", ".join(map(str, record.averaged_epochs)) or None,
+        "steps": record.steps,
+        "audio in an epoch": None if hours is None else f"{hours:.2f} hours",
+        "time": None if seconds is None else f"{seconds / 60:.0f} minutes",
+    }
+    lines = [f"- {key}: {value}" for key, value in known.items() if value is not None]
+    scores = {unit: numbers(file.training.get(f"dev_{unit}")) for unit in ("wer", "cer")}
+    delays = file.training.get("dev_delay_ms")
+    medians = numbers({
+        chunk: delay.get("median") for chunk, delay in delays.items() if isinstance(delay, Mapping)
+    } if isinstance(delays, Mapping) else None)  # fmt: skip
+    if scores["wer"]:
+        lines += [
+            "",
+            "Error rates in % on its dev set, greedy, and median delays of words in ms:",
+            "",
+        ]
+        rows = [
+            (chunk, rate, scores["cer"].get(chunk, "–"), medians.get(chunk, "–"))
+            for chunk, rate in scores["wer"].items()
+        ]
+        lines.append(markdown(["chunk", "WER", "CER", "delay"], rows))
+    if canary := record.canary_rows():
+        told = "WER in % on other recordings, before and after the training:"
+        lines += ["", told, "", markdown(CANARY, canary)]
+    return "\n".join(lines) or "The model file does not tell."

@@ -1,19 +1,25 @@
-"""Recordings with their texts, from files and from all kinds of manifests."""
+"""Recordings with their texts: the input of a command, from files and all kinds of manifests."""
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+import logging
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
 from asrkit import audio
+from asrkit.audio.file import SUFFIXES, channel_name
+from asrkit.audio.open_file import opened
 from asrkit.data.manifest import LeftOut, is_lhotse, read_manifest, refuse_foreign
+from asrkit.errors import UserError, shown
 
 if TYPE_CHECKING:  # imported when first used: plain manifests are read without lhotse
     from lhotse.cut import Cut
+
+logger = logging.getLogger(__name__)
 
 PIECE_SECONDS = 60.0  # seconds of a recording that are read at a time
 
@@ -99,3 +105,88 @@ def of_cut(cut: "Cut", manifest: str, read: "Callable[[], Cut]") -> Labelled:
 def _hashed(value: bytes) -> str:
     """Hash audio in memory, which JSON cannot contain."""
     return hashlib.blake2b(value, digest_size=16).hexdigest()
+
+
+def jobs_of(
+    files: Sequence[str],
+    manifest: str | None,
+    left_out: list[LeftOut],
+    channel: int | Literal["split"] | None = None,
+    track: int | None = None,
+    speakers: Sequence[str] = (),
+) -> list[Labelled]:
+    """Return the jobs for files, then those for a manifest.
+
+    Args:
+        files: paths of audio files, and of folders that are searched for audio files.
+        channel: number of the channel of each file, from 0; None for the mean of all; "split" for a
+            job per channel.
+        speakers: names of the speakers of "split", one for each channel; () for numbers.
+    """
+    jobs: list[Labelled] = []
+    for path in found(files, left_out):
+        if channel != "split":
+            jobs.append(Labelled(as_text(path), path, channel=channel, track=track))
+            continue
+        try:
+            with opened(path, track) as file:
+                count = file.num_channels
+        except UserError as error:
+            left_out.append(LeftOut(as_text(path), str(error)))
+            continue
+        if speakers and len(speakers) != count:
+            why = f"has {count} channels, but there are {len(speakers)} speakers"
+            left_out.append(LeftOut(as_text(path), why))
+            continue
+        name = as_text(path)
+        jobs += [
+            Labelled(name, path, channel=number, track=track, speaker=speaker)
+            for number, speaker in enumerate(speakers or map(channel_name, range(count)))
+        ]
+    if manifest:
+        jobs += read_labelled(manifest, left_out)
+    return jobs
+
+
+def found(paths: Sequence[str], left_out: list[LeftOut]) -> Iterator[str]:
+    """Yield the paths of files, and of the audio files in folders and their subfolders, sorted.
+
+    The ending of a name in a folder tells whether the file is audio. A warning names the other
+    files. Hidden files and folders are not searched. Folders without audio are appended to
+    `left_out`.
+    """
+    for path in paths:
+        if not Path(path).is_dir():
+            yield path
+            continue
+        inside = [each for each in sorted(Path(path).rglob("*")) if is_visible(each, Path(path))]
+        sound = [each for each in inside if each.suffix.lower() in SUFFIXES]
+        if not sound:
+            left_out.append(LeftOut(as_text(path), "has no file whose name ends like audio"))
+        elif others := [each for each in inside if each.suffix.lower() not in SUFFIXES]:
+            named = ", ".join(map(shown, others[:3])) + (" …" if len(others) > 3 else "")
+            logger.warning(
+                "%d of %d files in %s are left out, because their names do not end like audio: %s",
+                len(others), len(inside), shown(Path(path)), named,
+            )  # fmt: skip
+        yield from map(str, sound)
+
+
+def is_visible(path: Path, folder: Path) -> bool:
+    """Return whether a path in a folder is a file, and no part of it below the folder is hidden."""
+    below = path.relative_to(folder).parts
+    return path.is_file() and not any(part.startswith(".") for part in below)
+
+
+def as_text(path: str) -> str:
+    """Return a path as text, with escapes for bytes that are not UTF-8."""
+    return path.encode("utf-8", "backslashreplace").decode()
+
+
+def timed(
+    blocks: Iterable[tuple[np.ndarray, int]], read: Callable[[float], object]
+) -> Iterator[tuple[np.ndarray, int]]:
+    """Yield the blocks; call `read` with the seconds of each."""
+    for block, rate in blocks:
+        read(len(block) / rate)
+        yield block, rate

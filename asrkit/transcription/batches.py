@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 
 from asrkit import audio
 from asrkit.audio.reading import at_16_khz
-from asrkit.data.labelled import Labelled
-from asrkit.data.recordings import timed
+from asrkit.data.labelled import Labelled, timed
 from asrkit.data.sampling import by_length
 from asrkit.errors import UserError
 from asrkit.runtime import Recognizer, Result

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from asrkit.atomic_write import replacing
-from asrkit.data.labelled import Labelled
-from asrkit.data.recordings import as_text
+from asrkit.data.labelled import Labelled, as_text
 from asrkit.errors import UserError, printable
 from asrkit.evaluation.wer import cer, wer
 from asrkit.extras import need

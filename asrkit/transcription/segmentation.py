@@ -13,8 +13,7 @@ import numpy as np
 
 from asrkit.audio import SAMPLE_RATE
 from asrkit.build import build_alignment
-from asrkit.data.labelled import Labelled
-from asrkit.data.recordings import timed
+from asrkit.data.labelled import Labelled, timed
 from asrkit.errors import UserError
 from asrkit.runtime import Recognizer, Word
 

@@ -10,8 +10,8 @@ import pytest
 from asrkit.data.checks.measure import read_entries
 from asrkit.data.cuts import load_cuts
 from asrkit.data.index_writer import can_be_indexed
+from asrkit.data.labelled import jobs_of
 from asrkit.data.manifest import ManifestError, read_manifest
-from asrkit.data.recordings import jobs_of
 from tests.conftest import speech, write_manifest, write_wav
 
 RECORDING = {"id": "r", "sources": [], "sampling_rate": 16000, "num_samples": 9, "duration": 1.0}

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from asrkit.data.recordings import jobs_of
+from asrkit.data.labelled import jobs_of
 
 
 def touched(*paths: Path) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from asrkit import __main__, train
-from asrkit.commands.card import trained
+from asrkit.commands.push import trained
 from asrkit.config import Config, ConfigError, load_config
 from asrkit.data.indexed_cuts import JoinedCuts, durations_of, rates_of
 from asrkit.data.sampling import EpochBatches, with_replay

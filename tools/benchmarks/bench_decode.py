@@ -19,7 +19,7 @@ from benchmarks import compared, environment, parser, report, round_robin, timed
 
 from asrkit import audio
 from asrkit.backends.export_metadata import Exported
-from asrkit.data.recordings import jobs_of
+from asrkit.data.labelled import jobs_of
 from asrkit.export.sherpa_folder import tail_samples, text_of, wheel
 from asrkit.model_file import load_model
 from asrkit.runtime import recognizer_of

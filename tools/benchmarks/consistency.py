@@ -24,7 +24,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from asrkit import audio
-from asrkit.data.recordings import jobs_of
+from asrkit.data.labelled import jobs_of
 from asrkit.errors import UserError
 
 TOOLKITS = "asrkit", "torchaudio", "speechbrain", "nemo", "sherpa_onnx"

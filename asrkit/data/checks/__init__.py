@@ -1,8 +1,8 @@
 """Checks of a corpus before training (`asrkit data check`).
 
-`measure` turns manifests into facts, with the measurements of `sound`. `utterance_checks`, `texts`,
-`corpus_checks` and `spelling` have lists of checks: functions from facts to findings. `report`
-prints the findings, and `clean` writes a manifest without the errors or with other texts.
+`measure` turns manifests into facts. `utterance_checks`, `texts`, `corpus_checks` and `spelling`
+have lists of checks: functions from facts to findings. `report` prints the findings, and `clean`
+writes a manifest without the errors or with other texts.
 """
 
 from collections.abc import Sequence
