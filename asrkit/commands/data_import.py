@@ -15,7 +15,7 @@ from asrkit.atomic_write import replacing
 from asrkit.cli.parser import complain
 from asrkit.data.corpora.entry import CorpusError, Entry, Ids, Omitted, Source
 from asrkit.data.corpora.fields import FIELDS
-from asrkit.data.corpora.measure import Header, rows_of
+from asrkit.data.corpora.measure import rows_of
 from asrkit.data.corpora.registry import READERS, kind_of
 from asrkit.data.splits import NAMES, Row, Splits, divide, from_folder, totals, write_splits
 from asrkit.errors import shown
@@ -41,7 +41,7 @@ def import_corpus(options: argparse.Namespace) -> int:
     if wanted := normalization(options):
         normalizer = Normalizer(wanted)
         entries = (normalized(entry, normalizer, changes) for entry in entries)
-    rows = rows_of(entries, omitted, options.jobs or os.cpu_count() or 1, bar)
+    rows = rows_of(entries, omitted, options.jobs or os.cpu_count() or 1)
     for line in omitted.lines():
         complain(PROGRAM, line)
     if not rows:
@@ -137,14 +137,6 @@ def spoken_by(entries: Iterable[Entry], folder: Path, pattern: re.Pattern[str]) 
         below = place.relative_to(folder) if place.is_relative_to(folder) else place
         match = pattern.search(below.with_suffix("").as_posix())
         yield entry._replace(speaker=match and match[min(1, pattern.groups)])
-
-
-def bar(headers: Iterable[Header], count: int) -> Iterable[Header]:
-    """Show the progress of reading headers on a terminal."""
-    shown_bar: Iterable[Header] = tqdm(
-        headers, "headers", count, unit=" file", disable=None, leave=False
-    )
-    return shown_bar
 
 
 def copy_audio(rows: list[Row], folder: Path) -> None:

@@ -11,7 +11,7 @@ import yaml
 from asrkit.errors import printable, shown
 from asrkit.model_file import FORMAT_VERSION, ModelFile, load_model, model_path
 from asrkit.terms import listed
-from asrkit.text import Tokenizer, events
+from asrkit.text import events
 
 LONGEST_PART = 100_000  # characters shown of the card, the training and the configuration, each
 
@@ -43,23 +43,18 @@ def described(file: ModelFile) -> dict[str, str]:
     rights = f"; right contexts of {each}" if any(context.right_contexts) else ""
     chunk, left, after = (frames * frame_ms for frames in context.live)
     right = f" and {after} ms after it" if after else ""
+    silent = events(file.tokenizer)
     found = {
         "parameters": f"{file.num_parameters / 1e6:.2f} M",
         "head": file.model.head.description(),
         "vocabulary": f"{file.tokenizer.vocab_size} with the blank, {file.config.text.tokenizer}"
-        + without_text(file.tokenizer),
+        + (f"; {' and '.join(silent)} are labels without text" if silent else ""),
         "trained at": f"chunks of {', '.join(chunks)}; left contexts of {', '.join(lefts)}{rights}",
         "decodes at": f"{chunk} ms with {left} ms before it{right}",
     }
     if "imported" in file.training:
         found["imported"] = printable(origin(file.training["imported"]))
     return found
-
-
-def without_text(tokenizer: Tokenizer) -> str:
-    """Describe the labels that are never part of a text."""
-    found = events(tokenizer)
-    return f"; {' and '.join(found)} are labels without text" if found else ""
 
 
 def card_beside(path: Path) -> str | None:

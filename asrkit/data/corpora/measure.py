@@ -1,11 +1,12 @@
 """Entries to lines of manifests: the headers of the audio, times, texts and doubles."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
 
 import pydantic
+from tqdm import tqdm
 
 from asrkit import audio
 from asrkit.audio.file import TOLERANCE
@@ -19,16 +20,16 @@ UNREADABLE = "audio that cannot be read"
 OUTSIDE = "time outside the file"
 WINDOW = 64  # files of a thread that are read before the results are used
 Header = AudioInfo | str  # or the reason why the file cannot be read
-Bar = Callable[[Iterable[Header], int], Iterable[Header]]
 
 
-def rows_of(entries: Iterable[Entry], omitted: Omitted, jobs: int, bar: Bar) -> list[Row]:
-    """Return the entries as lines of a manifest, with absolute paths."""
+def rows_of(entries: Iterable[Entry], omitted: Omitted, jobs: int) -> list[Row]:
+    """Return the entries as lines of a manifest, with absolute paths; threads read headers."""
     kept = list(islice(new(map(cleaned, entries), omitted), MOST_ENTRIES + 1))
     if len(kept) > MOST_ENTRIES:
         raise CorpusError(f"a corpus has at most {MOST_ENTRIES} utterances: import parts of it")
     files = list(dict.fromkeys(entry.audio for entry in kept))
-    found = dict(zip(files, bar(headers(files, jobs), len(files)), strict=True))
+    bar = tqdm(headers(files, jobs), "headers", len(files), unit=" file", disable=None, leave=False)
+    found = dict(zip(files, bar, strict=True))
     rows = (row_of(entry, found[entry.audio], omitted) for entry in kept)
     return [row for row in rows if row is not None]
 
