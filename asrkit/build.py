@@ -200,7 +200,6 @@ def pieces_of(tokenizer: Tokenizer) -> list[str]:
 
 
 def build_search(config: SearchConfig, head: Head, fusion: Fusion | None = None) -> Search:
-    """Return the search of a configuration."""
     transducer = head if isinstance(head, TransducerHead) else None
     return search.build_search(config.model_dump(), fusion, transducer)
 

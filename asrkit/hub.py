@@ -39,7 +39,6 @@ class Address(NamedTuple):
 
 
 def address_of(text: str) -> Address:
-    """Parse an address."""
     found = ADDRESS.fullmatch(text) if len(text) <= MOST_CHARACTERS else None
     if found is None:
         raise UserError(

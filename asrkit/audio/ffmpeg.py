@@ -346,7 +346,12 @@ def mp3_seconds(data: BinaryIO) -> float | None:
     mark = max(first.find(each) for each in XING)
     if mark < 4 or first[0] != 0xFF or len(first) < mark + 12 or not first[mark + 7] & 1:
         return None
-    is_mpeg1, rate = first[1] >> 3 & 1, MP3_RATES[first[2] >> 2 & 3]
-    rate //= 1 if is_mpeg1 else 2 if first[1] >> 4 & 1 else 4
+    is_mpeg1, rate = mp3_rate(first)
     frames = int.from_bytes(first[mark + 8 : mark + 12], "big")
     return frames * (1152 if is_mpeg1 else 576) / rate if rate else None
+
+
+def mp3_rate(header: bytes) -> tuple[bool, int]:
+    """Return whether the header of an MPEG audio frame is of MPEG-1, and its rate in Hz, or 0."""
+    is_mpeg1, rate = bool(header[1] >> 3 & 1), MP3_RATES[header[2] >> 2 & 3]
+    return is_mpeg1, rate // (1 if is_mpeg1 else 2 if header[1] >> 4 & 1 else 4)

@@ -45,7 +45,6 @@ def sound_library() -> ModuleType:
 
 
 def input_devices() -> list[Device]:
-    """Return all devices that record."""
     sounddevice = sound_library()
     systems = [system["name"] for system in sounddevice.query_hostapis()]
     default = sounddevice.default.device[0]

@@ -6,7 +6,7 @@ from typing import BinaryIO, NamedTuple, cast
 
 import numpy as np
 
-from asrkit.audio.ffmpeg import FFmpegFile
+from asrkit.audio.ffmpeg import FFmpegFile, mp3_rate
 from asrkit.audio.reading import MAX_CHANNELS, AudioError, Mixer, part_of_file
 from asrkit.audio.resampler import SAMPLE_RATE
 
@@ -24,7 +24,6 @@ MP3_KBITS = {  # bit rates of layer III by index, for MPEG-1, and for MPEG-2 and
     True: (0, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320, 0),
     False: (0, 8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160, 0),
 }
-MP3_RATES = (44100, 48000, 32000, 0)  # Hz, for MPEG-1
 MAX_CHUNK = 1 << 24  # bytes of chunks that are skipped: tags, a picture
 ADVICE = (
     "asrkit stream FILE reads files of all formats; a pipe may hold raw 16-bit samples or 16-bit "
@@ -166,8 +165,7 @@ def mp3_frame_bytes(head: bytes) -> int:
     """Return the length of an MPEG audio frame, layer III, by its header; 0 for other bytes."""
     if head[0] != 0xFF or head[1] & 0xE6 != 0xE2 or head[1] >> 3 & 3 == 1:
         return 0
-    is_mpeg1 = head[1] >> 3 & 3 == 3
-    rate = MP3_RATES[head[2] >> 2 & 3] // (1 if is_mpeg1 else 2 if head[1] >> 3 & 3 == 2 else 4)
+    is_mpeg1, rate = mp3_rate(head)
     kbits = MP3_KBITS[is_mpeg1][head[2] >> 4]
     return (144 if is_mpeg1 else 72) * kbits * 1000 // rate + (head[2] >> 1 & 1) if rate else 0
 

@@ -112,7 +112,6 @@ def half_of(rate: int, output_rate: int) -> int:
 
 
 def checked_rate(rate: int) -> int:
-    """Return the sample rate as an int."""
     whole = whole_number(rate, MIN_RATE, MAX_RATE)
     if whole is None:
         raise AudioError(

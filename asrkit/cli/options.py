@@ -244,7 +244,6 @@ def add_output(arguments: Parser, form: str) -> None:
 
 
 def given_token(options: argparse.Namespace) -> str | None:
-    """Return the token that the options contain, or None."""
     if options.token is not None and options.token_file is not None:
         raise UserError("--token and --token-file exclude each other: leave one out")
     token: str | None = options.token

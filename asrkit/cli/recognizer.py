@@ -27,7 +27,6 @@ from asrkit.search import KINDS
 
 
 def endpointer_of(options: argparse.Namespace) -> Endpointer | None:
-    """Return the endpointer that the options describe, or None."""
     given = {"min_segment_ms": options.min_segment_ms, "max_segment_ms": options.max_segment_ms}
     given = {name: value for name, value in given.items() if value is not None}
     if options.reset is not None:
@@ -47,7 +46,6 @@ def endpointer_of(options: argparse.Namespace) -> Endpointer | None:
 
 
 def search_of(options: argparse.Namespace, file: ModelFile) -> SearchConfig:
-    """Return the search that the options describe."""
     search = file.config.search if options.search is None else asked_search(options.search)
     if options.beam is None:
         return search
@@ -67,7 +65,6 @@ def asked_search(text: str, option: str = "--search") -> SearchConfig:
 
 
 def lm_of(options: argparse.Namespace) -> LanguageModelConfig | None:
-    """Return the language model that the options describe, or None."""
     given = {"units": options.lm_units, "weight": options.lm_weight,
              "word_bonus": options.word_bonus}  # fmt: skip
     given = {name: value for name, value in given.items() if value is not None}
@@ -79,7 +76,6 @@ def lm_of(options: argparse.Namespace) -> LanguageModelConfig | None:
 
 
 def hotwords_of(options: argparse.Namespace) -> dict[str, float] | None:
-    """Return the hotwords that the options name, or None."""
     weight = options.hotword_weight
     if options.hotwords is None:
         if weight is not None:
@@ -89,7 +85,6 @@ def hotwords_of(options: argparse.Namespace) -> dict[str, float] | None:
 
 
 def load_recognizer(options: argparse.Namespace) -> Recognizer:
-    """Load the recogniser that the options describe."""
     endpointer, postprocess = endpointer_of(options), postprocess_of(options)
     model, hotwords = lm_of(options), hotwords_of(options)
     file = load_file(options)
@@ -109,7 +104,6 @@ def load_file(options: argparse.Namespace) -> ModelFile:
 
 
 def postprocess_of(options: argparse.Namespace) -> Callable[[str], str] | None:
-    """Return the function that rewrites the text, or None."""
     if not options.postprocess:
         return None
     if ":" in options.postprocess:

@@ -12,7 +12,6 @@ MAX_PACKET_MS = 60_000
 
 
 def add_live_output(arguments: Parser) -> None:
-    """Add the options for printed results."""
     group = arguments.group("output")
     group.add_argument(
         "--format", choices=["txt", "jsonl"], default="txt",
@@ -25,7 +24,6 @@ def add_live_output(arguments: Parser) -> None:
 
 
 def add_source(arguments: Parser) -> None:
-    """Add the options for the source of the audio."""
     group = arguments.group("source")
     add_channel(arguments, split=True)
     group.add_argument("--file", help="same as FILE")

@@ -20,7 +20,6 @@ def add_terms(arguments: argparse.ArgumentParser, default: str) -> None:
 
 
 def terms_of(options: argparse.Namespace) -> Terms:
-    """Return the terms that the options name."""
     licence = options.licence
     return Terms(
         None if licence is None else checked_licence(licence), checked_languages(options.language)

@@ -91,7 +91,6 @@ def source_of(path: Path, kind: str, options: argparse.Namespace) -> Source:
 
 
 def columns_of(text: str) -> dict[str, str]:
-    """Read the value of --columns."""
     found: dict[str, str] = {}
     for part in filter(None, text.split(",")):
         field, _, name = part.partition("=")

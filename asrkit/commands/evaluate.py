@@ -137,7 +137,6 @@ def as_json(
 
 
 def rates_table(found: dict[str, Score]) -> str:
-    """Return a table with a line for each recogniser."""
     titles = ("WER", "95 %", "errors", "words", "CER", "delay ms", "median", "90 %", "last", "ECE")
     rows = []
     for name, score in found.items():

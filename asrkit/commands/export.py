@@ -181,7 +181,6 @@ def default_output(options: argparse.Namespace, file: ModelFile, exported: Expor
 
 
 def exported_of(options: argparse.Namespace, file: ModelFile) -> Exported:
-    """Return the export that the options describe."""
     own, other = read_by(file.model.head), {"ctc", "transducer"}
     what = options.what or ("encoder" if options.format == "torchscript" else own)
     context = context_of(options, file)

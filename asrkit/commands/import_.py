@@ -46,7 +46,6 @@ def import_(options: argparse.Namespace) -> int:
 
 
 def sha256(path: Path) -> str:
-    """Return the SHA-256 of a file."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while part := file.read(1 << 20):

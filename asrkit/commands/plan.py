@@ -143,7 +143,6 @@ def starting_model(wanted: str | None, measures: Measures) -> str | None:
 
 
 def description(corpus: Corpus, signals: list[Signal]) -> list[str]:
-    """Return lines about a corpus."""
     totals = by_manifest([*corpus.train, *corpus.dev], corpus.paths, str)
     lines = columns(totals).split("\n")
     levels = [10 * torch.tensor(each.rms).log10().item() * 2 for each in signals if each.rms]

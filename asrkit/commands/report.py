@@ -145,7 +145,6 @@ def with_speakers(outcomes: list[Outcome], manifest: str) -> list[Recognized]:
 
 
 def described(manifest: str, recognized: list[Recognized]) -> str:
-    """Describe the size of a corpus."""
     minutes = sum(each.seconds for each in recognized) / 60
     return f"{manifest} ({len(recognized)} utterances, {minutes:.1f} min)"
 
@@ -156,7 +155,6 @@ def heading(name: str) -> Html:
 
 
 def write(path: Path, made: str) -> None:
-    """Write the page, and print its path."""
     with replacing(path) as temporary:  # "replace": a lone surrogate in a transcript
         temporary.write_text(made, encoding="utf-8", errors="replace")
     print(f"{path}: {path.stat().st_size / 1e6:.1f} MB", file=sys.stderr)

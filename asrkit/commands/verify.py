@@ -216,7 +216,6 @@ def packets(samples: np.ndarray, seed: int) -> Iterator[np.ndarray]:
 
 
 def show(rows: list[Row]) -> None:
-    """Print the table."""
     print("  setting                    subsampling         worst block  log-probs     batch  text")
     for row in rows:
         worst = max(row.blocks)

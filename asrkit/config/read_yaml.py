@@ -90,7 +90,6 @@ def _reason(error: Exception) -> str:
 
 
 def read_yaml(path: str | Path) -> Any:
-    """Read a YAML file."""
     path = Path(path)
     if not path.is_file():
         raise ConfigError(f"no file {shown(path)}")

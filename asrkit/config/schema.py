@@ -144,7 +144,6 @@ def check_written(
 
 
 def parse_config(values: dict[str, Any]) -> Config:
-    """Check a configuration in nested dicts."""
     return _parse(Config, values)
 
 

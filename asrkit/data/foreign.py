@@ -80,7 +80,6 @@ MAGIC = {
 
 
 def import_command(kind: str, path: Path) -> str:
-    """Return the command that imports a corpus."""
     return f"asrkit data import {kind} {shlex.quote(printable(str(path)))} --output DIR"
 
 

@@ -81,7 +81,6 @@ class Index(NamedTuple):
         return values
 
     def text(self, number: int) -> str:
-        """Return the text of an utterance."""
         texts = (part.get("text") for part in objects(self.values(number)))
         return " ".join(each for each in texts if isinstance(each, str) and each)
 
@@ -131,7 +130,6 @@ class Index(NamedTuple):
 
 
 def opened_index(corpus: str, folder: Folder, place: Path) -> Index:
-    """Open the index at `place`."""
     try:
         description = Description.model_validate_json((place / DESCRIPTION).read_bytes())
         check_description(description, place)

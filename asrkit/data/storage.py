@@ -43,7 +43,6 @@ class Folder(NamedTuple):
         return self.located()[0]
 
     def path(self, name: str) -> str:
-        """Return the path of a file in the folder."""
         return f"{self.located()[1]}/{name}"
 
     def stamps(self) -> dict[str, Stamp]:

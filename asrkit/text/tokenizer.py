@@ -120,21 +120,17 @@ class SymbolTokenizer:
             raise TextError("symbols must be distinct and not empty")
         require_visible(symbols)
 
-    @staticmethod
-    def split(text: str) -> list[str]:
+    def split(self, text: str) -> list[str]:
         """Return the symbols of a text."""
         raise NotImplementedError
 
     @classmethod
     def train(cls, texts: Iterable[str]) -> "SymbolTokenizer":
         """Return the tokenizer of all symbols in the texts, sorted."""
-        return cls(sorted({symbol for text in texts for symbol in cls.split(text)}))
+        return cls([]).extended(texts)
 
     def encode(self, text: str) -> list[int]:
-        return self.ids(self.split(text), text)
-
-    def ids(self, symbols: list[str], text: str) -> list[int]:
-        """Return the ids of symbols. Raise TextError for a symbol that is not in the list."""
+        symbols = self.split(text)
         unknown = sorted({symbol for symbol in symbols if symbol not in self._ids})
         if unknown:
             raise not_in_vocabulary(unknown, text)
@@ -142,10 +138,13 @@ class SymbolTokenizer:
 
     def extended(self, texts: Iterable[str]) -> "SymbolTokenizer":
         new = {symbol for text in texts for symbol in self.split(text)} - self._ids.keys()
-        return type(self)([*self.symbols, *sorted(new)])
+        return self.plus(sorted(new))
 
     def with_label(self, label: str) -> "SymbolTokenizer":
-        return type(self)([*self.symbols, label])
+        return self.plus([label])
+
+    def plus(self, new: list[str]) -> "SymbolTokenizer":
+        return type(self)([*self.symbols, *new])
 
     def piece(self, token: int) -> str:
         return self.symbols[token - 1]
@@ -164,16 +163,14 @@ class SymbolTokenizer:
 class CharTokenizer(SymbolTokenizer):
     """A tokenizer with a token for each Unicode character, including the space."""
 
-    @staticmethod
-    def split(text: str) -> list[str]:
+    def split(self, text: str) -> list[str]:
         return list(text)
 
 
 class WordTokenizer(SymbolTokenizer):
     """A tokenizer with a token for each word, for closed vocabularies."""
 
-    @staticmethod
-    def split(text: str) -> list[str]:
+    def split(self, text: str) -> list[str]:
         return text.split()
 
     def piece(self, token: int) -> str:
@@ -271,60 +268,46 @@ class SentencePieceTokenizer:
         return cls(data)
 
 
-class PieceTokenizer:
+class PieceTokenizer(SymbolTokenizer):
     """A tokenizer with the sub-words of an imported model, which has its own list of labels.
 
     Sentencepiece splits the text; ids are indices of the list. A part that is not a label is split
-    into the longest labels from left to right.
-
-    Args:
-        pieces: labels from id 1 on; "▁" stands for a space.
+    into the longest labels from left to right. In both, "▁" stands for a space.
     """
 
     def __init__(self, model: bytes, pieces: list[str]) -> None:
-        self._splitter, self._labels = SentencePieceTokenizer(model), SymbolTokenizer(pieces)
-        self.vocab_size = self._labels.vocab_size
-        self._known = set(pieces)
+        super().__init__(pieces)
+        self._splitter = SentencePieceTokenizer(model)
         self._longest = max(map(len, pieces), default=1)
 
-    def encode(self, text: str) -> list[int]:
-        return self._labels.ids(self._split(text), text)
-
-    def _split(self, text: str) -> list[str]:
+    def split(self, text: str) -> list[str]:
         """Return the labels of a text; each letter that no label has stands alone."""
         labels: list[str] = []
         for part in filter(str.strip, IDEOGRAPH.split(text)):
             ideograph = IDEOGRAPH.fullmatch(part)
             for piece in [part] if ideograph else self._splitter.split(part):
-                labels += [piece] if piece in self._known else self._longest_labels(piece)
+                labels += [piece] if piece in self._ids else self._longest_labels(piece)
         return labels
 
     def _longest_labels(self, piece: str) -> list[str]:
         labels, place = [], 0
         while place < len(piece):
             sizes = range(min(self._longest, len(piece) - place), 1, -1)
-            fits = (size for size in sizes if piece[place : place + size] in self._known)
+            fits = (size for size in sizes if piece[place : place + size] in self._ids)
             size = next(fits, 1)
             labels.append(piece[place : place + size])
             place += size
         return labels
 
-    def extended(self, texts: Iterable[str]) -> "PieceTokenizer":
-        new = {label for text in texts for label in self._split(text)} - self._known
-        return self._with(sorted(new))
-
-    def with_label(self, label: str) -> "PieceTokenizer":
-        return self._with([label])
-
-    def _with(self, labels: list[str]) -> "PieceTokenizer":
-        return PieceTokenizer(self._splitter.to_bytes(), [*self._labels.symbols, *labels])
+    def plus(self, new: list[str]) -> "PieceTokenizer":
+        return PieceTokenizer(self._splitter.to_bytes(), [*self.symbols, *new])
 
     def piece(self, token: int) -> str:
-        return self._labels.piece(token).replace("▁", " ")
+        return super().piece(token).replace("▁", " ")
 
     def to_bytes(self) -> bytes:
         model = base64.b64encode(self._splitter.to_bytes()).decode()
-        stored = {"pieces": self._labels.symbols, "sentencepiece": model}
+        stored = {"pieces": self.symbols, "sentencepiece": model}
         return json.dumps(stored, ensure_ascii=False).encode()
 
     @classmethod

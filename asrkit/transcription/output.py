@@ -69,7 +69,6 @@ class Output:
         return (self.folder or Path()) / f"{file_name(job)}.{self.form}"
 
     def write(self, job: Labelled, call: Call) -> None:
-        """Write the channels of a recording."""
         if self.folder is not None:
             with replacing(self.path(job)) as temporary:
                 temporary.write_text(write(self.form, call), encoding="utf-8")

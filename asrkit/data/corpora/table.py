@@ -35,7 +35,6 @@ def read_common_voice(source: Source, omitted: Omitted) -> Iterator[Entry]:
 
 
 def read_table(source: Source, omitted: Omitted, ids: Ids | None = None) -> Iterator[Entry]:
-    """Yield the utterances of a table."""
     path, ids, root = source.path, ids or Ids(), source.audio_root
     rows = rows_in(path, separator_of(source))
     header = next(rows)
