@@ -110,12 +110,7 @@ def limits(key: dict[str, Any]) -> str:
 
 
 def searches() -> str:
-    lines = [
-        "## search",
-        "",
-        "Default search of decoding: a kind, or a kind with options.",
-        "",
-    ]
+    lines = ["## search", "", "Default search of decoding: a kind, or a kind with options.", ""]
     for kind in search.KINDS:
         options = (
             f"{name}: {as_yaml(each.default)}" for name, each in search.KINDS.options(kind).items()

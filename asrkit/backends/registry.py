@@ -49,11 +49,7 @@ BACKENDS = {
 }
 
 
-def build_backend(
-    kind: str | Path | None,
-    file: ModelFile,
-    context: Context,
-) -> Backend:
+def build_backend(kind: str | Path | None, file: ModelFile, context: Context) -> Backend:
     """Return a backend of this kind, checked to compute what eager computes.
 
     Args:

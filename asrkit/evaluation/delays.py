@@ -24,10 +24,7 @@ class Delay(NamedTuple):
 
 
 def delays(
-    reference: Hypothesis,
-    hypothesis: Hypothesis,
-    context: Context,
-    num_frames: int,
+    reference: Hypothesis, hypothesis: Hypothesis, context: Context, num_frames: int
 ) -> tuple[list[int], list[int]]:
     """Return the delays in frames of an utterance's tokens, and of its last token if correct.
 

@@ -24,9 +24,7 @@ def read_scored(path: str, left_out: list[LeftOut]) -> Iterator[Labelled]:
 
 
 def utterances(
-    recordings: Iterable[Labelled],
-    normalize: Callable[[str], str],
-    left_out: list[LeftOut],
+    recordings: Iterable[Labelled], normalize: Callable[[str], str], left_out: list[LeftOut]
 ) -> Iterator[ReferenceRecording]:
     """Read the recordings that can be scored, one at a time; append the others to `left_out`.
 
@@ -63,10 +61,7 @@ def batches_of(
 
 
 def read_batches(
-    manifest: str,
-    normalize: Callable[[str], str],
-    batch_seconds: float,
-    left_out: list[LeftOut],
+    manifest: str, normalize: Callable[[str], str], batch_seconds: float, left_out: list[LeftOut]
 ) -> Iterator[list[ReferenceRecording]]:
     """Yield a manifest's recordings that can be scored, in batches; append others to `left_out`."""
     found = utterances(read_scored(manifest, left_out), normalize, left_out)

@@ -215,9 +215,7 @@ NEMO_CTC = WENET_CTC._replace(
     tail_samples=sherpa_graphs.tail_samples,
 )
 NEMO_TRANSDUCER = NEMO_CTC._replace(
-    name="nemo-transducer",
-    files=("encoder.onnx", "decoder.onnx", "joiner.onnx"),
-    wheel=transducer,
+    name="nemo-transducer", files=("encoder.onnx", "decoder.onnx", "joiner.onnx"), wheel=transducer
 )
 LSTM_TRANSDUCER = Layout(
     "lstm-transducer",

@@ -14,13 +14,7 @@ from typing import TYPE_CHECKING
 from asrkit.backends.export_metadata import Exported
 from asrkit.errors import UserError
 from asrkit.export.sherpa import FACTOR
-from asrkit.export.sherpa_graphs import (
-    between,
-    check_streams,
-    encoder_graph,
-    total_of,
-    windows_of,
-)
+from asrkit.export.sherpa_graphs import between, check_streams, encoder_graph, total_of, windows_of
 from asrkit.extras import need
 from asrkit.model import TransducerHead
 from asrkit.model.transducer import StatelessPredictor

@@ -35,12 +35,7 @@ class ChunkAttention(nn.Module):
     masked: Final[float] = -1e4
 
     def __init__(
-        self,
-        dim: int,
-        num_heads: int,
-        dropout: float,
-        position: Position,
-        kernels: bool = False,
+        self, dim: int, num_heads: int, dropout: float, position: Position, kernels: bool = False
     ) -> None:
         super().__init__()
         self.kernels = kernels

@@ -60,12 +60,7 @@ def joined_windows(frames: Tensor, ahead: Tensor | None, block: int, window: int
     return torch.cat([windows(frames, window - seen, block - seen), ahead], dim=3)
 
 
-def valid_keys(
-    position: Tensor,
-    lengths: Tensor,
-    context: Context,
-    frames: int,
-) -> Tensor:
+def valid_keys(position: Tensor, lengths: Tensor, context: Context, frames: int) -> Tensor:
     """Return which keys of each block are frames of their row's stream: (B, 1, n, 1, M+C+R) bool.
 
     Key j of block c is frame position - M + c·C + j of the row. Keys before frame 0 (the initial

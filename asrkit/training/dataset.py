@@ -13,12 +13,7 @@ from lhotse.cut import Cut
 from torch import Tensor
 
 from asrkit.audio import SAMPLE_RATE, Frontend, features
-from asrkit.build import (
-    build_frontend,
-    build_normalizer,
-    frames_needed,
-    read_tokenizer,
-)
+from asrkit.build import build_frontend, build_normalizer, frames_needed, read_tokenizer
 from asrkit.config import Config
 from asrkit.data.cut_audio import load_samples
 from asrkit.data.cuts import load_cuts, perturb_speed, text_of, usable

@@ -10,7 +10,7 @@ from asrkit.training.dataset import Corpus, texts_of
 EXAMPLES = 5
 ADVICE = {
     "words": "text.tokenizer=words can write only the words of data.train: use "
-    "text.tokenizer=unigram or characters",
+    "text.tokenizer=unigram or characters"
 }
 OTHER_ADVICE = "add recordings with their letters to data.train, or spell data.dev like data.train"
 

@@ -26,24 +26,13 @@ from asrkit.evaluation import Score
 from asrkit.model import Network
 from asrkit.training.canary import Rates, canary_rates, log_rates
 from asrkit.training.checkpoint_parts import TrainingCheckpointError
-from asrkit.training.checkpoints import (
-    Checkpoint,
-    Checkpoints,
-    EpochWeights,
-    Progress,
-    check_fit,
-)
+from asrkit.training.checkpoints import Checkpoint, Checkpoints, EpochWeights, Progress, check_fit
 from asrkit.training.dataset import Corpus
 from asrkit.training.distributed import Ranks
 from asrkit.training.fsdp import load_weights, own, whole, whole_model, whole_weights
 from asrkit.training.gradients import Gradients, not_finite
 from asrkit.training.loaders import Epoch, Step, filler, loaded, report_left_out
-from asrkit.training.optimizer import (
-    build_optimizers,
-    learning_rate,
-    restore,
-    set_learning_rate,
-)
+from asrkit.training.optimizer import build_optimizers, learning_rate, restore, set_learning_rate
 from asrkit.training.progress import EpochProgress
 from asrkit.training.resume_checks import check_same, identity
 from asrkit.training.trackers import Writer
