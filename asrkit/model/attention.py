@@ -86,41 +86,22 @@ class ChunkAttention(nn.Module):
         keys = torch.cat([past_keys, k], dim=2)  # (B, H, M+n·C, Dk)
         values = torch.cat([past_values, v], dim=2)  # (B, H, M+n·C, Dh)
         queries = q.unflatten(2, (num_blocks, -1))  # (B, H, n, C+R, Dh + extra)
-        context = self.attend(queries, keys, values, valid, table, keys_ahead, values_ahead)
+        fused = False
+        if not torch.jit.is_scripting() and self.kernels and keys_ahead is None:
+            fused = triton_attention.serves(self.position, queries)
+        if fused:
+            context = self.by_kernels(queries, keys, values, valid, table)
+        else:
+            context = self.by_blocks(queries, keys, values, valid, table, keys_ahead, values_ahead)
         context = context.transpose(1, 2).flatten(2)  # (B, T, D)
         past = k.size(2)
         return self.dropout(self.out(context)), keys[:, :, past:], values[:, :, past:]
 
-    def attend(
-        self,
-        queries: Tensor,
-        keys: Tensor,
-        values: Tensor,
-        valid: Tensor,
-        table: Tensor,
-        keys_ahead: Tensor | None,
-        values_ahead: Tensor | None,
-    ) -> Tensor:
-        """Return the context (B, H, T, Dh) of the queries of blocks.
-
-        Args:
-            queries: (B, H, n, C+R, Dh + extra).
-            keys: (B, H, M+n·C, Dk).
-            values: (B, H, M+n·C, Dh).
-            valid: (B, 1, n, 1, W).
-            keys_ahead: (B, H, n, R, Dk); None for R = 0.
-            values_ahead: (B, H, n, R, Dh).
-        """
-        if not torch.jit.is_scripting():
-            possible = self.kernels and keys_ahead is None
-            if possible and triton_attention.serves(self.position, queries):
-                return self.by_kernels(queries, keys, values, valid, table)
-        return self.by_blocks(queries, keys, values, valid, table, keys_ahead, values_ahead)
-
+    @torch.jit.unused
     def by_kernels(
         self, queries: Tensor, keys: Tensor, values: Tensor, valid: Tensor, table: Tensor
     ) -> Tensor:
-        """Compute `attend` with R = 0 on an NVIDIA GPU."""
+        """Compute `by_blocks` with R = 0 on an NVIDIA GPU."""
         # Under autocast the parameters of an encoding would turn these into float32.
         content, positions = (
             x.flatten(2, 3).to(queries.dtype) for x in self.position.terms(queries)
@@ -138,7 +119,17 @@ class ChunkAttention(nn.Module):
         keys_ahead: Tensor | None = None,
         values_ahead: Tensor | None = None,
     ) -> Tensor:
-        """Compute `attend` on any device."""
+        """Return the context (B, H, T, Dh) of the queries of blocks, on any device.
+
+        Args:
+            queries: (B, H, n, C+R, Dh + extra).
+            keys: (B, H, M+n·C, Dk).
+            values: (B, H, M+n·C, Dh).
+            valid: (B, 1, n, 1, W).
+            table: table of the encoding for M and C + R.
+            keys_ahead: (B, H, n, R, Dk); None for R = 0.
+            values_ahead: (B, H, n, R, Dh).
+        """
         num_queries = queries.size(3)
         keys = joined_windows(keys, keys_ahead, num_queries, valid.size(4))  # (B, H, n, W, Dk)
         values = joined_windows(values, values_ahead, num_queries, valid.size(4))

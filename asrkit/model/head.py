@@ -97,7 +97,6 @@ class CTCHead(Head, nn.Linear):
         self.vocab_size = vocab_size
 
     def frames(self, encoded: Tensor) -> Tensor:
-        """Return log-probabilities: (B, E, D) -> (B, E, V)."""
         return self(encoded).log_softmax(dim=2)
 
     @torch.jit.unused
@@ -127,17 +126,14 @@ class CTCHead(Head, nn.Linear):
 
     @torch.jit.unused
     def ctc_layer(self) -> "CTCHead":
-        """Return itself."""
         return self
 
     @torch.jit.unused
     def description(self) -> str:
-        """Return the name of its kind."""
         return "ctc"
 
     @torch.jit.unused
     def posteriors(self, frames: Tensor) -> Tensor:
-        """Return the probabilities of log-probabilities."""
         return frames.exp()
 
     @torch.jit.unused
@@ -148,7 +144,6 @@ class CTCHead(Head, nn.Linear):
     @torch.jit.unused
     @torch.no_grad()
     def copy_labels(self, other: Head, old: list[int], new: list[int]) -> None:
-        """Copy rows of the weight and of the bias."""
         assert isinstance(other, CTCHead)
         self.weight[new] = other.weight[old]
         self.bias[new] = other.bias[old]

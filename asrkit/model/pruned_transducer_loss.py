@@ -43,8 +43,6 @@ def kept_places(
 
     Args:
         arcs: log-probabilities (B, T, U + 1) to the next frame and (B, T, U) to the next label.
-        lengths: (B,) valid frames.
-        token_lengths: (B,) valid tokens.
         size: number S of places in a frame. More are kept if the tokens need them, at most U + 1.
 
     Returns:

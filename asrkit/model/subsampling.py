@@ -35,7 +35,12 @@ class OneChannelConvolution(nn.Conv2d):
 
 
 class Subsampling(nn.Module):
-    """Base class of all kinds: feature frames to encoder frames, (B, T, F) -> (B, E, D).
+    """Base class of all kinds: feature frames to encoder frames.
+
+        feats (B, T, F), real (B, T), past_feats (B, …), past_hidden (B, S, …)
+            -> (B, E, D), and the two new pasts
+
+    T is whole encoder frames and the look-ahead. `real` says which frames contain samples.
 
     Attributes:
         rate: relation of feature frames to encoder frames.
@@ -102,18 +107,8 @@ class CausalSubsampling(Subsampling):
     def forward(
         self, feats: Tensor, real: Tensor, past_feats: Tensor, past_hidden: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Compute one step.
-
-        Args:
-            feats: (B, T, F), T a multiple of the factor.
-            real: (B, T) bool, True for feature frames that contain samples.
-            past_feats: (B, 1, F), the feature frame before the step.
-            past_hidden: (B, S, 1, F1+F2+…), the last output frame of each stage but the last, of
-                widths F1, F2, ….
-
-        Returns:
-            (B, T/factor, D), and the two new pasts.
-        """
+        """Compute one step. The pasts are the feature frame before the step, (B, 1, F), and the
+        last output frame of each stage but the last, of widths F1, F2, …: (B, S, 1, F1+F2+…)."""
         x = torch.cat([past_feats, feats], dim=1)[:, None]  # (B, 1, 1+T, F)
         last: list[Tensor] = []
         first = 0  # bin of past_hidden
@@ -167,15 +162,9 @@ class Conv8Subsampling(CausalSubsampling):
 
 
 def zero_outside(x: Tensor, real: Tensor) -> tuple[Tensor, Tensor]:
-    """Zero the frames of a stage that are outside the stream.
+    """Zero the frames of a stage that are outside the stream: x (B, S, T, F), real (B, 2T).
 
-    Args:
-        x: (B, S, T, F).
-        real: (B, 2T), True for frames before the stage that belong to the stream.
-
-    Returns:
-        x, zero unless one of the two input frames of a frame belongs to the stream; and a mask of
-        the other frames, (B, T).
+    A frame is inside if one of its two input frames is. The new mask is (B, T).
     """
     real = real[:, ::2] | real[:, 1::2]
     return x.masked_fill(~real[:, None, :, None], 0.0), real
@@ -216,17 +205,7 @@ class ValidSubsampling(Subsampling):
     def forward(
         self, feats: Tensor, real: Tensor, past_feats: Tensor, past_hidden: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Compute one step.
-
-        Args:
-            feats: (B, T, F), T = n·factor + lookahead.
-            real: (B, T) bool, True for feature frames that contain samples.
-            past_feats: (B, 0, F).
-            past_hidden: (B, S, 0, 1).
-
-        Returns:
-            (B, n, D), and the two pasts.
-        """
+        """Compute one step of n·factor + lookahead frames; the pasts are empty."""
         x = self.conv(feats[:, None])  # (B, S, n, F')
         x = self.out(x.transpose(1, 2).flatten(2))  # (B, n, D)
         return x, past_feats.clone(), past_hidden.clone()

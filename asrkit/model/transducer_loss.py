@@ -78,8 +78,6 @@ def lattice_loss(
     Args:
         blank: (B, T, U + 1) log-probabilities of the arcs to the next frame; -inf for no arc.
         label: (B, T, U) log-probabilities of the arcs to the next label; -inf for no arc.
-        lengths: (B,) valid frames.
-        token_lengths: (B,) valid tokens.
     """
     options = fast_emit, delay_penalty
     loss: Tensor = _LatticeLoss.apply(blank, label, lengths, token_lengths, *options)
@@ -155,14 +153,7 @@ def occupations(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the log-likelihood (B,), and the probability that an alignment takes each arc.
 
-    Args:
-        blank: (B, T, U + 1) log-probabilities of the arcs to the next frame.
-        label: (B, T, U) log-probabilities of the arcs to the next label.
-        lengths: (B,) valid frames.
-        token_lengths: (B,) valid tokens.
-
-    Returns:
-        in float64, 0 beyond a row.
+    The arcs are those of `lattice_loss`. The probabilities are in float64, 0 beyond a row.
     """
     lengths, token_lengths = (each.to(blank.device) for each in (lengths, token_lengths))
     frame = torch.arange(blank.size(1), device=blank.device)[:, None]  # (T, 1)

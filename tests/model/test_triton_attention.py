@@ -226,16 +226,17 @@ def test_dropout_and_its_gradient() -> None:
 
 def test_they_are_taken_only_if_told_to(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
+
+    def by_kernels(self: ChunkAttention, *args: Tensor) -> Tensor:
+        calls.append(args)
+        return self.by_blocks(*args)
+
     on_kernels(monkeypatch)
-    monkeypatch.setattr(ChunkAttention, "by_kernels", lambda self, q, *_: calls.append(q) or q)
+    monkeypatch.setattr(ChunkAttention, "by_kernels", by_kernels)
     for told in (False, True):
         encoder = tiny_encoder(num_layers=1, kernels=told)
-        attention = encoder.layers[0].attention
-        queries = torch.zeros(1, 4, 1, 4, 6, dtype=torch.float64)
-        keys = torch.zeros(1, 4, 4, 6, dtype=torch.float64)
-        valid = torch.ones(1, 1, 1, 1, 4, dtype=torch.bool)
-        table = attention.position.table(0, 4, encoder.mean)
-        attention.attend(queries, keys, keys, valid, table, None, None)
+        feats = torch.zeros(1, 16, encoder.num_mels, dtype=encoder.mean.dtype)
+        encoder(feats, torch.tensor([16]), encoder.init_state(1, 0), 4)
         assert len(calls) == told
 
 
