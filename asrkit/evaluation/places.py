@@ -41,7 +41,8 @@ def places(
 
     Args:
         outcomes: outcomes of each utterance, by the recognisers' names, with alignments.
-        chunk_size: chunk size C of the recogniser in chunks, in encoder frames.
+        name: name of the recogniser in chunks of `chunk_size` encoder frames.
+        full: name of the recogniser in full context.
     """
     if chunk_size >= FULL_CONTEXT:
         raise ValueError("chunk_size must not be full context, which has no chunks")
@@ -80,11 +81,7 @@ def errors_by_word(outcome: Outcome) -> list[int]:
 
 
 def places_of(begin: int, last: int, number: int, count: int, chunk_size: int) -> list[str]:
-    """Return the places of a word.
-
-    Args:
-        number: number of the word in its utterance, from 0.
-    """
+    """Return the places of a word from frame `begin` to `last`, the word `number` of `count`."""
     last = max(begin, last)
     quarter = 4 * (last % chunk_size) // chunk_size
     parted = begin // chunk_size != last // chunk_size

@@ -162,10 +162,9 @@ def lost_bits(before: Tensor, after: Tensor, up: Tensor, down: Tensor) -> Tensor
 
 
 def restored(after: Tensor, up: Tensor, down: Tensor, lost: Tensor, name: str) -> Tensor:
-    """Return the weight before an adapter was added, exactly.
+    """Return the weight before an adapter was added, exactly; `lost` is `lost_bits`' result.
 
-    Args:
-        lost: result of `lost_bits`.
+    (O, I), (O, r), (r, I), the lost bits -> (O, I)
     """
     size, reader = 4 * after.numel(), zlib.decompressobj()
     try:

@@ -95,13 +95,10 @@ def start_from(name: str, model: Network, tokenizer: Tokenizer, config: Config) 
 
 
 def start_head(own: Head, other: Head, changed: str, old: list[int], new: list[int]) -> str:
-    """Copy the rows of shared labels of a head, or of the CTC layer alone if the heads differ.
+    """Copy the rows of labels `old` of another head to labels `new`; return a note on the rest.
 
-    Args:
-        changed: description of their differences; "" for equal heads.
-
-    Returns:
-        A note on the parts that keep their random weights.
+    If the heads differ, as `changed` describes, only those of the CTC layer are copied. The note
+    names the parts that keep their random weights.
     """
     if not changed:
         own.copy_labels(other, old, new)
