@@ -30,9 +30,6 @@ def replacing(path: str | Path, is_private: bool = False, flushes: bool = True) 
 
     A symbolic link is kept, and its target is replaced. Temporary files of killed processes in the
     folder are removed, see `remove_leftovers`.
-
-    Raises:
-        UserError: for the path of a folder, a device or a pipe.
     """
     given = Path(path)
     if not given.name or (given.exists() and not given.is_file()):

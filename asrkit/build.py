@@ -113,13 +113,7 @@ def read_tokenizer(config: TextConfig, data: bytes) -> Tokenizer:
 
 def build_spec_augment(config: AugmentationConfig) -> SpecAugment:
     """Return the feature masks of training."""
-    return SpecAugment(
-        config.spec_frequency_masks,
-        config.spec_frequency_bins,
-        config.spec_time_masks,
-        config.spec_time_frames,
-        config.spec_max_time_share,
-    )
+    return SpecAugment(*(getattr(config, f"spec_{name}") for name in SpecAugment._fields))
 
 
 def build_fusion(

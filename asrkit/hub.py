@@ -53,10 +53,6 @@ def download(text: str) -> Path:
 
     The file is that of the address, else model.safetensors, else the only .safetensors file of the
     repository. No other file is downloaded.
-
-    Raises:
-        UserError: for an invalid address or a missing file, or if the hub does not answer and the
-            cache lacks the file.
     """
     address = address_of(text)
     need("huggingface_hub")

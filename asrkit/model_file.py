@@ -107,7 +107,6 @@ def save_model(path: str | Path, file: ModelFile, weights: torch.dtype = torch.f
         weights: type of the parameters, one of STORED; the normalisation stays float32.
 
     Raises:
-        ModelFileError: if a number is not finite, or a parameter is too large for this type.
         OSError: if the file cannot be written.
     """
     tensors, header = contents(file)
@@ -273,10 +272,6 @@ def load_model(model: str | Path) -> ModelFile:
 
     Args:
         model: path of the file or of its folder, name of a ready model, or hf://owner/name.
-
-    Raises:
-        ModelFileError: if the file is missing, damaged, of another kind or format version.
-        UserError: if the hub does not provide it.
     """
     path = model_path(model)
     return assembled(shown(path), *read_tensors(path))._replace(path=path)

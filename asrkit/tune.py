@@ -1,8 +1,4 @@
-"""Find the weight of a language model: python -m asrkit.tune --model M --lm lm.arpa dev.jsonl
-
-The network processes every utterance once. Then the search tries pairs of a weight and a bonus: it
-moves to the best neighbour of a pair, and in finer steps if no neighbour is better.
-"""
+"""Find the weight of a language model: python -m asrkit.tune --model M --lm lm.arpa dev.jsonl"""
 
 from asrkit.cli.options import add_batch, add_context, add_model, add_search
 from asrkit.cli.parser import Parser

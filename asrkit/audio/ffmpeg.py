@@ -69,7 +69,7 @@ class FFmpegFile(AudioFile):
     ) -> None:
         self._data, self._asked, self._name, self._known = data, track, name, problems
         self._mp3_seconds = mp3_seconds(data) if data.seekable() else None
-        self._container: InputContainer | None = None
+        self._container: Any = None  # InputContainer
         try:
             frames = self._open()
             first = next(frames, None)
@@ -124,7 +124,6 @@ class FFmpegFile(AudioFile):
 
     def _decoded(self) -> Iterator[Frame]:
         """Decode the track; note packets that cannot be decoded, and damage between packets."""
-        assert self._container is not None  # for mypy
         packets, failures = self._container.demux(self._stream), 0
         self._ends_damaged = damaged = False
         while failures < MAX_FAILURES:
@@ -218,7 +217,6 @@ class FFmpegFile(AudioFile):
 
     def _origin(self) -> float | None:
         """Return the time of the recording's start in seconds; None if its first sample is it."""
-        assert self._container is not None  # for mypy
         start = self._container.start_time
         if start is None:
             return None
@@ -231,7 +229,6 @@ class FFmpegFile(AudioFile):
     def _stated_seconds(self) -> float:
         """Return the end of the track stated by the file's header; 0 if none is."""
         stream, container = self._stream, self._container
-        assert container is not None  # for mypy
         if self._is(("mp3",)):
             return self._mp3_seconds or 0.0
         if self._is(("matroska",)) and len(container.streams) == 1 and container.duration:
@@ -247,7 +244,6 @@ class FFmpegFile(AudioFile):
 
     def _about_tracks(self) -> list[str]:
         """Return a line about tracks that are not read, if any."""
-        assert self._container is not None  # for mypy
         streams = self._container.streams.audio
         if len(streams) == 1 or self._asked is not None:
             return []
@@ -258,7 +254,6 @@ class FFmpegFile(AudioFile):
         ]
 
     def _is(self, formats: tuple[str, ...]) -> bool:
-        assert self._container is not None  # for mypy
         return self._container.format.name.split(",")[0] in formats
 
 

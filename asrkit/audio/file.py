@@ -125,9 +125,6 @@ def source_of(value: object) -> Source | None:
     """Return a path, the bytes of an audio file, or an open binary file as a source.
 
     Return None for other values. An open file is read from its position to its end.
-
-    Raises:
-        AudioError: for a file that is open for text, or empty bytes.
     """
     if isinstance(value, (str, Path, FilePart)):
         return value

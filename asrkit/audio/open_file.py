@@ -32,9 +32,6 @@ def opened(source: Source, track: int | None = None, ending: str = "") -> Iterat
     Args:
         track: number of the audio track in a container, from 0; None for the default one.
         ending: extension of the file's own name, such as ".gsm", if its path has another one.
-
-    Raises:
-        AudioError: for a file that cannot be read.
     """
     try:
         file = open_audio(source, track, ending)

@@ -1,4 +1,7 @@
-"""Reading audio: whole or in blocks, all channels or mixed, at its own rate or at 16 kHz."""
+"""Reading audio: whole or in blocks, all channels or mixed, at its own rate or at 16 kHz.
+
+A file that is missing, empty, not audio, or lacks the part, channel or track is an AudioError.
+"""
 
 import logging
 import math
@@ -30,9 +33,6 @@ def info(path: str | Path, track: int | None = None) -> AudioInfo:
     """Return sample rate, samples and channels of an audio file.
 
     The file is decoded to its end if its header does not state the length.
-
-    Raises:
-        AudioError: if the file is missing, empty, or not audio.
     """
     with opened(path, track) as file:
         return AudioInfo(file.sample_rate, file.count(), file.num_channels)
@@ -47,10 +47,6 @@ def read(
         start: start of the part in seconds.
         duration: seconds; None for the rest of the file.
         track: number of the audio track in a container, from 0; None for the default one.
-
-    Raises:
-        AudioError: if the file is missing, empty, not audio, ends before `start`, or is too long
-            to be read at once.
     """
     with opened(path, track) as file:
         if file.num_samples is not None:
@@ -115,9 +111,6 @@ def blocks(
 
     Yields:
         float32 samples (n, channels) at the file's rate, and the rate in Hz.
-
-    Raises:
-        AudioError: if the file is missing, empty, not audio, or ends before `start`.
     """
     with opened(path, track) as file:
         size = block_size(file, seconds)
@@ -143,9 +136,6 @@ def mono_blocks(
     Args:
         channel: number of the channel, from 0; None for the mean of all. For the other arguments
             see `blocks`.
-
-    Raises:
-        AudioError: as for `blocks`, and for a channel that the file does not have.
     """
     mixer = Mixer(name_of(path), channel)
     for block, rate in blocks(path, seconds, start, duration, track):
@@ -226,10 +216,6 @@ def load(
     Args:
         channel: number of the channel, from 0; None for the mean of all. For the other arguments
             see `read`.
-
-    Raises:
-        AudioError: if the file is missing, empty, not audio, lacks the part, channel or track, or
-            is too long to be read at once.
     """
     return at_16_khz(mono_blocks(path, 10.0, start, duration, channel, track))
 
@@ -255,9 +241,6 @@ def mono(samples: np.ndarray) -> np.ndarray:
 
     Float samples may exceed 1 up to LOUDEST, as mixes do. Larger ones are usually int16 values
     without scaling.
-
-    Raises:
-        AudioError: for another dtype or shape, or samples that are not finite or beyond LOUDEST.
     """
     samples = array_of(samples)
     if samples.ndim not in (1, 2):

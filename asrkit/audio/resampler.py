@@ -45,9 +45,6 @@ class Resampler:
 
     Args:
         dtype: "float32" or "float64".
-
-    Raises:
-        AudioError: for a rate out of range.
     """
 
     def __init__(self, rate: int, output_rate: int = SAMPLE_RATE, dtype: str = "float32") -> None:

@@ -2,7 +2,6 @@
 
 import argparse
 import json
-from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -43,17 +42,17 @@ def segment(options: argparse.Namespace) -> int:
     job = Labelled(options.file, options.file, text, channel=options.channel, track=options.track)
     normalize = build_normalizer(file.config.text)
     found = [*tqdm(pieces_of(recognizer, job, normalize, limits), "aligning", disable=None)]
-    is_kept = [not each.problem and each.score >= options.min_score for each in found]
-    kept = list(compress(found, is_kept))
+    left_out = [each for each in found if each.problem or each.score < options.min_score]
+    kept = [each for each in found if not each.problem and each.score >= options.min_score]
     beside = Path(options.output).with_suffix(".left_out.jsonl")
     write(options, Path(options.output), kept)
-    write(options, beside, [each for each, kept_ in zip(found, is_kept, strict=True) if not kept_])
+    write(options, beside, left_out)
     seconds = sum(each.end - each.start for each in kept)
     words = sum(len(each.text.split()) for each in kept)
     print(f"{options.output}: {len(kept)} pieces, {words} words, {seconds / 60:.1f} min")
-    if len(kept) == len(found):
+    if not left_out:
         return 0
-    left, all_words = len(found) - len(kept), len(text.split())
+    left, all_words = len(left_out), len(text.split())
     complain(
         "asrkit data segment",
         f"left out {left} pieces with {all_words - words} of {all_words} words, see {beside}",

@@ -65,11 +65,7 @@ class _StrictLoader(yaml.SafeLoader):
 
 
 def parse_yaml(text: str, longest: int = MAX_BYTES) -> Any:
-    """Parse a YAML text of at most `longest` characters: dicts, lists, numbers, dates.
-
-    Raises:
-        ConfigError: for a text that is not YAML, or is larger than any configuration.
-    """
+    """Parse a YAML text of at most `longest` characters: dicts, lists, numbers, dates."""
     if len(text) > longest:
         raise ConfigError(f"it has more than {longest} characters")
     try:

@@ -1,4 +1,4 @@
-"""Samples of cuts: asrkit's reader with lhotse's transforms, in any thread."""
+"""Samples of cuts: asrkit's reader with lhotse's transforms; every failure is an AudioError."""
 
 import threading
 from collections.abc import Iterator
@@ -22,11 +22,7 @@ OTHER_LENGTH = "declared samples in the recording diverged"  # in lhotse's messa
 
 
 def load_samples(cut: Cut) -> np.ndarray:
-    """Load the samples of a cut with all its lhotse transforms: float32 mono (n,) at 16 kHz.
-
-    Raises:
-        AudioError: if the audio cannot be read or has infinite samples.
-    """
+    """Load the samples of a cut with all its lhotse transforms: float32 mono (n,) at 16 kHz."""
     mixer = audio.Mixer(cut.id)
     samples = mixer(audio_of(cut).T)
     mixer.warn()

@@ -52,9 +52,6 @@ def load_cuts(path: str | Path, left_out: list[LeftOut]) -> CutSet:
         path: a plain JSONL manifest, which is read at once, or a lhotse cut manifest or a folder of
             Shar shards, which are read lazily.
         left_out: list to which unusable utterances are appended, with the reason.
-
-    Raises:
-        ManifestError: if the path is missing or not a manifest.
     """
     path = Path(path)
     if not path.exists():

@@ -92,9 +92,6 @@ def read_manifest(path: str | Path, left_out: list[LeftOut]) -> Iterator[Utteran
 
     Args:
         left_out: list to which lines with impossible values are appended.
-
-    Raises:
-        ManifestError: if the file is missing, or a line is not an object with the right keys.
     """
     path, unused = Path(path), Counter[str]()
     refuse_foreign(path)

@@ -15,7 +15,7 @@ TOLERANCE = 0.1  # s, as when reading: headers of lossy formats have slightly to
 # All 4645 recordings of five real corpora (an4, fsdd, yesno, librispeech-mini, kerstin) are
 # above -48 dBFS. The noise of rounding to 16 bits is at -101.
 SILENT_DB, FAINT_DB = -70.0, -55.0
-TOO_LOUD = 1000.0  # times full scale
+TOO_LOUD = 1000.0  # times full scale: damaged, or integers that were written as floats
 CLIPPED_SHARE = 0.001  # 16 samples a second at 16 kHz; these recordings have at most 0.00002
 DC_OFFSET = 0.02  # these recordings have at most 0.011
 # These recordings have at most 3.7 s of silence, a quarter of the length. Recordings that are half
@@ -87,11 +87,6 @@ def of_samples(find: Callable[[Signal], str | None]) -> Callable[[Facts, Rules],
 
 
 @of_samples
-def not_finite(signal: Signal) -> str | None:
-    return f"{signal.not_finite} samples" if signal.not_finite else None
-
-
-@of_samples
 def silent(signal: Signal) -> str | None:
     if not signal.rms:
         return f"all samples are {signal.mean:g}"
@@ -103,23 +98,6 @@ def silent(signal: Signal) -> str | None:
 def faint(signal: Signal) -> str | None:
     level = decibels(signal.rms)
     return f"RMS {level:.0f} dBFS" if SILENT_DB <= level < FAINT_DB else None
-
-
-@of_samples
-def too_loud(signal: Signal) -> str | None:
-    """Samples far beyond full scale: damaged, or integers that were written as floats."""
-    return f"a peak of {signal.peak:.3g} times full scale" if signal.peak >= TOO_LOUD else None
-
-
-@of_samples
-def clipped(signal: Signal) -> str | None:
-    return f"{signal.clipped:.1%} of the samples" if signal.clipped >= CLIPPED_SHARE else None
-
-
-@of_samples
-def dc_offset(signal: Signal) -> str | None:
-    """Find a DC offset, which is harmless: asrkit's features subtract the mean of each window."""
-    return f"mean {signal.mean:.3f}" if abs(signal.mean) >= DC_OFFSET else None
 
 
 @of_samples
@@ -209,9 +187,11 @@ UTTERANCE_CHECKS: list[UtteranceCheck] = [
         "start and duration are seconds of this file: check for milliseconds or another file"),
     UtteranceCheck("cut-off", "error", "file ends before its header says", cut_off,
         "copy the file again, or shorten the text to what can be heard"),
-    UtteranceCheck("not-finite", "error", "samples that are NaN or infinite", not_finite,
+    UtteranceCheck("not-finite", "error", "samples that are NaN or infinite",
+        of_samples(lambda s: f"{s.not_finite} samples" if s.not_finite else None),
         "write the file again from its source"),
-    UtteranceCheck("too-loud", "error", "samples far beyond full scale", too_loud,
+    UtteranceCheck("too-loud", "error", "samples far beyond full scale", of_samples(
+            lambda s: f"a peak of {s.peak:.3g} times full scale" if s.peak >= TOO_LOUD else None),
         "write the file again from its source; full scale is 1 for samples that are floats"),
     UtteranceCheck("silent", "error", "silence", silent,
         "record it again, or remove the line with --write"),
@@ -231,7 +211,8 @@ UTTERANCE_CHECKS: list[UtteranceCheck] = [
         'add "channel": N to the line, from 0'),
     UtteranceCheck("faint", "warning", "very quiet", faint,
         "listen to it: the microphone may have been off, or the channel may be wrong"),
-    UtteranceCheck("clipped", "warning", "clipped", clipped,
+    UtteranceCheck("clipped", "warning", "clipped", of_samples(
+            lambda s: f"{s.clipped:.1%} of the samples" if s.clipped >= CLIPPED_SHARE else None),
         "record at a lower level; augmentation.gain_db does not repair it"),
     UtteranceCheck("silence", "warning", "long silence", long_silence,
         "remove it with start and duration, or complete a text that lacks words"),
@@ -243,7 +224,8 @@ UTTERANCE_CHECKS: list[UtteranceCheck] = [
     UtteranceCheck("ctc-speed", "warning", "too short for its text when sped up",
         too_short_when_fast,
         "training skips the fast copy; lower augmentation.speed_factors to keep it"),
-    UtteranceCheck("dc-offset", "note", "DC offset", dc_offset,
+    UtteranceCheck("dc-offset", "note", "DC offset",
+        of_samples(lambda s: f"mean {s.mean:.3f}" if abs(s.mean) >= DC_OFFSET else None),
         "nothing: the features subtract the mean of each window"),
     UtteranceCheck("unicode", "note", "unusual Unicode form", unicode_form,
         "set text.unicode_form to NFKC, or write the usual letters"),
