@@ -114,9 +114,3 @@ def differences(licence: str, sources: Mapping[str, Terms]) -> list[str]:
         for name, terms in sources.items()
         if terms.licence is not None and spelled(terms.licence) != spelled(licence)
     ]
-
-
-def listed(terms: Terms) -> dict[str, str]:
-    """Return names and values of the terms for a listing."""
-    unknown = "not stated in the file"
-    return {"licence": terms.licence or unknown, "languages": ", ".join(terms.languages) or unknown}

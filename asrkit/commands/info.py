@@ -10,7 +10,6 @@ import yaml
 
 from asrkit.errors import printable, shown
 from asrkit.model_file import FORMAT_VERSION, ModelFile, load_model, model_path
-from asrkit.terms import listed
 from asrkit.text import events
 
 LONGEST_PART = 100_000  # characters shown of the card, the training and the configuration, each
@@ -21,8 +20,9 @@ def info(options: argparse.Namespace) -> int:
     file = load_model(path)
     size = path.stat().st_size / 1e6
     print(f"file        {shown(path, 1000)}, {size:.1f} MB, format version {FORMAT_VERSION}")
-    for name, value in (described(file) | listed(file.terms)).items():
-        print(f"{name:<12}{value}")
+    terms = {"licence": file.terms.licence or "", "languages": ", ".join(file.terms.languages)}
+    for name, value in (described(file) | terms).items():
+        print(f"{name:<12}{value or 'not stated in the file'}")
     card = card_beside(path)
     if card is not None:
         print(f"\ncard\n{_indented(card)}")

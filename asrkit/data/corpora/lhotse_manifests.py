@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from asrkit.data.corpora.entry import Entry, Omitted, Source, found_audio, seconds_of
+from asrkit.data.corpora import fields
+from asrkit.data.corpora.entry import Entry, Ids, Omitted, Source, found_audio
 from asrkit.data.corpora.json_lines import objects_in
 from asrkit.data.splits import NAMES
 from asrkit.errors import shown
@@ -55,17 +56,12 @@ def entry_of(
     where: str, values: dict[str, Any], audio: dict[str, Path], omitted: Omitted
 ) -> Entry | None:
     """Return the utterance of a supervision; None, with a reason in `omitted`, if unusable."""
-    start, duration = seconds_of(values.get("start")), seconds_of(values.get("duration"))
-    name, recording, text = (values.get(key) for key in ("id", "recording_id", "text"))
-    speaker, channel = values.get("speaker"), values.get("channel", 0)
-    if not isinstance(name, str) or start is None or duration is None:
+    name, recording = values.get("id"), values.get("recording_id")
+    if not isinstance(name, str) or None in (values.get("start"), values.get("duration")):
         omitted.add("supervision without an id, a start or a duration", where)
     elif not isinstance(recording, str) or recording not in audio:
         omitted.add("supervision without a recording", f"{where}: {name}")
     else:
-        return Entry(
-            name, audio[recording], text if isinstance(text, str) else None,
-            speaker if isinstance(speaker, str) else None, start, duration,
-            channel if isinstance(channel, int) and channel else None,
-        )  # fmt: skip
+        its = {"audio": str(audio[recording].absolute()), "channel": values.get("channel") or None}
+        return fields.entry_of(values | its, Path(), Ids(), omitted, where)
     return None
