@@ -147,11 +147,9 @@ def build_hotwords(
     tokenizer: Tokenizer,
     normalizer: Callable[[str], str],
 ) -> Hotwords:
-    """Return the fusion of hotwords with a search.
+    """Return the fusion of hotwords with a search, by the weight of each of their words.
 
-    Args:
-        hotwords: phrases, with weights for each of their words; phrases that are equal after
-            normalisation get the highest of their weights.
+    Phrases that are equal after normalisation get the highest of their weights.
     """
     bonuses: dict[str, float] = {}
     for phrase, weight in weighed(hotwords).items():

@@ -101,14 +101,7 @@ class ModelFile(NamedTuple):
 
 
 def save_model(path: str | Path, file: ModelFile, weights: torch.dtype = torch.float32) -> None:
-    """Write a model file, atomically.
-
-    Args:
-        weights: type of the parameters, one of STORED; the normalisation stays float32.
-
-    Raises:
-        OSError: if the file cannot be written.
-    """
+    """Write a model file, atomically; its parameters get a type of STORED, all else is float32."""
     tensors, header = contents(file)
     require_finite(f"{shown(Path(path))} not written", file.model.state_dict())
     for name, _ in file.model.named_parameters():
@@ -150,13 +143,10 @@ def write_tensors(path: str | Path, tensors: dict[str, Tensor], header: dict[str
 
 
 def write_safetensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> None:
-    """Write what `safetensors.torch.save` writes, without a copy of the tensors in memory.
+    """Write contiguous tensors like `safetensors.torch.save`, without a copy in memory.
 
     The library's `save` makes two, and its `save_file` leaves a file of its own behind if the
     process is killed. The format: 8 bytes of the header's length, the header, the tensors.
-
-    Args:
-        tensors: contiguous tensors on the CPU.
     """
     ordered = sorted(tensors.items(), key=lambda item: (-item[1].itemsize, item[0]))
     header: dict[str, Any] = {"__metadata__": metadata}

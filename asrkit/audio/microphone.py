@@ -104,9 +104,6 @@ def device_table(devices: list[Device]) -> str:
 class Microphone:
     """An iterable of packets of float32 samples (n, 1) from an input device, at its own rate.
 
-    Args:
-        device: number or (part of the) name of the device; None for the default one.
-
     Attributes:
         lost: seconds of audio that did not fit into the queue, because packets were read too late.
         dropped: smallest possible number of seconds that the device or the system dropped.

@@ -45,11 +45,10 @@ class Placement:
         self.begun, self.holes, self.doubted = False, 0.0, 0.0
 
     def silence_before(self, frame: Frame, later: Sequence[float], position: float) -> float:
-        """Return the seconds of silence before a frame.
+        """Return the seconds of silence before a frame, after `position` seconds of audio.
 
         Args:
             later: times of some frames after it, seconds.
-            position: seconds of audio before it, including silence.
         """
         if frame.time is None or any(each < frame.time - STEP_BACK for each in later):
             return 0.0  # a damaged time, of which one flipped bit is up to 24 days in FLV

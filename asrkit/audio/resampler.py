@@ -42,9 +42,6 @@ class Resampler:
 
     The output is the same, bit for bit, for all packet sizes. Its only delay is half the filter,
     for which each sample waits: 8 ms at 8 kHz, 4 ms from 16 kHz on.
-
-    Args:
-        dtype: "float32" or "float64".
     """
 
     def __init__(self, rate: int, output_rate: int = SAMPLE_RATE, dtype: str = "float32") -> None:
@@ -202,7 +199,6 @@ def kaiser_sinc(phases: int, half: int, cutoff: float) -> np.ndarray:
 
     Args:
         phases: steps from one input sample to the next; both ends have a filter.
-        half: number of input samples on each side.
         cutoff: share of the input's Nyquist frequency.
     """
     offsets = np.arange(1 - half, half + 1) - np.arange(phases + 1)[:, None] / phases

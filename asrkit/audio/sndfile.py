@@ -33,7 +33,6 @@ class SndFile(AudioFile):
     Args:
         file: open file, which `close` closes.
         instead: opens the same source in another reader, which continues where libsndfile fails.
-        known: lines about the end of the file that are already known.
     """
 
     def __init__(

@@ -29,9 +29,7 @@ class Parser(argparse.ArgumentParser):
     """A parser without abbreviations, whose errors are a UserError of one line.
 
     Args:
-        name: name of the command in messages.
         doc: docstring of the command's module, whose first words describe the command.
-        example: example calls of the command, one or more lines.
         usage: first line of the help after the name; None lists all options there.
     """
 

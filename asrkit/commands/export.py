@@ -224,11 +224,7 @@ def recordings(manifest: str) -> list[Labelled]:
 def quantized(
     file: ModelFile, exported: Exported, path: Path, parts: list[Path], trial: list[Labelled]
 ) -> str:
-    """Convert a float32 file to int8 in its place, if it recognises as well; return a line on that.
-
-    Args:
-        parts: files of a transducer's predictor and joiner, which stay in float32; [] for CTC.
-    """
+    """Convert a float32 file to int8 in its place if it recognises as well; describe the result."""
     module = eager_step(file, exported)
     plain = eager(file.model, exported.context)
     observed = int8.ObservedStep(path, module)

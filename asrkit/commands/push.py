@@ -104,11 +104,7 @@ def report_card(card: str, terms: Terms) -> None:
 def card_of(file: ModelFile, address: Address, own: str | None) -> str:
     """Return the README.md for a model's repository.
 
-    Args:
-        file: model file, with a licence among its terms.
-        address: future address of the file.
-        own: the model's card. Its text is kept; without properties it gets some, and an example.
-            None: a text is made from the model file.
+    The text of the model's own card is kept; without properties it gets some, and an example.
     """
     if own is not None and own.startswith("---\n"):
         return own

@@ -115,7 +115,6 @@ def run(
     """Serve until a signal ends this process.
 
     Args:
-        neighbours: numbers of calls in other processes.
         beside: context managers of the application, see `app_of`.
     """
     import uvicorn

@@ -98,7 +98,6 @@ def refuse_idle(config: BaseModel, written: set[str], overridden: set[str]) -> N
     """Reject options that are set and have no effect.
 
     Args:
-        written: dotted keys that the user wrote, on the command line or in the file.
         overridden: dotted keys given on the command line. A switch among these keys may turn off
             options that the file sets.
     """

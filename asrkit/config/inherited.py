@@ -17,8 +17,6 @@ def filled(
     the first model's section `text`.
 
     Args:
-        values: nested dicts of a configuration file with its overrides, unchecked.
-        first: configuration of the model to start from.
         keep_labels: value of `training.keep_labels` if neither it nor `text.tokenizer` is written.
         replay: value of `data.replay` if it is not written and `training.keep` is "replay".
     """

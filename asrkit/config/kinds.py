@@ -50,7 +50,6 @@ def any_of(sections: Iterable[type[BaseModel]], usual: str | None = None) -> Any
     """Return the type of a value that is one of these sections, or only the name of a kind.
 
     Args:
-        sections: sections, each with its own literal `kind`.
         usual: kind for options without a kind; None rejects such options.
     """
 

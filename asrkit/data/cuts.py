@@ -46,12 +46,9 @@ CHANNELS = ("channel", "channels", "channel_ids")  # a number from 0, or several
 
 
 def load_cuts(path: str | Path, left_out: list[LeftOut]) -> CutSet:
-    """Load the utterances of a manifest.
+    """Load the utterances of a manifest; append unusable ones to `left_out`.
 
-    Args:
-        path: a plain JSONL manifest, which is read at once, or a lhotse cut manifest or a folder of
-            Shar shards, which are read lazily.
-        left_out: list to which unusable utterances are appended, with the reason.
+    A plain manifest is read at once, lhotse's cuts and folders of Shar shards lazily.
     """
     path = Path(path)
     if not path.exists():

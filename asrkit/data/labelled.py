@@ -118,7 +118,6 @@ def jobs_of(
     """Return the jobs for files, then those for a manifest.
 
     Args:
-        files: paths of audio files, and of folders that are searched for audio files.
         channel: number of the channel of each file, from 0; None for the mean of all; "split" for a
             job per channel.
         speakers: names of the speakers of "split", one for each channel; () for numbers.

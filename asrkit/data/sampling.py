@@ -24,7 +24,6 @@ class EpochBatches:
     share, so that several ranks train on the same batches as one.
 
     Args:
-        durations: (n,) seconds of all utterances.
         max_batch_seconds: most audio in a batch, with its padding; a longer utterance is a batch
             by itself.
         num_buckets: ordered by duration, the utterances of a batch are within about one of
@@ -90,7 +89,6 @@ def with_replay(
     Old utterances are drawn without repetition, or again from the first if there are too few.
 
     Args:
-        durations: (n,) seconds of the new and the old utterances.
         share: share of the epoch's seconds that are of old utterances.
     """
     draw = random.Random(f"{seed}-{epoch}-replay")

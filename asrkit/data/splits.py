@@ -17,13 +17,9 @@ Splits = dict[str, list[Row]]
 
 
 def divide(rows: list[Row], share: float, warn: Callable[[str], object]) -> Splits:
-    """Divide utterances into the corpus's own parts, or into train and dev by speaker.
+    """Divide utterances into the corpus's own parts, or by speaker: dev has a share of the seconds.
 
     The result does not depend on the order of the utterances.
-
-    Args:
-        share: share of the seconds for dev; 0 for train alone.
-        warn: function that is called with what a user should know about the division.
     """
     splits: Splits = {}
     for row in rows:

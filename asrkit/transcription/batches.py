@@ -28,11 +28,8 @@ def outcomes(
 ) -> Iterator[Decoded]:
     """Yield a result or an error for every job, decoded in batches of similar length.
 
-    Long recordings are decoded alone and in pieces; the results do not depend on this.
-
-    Args:
-        batch_seconds: most seconds of audio in a batch.
-        read: function that is called with the seconds of each piece of audio that is read.
+    Long recordings are decoded alone and in pieces; the results do not depend on this. `read` is
+    called with the seconds of each piece of audio that is read.
     """
     waiting: list[tuple[int, Any]] = []
     seconds = 0.0

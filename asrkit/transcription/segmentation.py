@@ -73,11 +73,7 @@ class Cut(NamedTuple):
 def pieces_of(
     recognizer: Recognizer, job: Labelled, normalize: Callable[[str], str], options: Options
 ) -> Iterator[Piece]:
-    """Divide a recording with its text into pieces, in order; no word is lost or repeated.
-
-    Args:
-        normalize: function from a text to the one that the recogniser writes.
-    """
+    """Divide a recording with its text into pieces, in order; no word is lost or repeated."""
     lengths: list[float] = []
     heard = recognizer.transcribe_blocks(timed(job.blocks(), lengths.append)).words
     given, last = (job.text or "").split(), sum(lengths)
@@ -117,11 +113,7 @@ def span(left: Cut, right: Cut) -> tuple[float, float]:
 
 
 def parts_of(job: Labelled, spans: Sequence[tuple[float, float]]) -> Iterator[Part]:
-    """Yield the parts of a recording, which is read once: a seek in an MP3 reads all before it.
-
-    Args:
-        spans: start and end of each part in seconds, in order and without overlap.
-    """
+    """Yield the parts of a recording, which is read once: a seek in an MP3 reads all before it."""
     blocks, rate, more = job.blocks(), SAMPLE_RATE, True
     first, samples = 0, np.zeros(0, np.float32)  # number of the first sample that is kept
     for start, end in spans:

@@ -44,7 +44,6 @@ def processes(options: argparse.Namespace, shards: int) -> Iterator[Look]:
     """Start processes on this machine, which share its cores and end with the block.
 
     Args:
-        options: parsed arguments; `argv` has them as they were given.
         shards: number of shards, which limits the restarts of killed processes.
     """
     threads = {"OMP_NUM_THREADS": str(max(1, torch.get_num_threads() // options.workers))}

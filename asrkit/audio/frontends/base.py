@@ -41,8 +41,6 @@ class Frontend(nn.Module):
     of a frame's samples (`power`), and the logarithm of the filters' energies (`log`).
 
     Args:
-        before: number of padding samples before a stream.
-        after: number of padding samples after a stream.
         lead_frames: number of feature frames before a stream's first sample, for encoders that
             begin earlier. Their values do not matter to the encoder.
         mirrored: whether the stream's first samples in reverse order precede it instead of zeros.

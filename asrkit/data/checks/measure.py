@@ -57,11 +57,7 @@ class ManifestEntry(NamedTuple):
 def read_entries(
     path: str, bad_lines: list[Finding]
 ) -> list[ManifestEntry] | Iterator[ManifestEntry]:
-    """Read the utterances of a manifest; lhotse's, which may have their audio, one at a time.
-
-    Args:
-        bad_lines: list to which findings of invalid lines are appended.
-    """
+    """Read the utterances of a manifest, lhotse's one at a time; append findings of bad lines."""
     refuse_foreign(Path(path))
     if is_lhotse(Path(path)):
         cuts = enumerate(load_cuts(path, []), start=1)

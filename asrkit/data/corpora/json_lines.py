@@ -1,13 +1,18 @@
-"""Manifests in JSON lines: NeMo's, WeNet's, and asrkit's own."""
+"""Manifests in JSON lines: NeMo's, WeNet's, asrkit's own, and lhotse's, without lhotse's code."""
 
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from asrkit.data.corpora.entry import Entry, Ids, Omitted, Source
+from asrkit.data.corpora.entry import Entry, Ids, Omitted, Source, found_audio
 from asrkit.data.corpora.fields import entry_of, field_of
 from asrkit.data.manifest import LeftOut, lines_of, read_manifest
+from asrkit.data.splits import NAMES
+from asrkit.errors import shown
+
+ENDINGS = (".jsonl", ".jsonl.gz")
+NOT_A_FILE = "recording that is not a single local file (commands and URLs are never used)"
 
 
 def objects_in(path: Path, omitted: Omitted) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -44,3 +49,48 @@ def read_own(source: Source, omitted: Omitted) -> Iterator[Entry]:
         )  # fmt: skip
     for problem in left_out:
         omitted.add("line with impossible values", problem)
+
+
+def recordings_at(path: Path) -> list[Path]:
+    """Return the manifests of recordings in a folder, or the file itself."""
+    files = sorted(path.iterdir()) if path.is_dir() else [path]
+    return [each for each in files if "recordings" in each.name and each.name.endswith(ENDINGS)]
+
+
+def read_lhotse(source: Source, omitted: Omitted) -> Iterator[Entry]:
+    """Yield the supervisions of all manifests beside those of recordings."""
+    pairs, ids = recordings_at(source.path), Ids()
+    for path in pairs:
+        words = path.name.removesuffix(".gz").removesuffix(".jsonl").split("_")
+        split = next((name for name in NAMES if name in words), None) if len(pairs) > 1 else None
+        root = source.audio_root or Path.cwd()
+        audio = dict(recordings_in(path, root, omitted))
+        beside = path.with_name(path.name.replace("recordings", "supervisions"))
+        for where, values in objects_in(beside, omitted):
+            name, recording = values.get("id"), values.get("recording_id")
+            if not isinstance(name, str) or None in (values.get("start"), values.get("duration")):
+                omitted.add("supervision without an id, a start or a duration", where)
+            elif not isinstance(recording, str) or recording not in audio:
+                omitted.add("supervision without a recording", f"{where}: {name}")
+            else:
+                own = str(audio[recording].absolute())  # its channel 0 is the default
+                its = values | {"audio": own, "channel": values.get("channel") or None}
+                if entry := entry_of(its, Path(), ids, omitted, where):
+                    yield entry._replace(split=split)
+
+
+def recordings_in(path: Path, root: Path, omitted: Omitted) -> Iterator[tuple[str, Path]]:
+    """Yield the id and the file of each recording."""
+    for where, values in objects_in(path, omitted):
+        sources, name = values.get("sources"), values.get("id")
+        first: Any = sources[0] if isinstance(sources, list) and len(sources) == 1 else None
+        named = first.get("source") if isinstance(first, dict) else None
+        if (
+            not isinstance(name, str)
+            or not isinstance(named, str)
+            or first.get("type") != "file"
+            or values.get("transforms")
+        ):
+            omitted.add(NOT_A_FILE, f"{where}: {shown(name)}")
+        elif (audio := found_audio(named, root, omitted)) is not None:
+            yield name, audio

@@ -1,14 +1,24 @@
-"""Corpora in the layouts of LJSpeech and LibriSpeech."""
+"""Corpora in the layouts of LJSpeech, LibriSpeech and Kaldi."""
 
 import os
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from asrkit.audio.file import SUFFIXES
-from asrkit.data.corpora.entry import Entry, Omitted, Source, found_audio, lines_of
+from asrkit.data.corpora.entry import Entry, Omitted, Source, found_audio, lines_of, seconds_of
 from asrkit.data.corpora.folder import files_of
 from asrkit.data.foreign import TRANSCRIPTS
 from asrkit.data.splits import NAMES
+from asrkit.errors import shown
+
+COMMAND = (
+    "command in place of a file; commands are never run: write the path of the audio file itself, "
+    "also of FLAC or SPHERE, in wav.scp, or convert the audio"
+)
+ARCHIVE = "audio inside an archive of Kaldi: write it as files with wav-copy"
+ARCHIVED = re.compile(r":\d+(\[[^\[\]]*\])?$")
+LONGEST_END = 100  # characters of a path that can name a place in an archive
 
 
 def read_ljspeech(source: Source, omitted: Omitted) -> Iterator[Entry]:
@@ -54,3 +64,76 @@ def part_of(path: Path) -> str | None:
     """Return train, dev or test if a folder of a path has such a name, such as train-clean-5."""
     first = (part.split("-")[0] for part in path.parts[:-1])
     return next((part for part in first if part in NAMES), None)
+
+
+Part = tuple[str, float, float | None]  # recording, start, duration in seconds, if known
+
+
+def read_kaldi(source: Source, omitted: Omitted) -> Iterator[Entry]:
+    """Yield the utterances of a data folder in the order of its segments, or of wav.scp."""
+    folder, root = source.path, source.audio_root or source.path
+    audio = {
+        name: path
+        for name, value in table_of(folder / "wav.scp", omitted).items()
+        if (path := file_of(name, value, root, omitted)) is not None
+    }
+    texts = table_of(folder / "text", omitted)
+    speakers = optional(folder / "utt2spk", omitted)
+    segments = optional(folder / "segments", omitted)
+    parts = parts_of(segments, omitted) if segments else {name: (name, 0.0, None) for name in audio}
+    for name in texts:
+        if name not in parts and (segments or name not in audio):
+            omitted.add("text without audio", name)
+    for name, (recording, start, duration) in parts.items():
+        if recording not in audio:
+            omitted.add("segment without a file in wav.scp", f"{name}: {recording}")
+        elif name not in texts:
+            omitted.add("audio without a line in text", name)
+        else:
+            speaker = speakers.get(name)  # Kaldi's recipes write the id for an unknown speaker
+            known = None if speaker == name else speaker
+            yield Entry(name, audio[recording], texts[name], known, start, duration)
+
+
+def table_of(path: Path, omitted: Omitted) -> dict[str, str]:
+    """Return the values of a file with a key and a value on each line."""
+    found: dict[str, str] = {}
+    for _, line in lines_of(path):
+        key, *rest = line.split(maxsplit=1)
+        if key in found:
+            omitted.add(f"line of {path.name} whose key occurs twice", key)
+        else:
+            found[key] = rest[0].strip() if rest else ""
+    return found
+
+
+def optional(path: Path, omitted: Omitted) -> dict[str, str]:
+    return table_of(path, omitted) if path.is_file() else {}
+
+
+def file_of(name: str, value: str, root: Path, omitted: Omitted) -> Path | None:
+    """Return the file of a line of wav.scp; None, with a reason, for commands and archives."""
+    example = f"{name} {shown(value)[1:-1]}"
+    if value.endswith("|") or value.startswith("|") or value == "-":
+        omitted.add(COMMAND, example)
+    elif not value:
+        omitted.add("line of wav.scp without a file", name)
+    elif ARCHIVED.search(value[-LONGEST_END:]):
+        omitted.add(ARCHIVE, example)
+    else:
+        return found_audio(value, root, omitted)
+    return None
+
+
+def parts_of(segments: Mapping[str, str], omitted: Omitted) -> dict[str, Part]:
+    """Return the parts of the lines of segments: recording, start, end (-1: the file's end)."""
+    found: dict[str, Part] = {}
+    for name, value in segments.items():
+        cells = value.split()
+        start = seconds_of(cells[1]) if len(cells) == 3 else None
+        end = seconds_of(cells[2]) if len(cells) == 3 else None
+        if start is None or (end is None and cells[2] != "-1"):
+            omitted.add("segment that is not a recording, a start and an end", f"{name} {value}")
+        else:
+            found[name] = cells[0], start, None if end is None else end - start
+    return found

@@ -7,10 +7,8 @@ from typing import NamedTuple
 from asrkit.data.corpora.entry import CorpusError, Entry, Omitted, Source
 from asrkit.data.corpora.folder import read_folder
 from asrkit.data.corpora.huggingface import files_in, read_dataset
-from asrkit.data.corpora.json_lines import read_json_lines, read_own
-from asrkit.data.corpora.kaldi import read_kaldi
-from asrkit.data.corpora.layouts import read_librispeech, read_ljspeech
-from asrkit.data.corpora.lhotse_manifests import read_lhotse, recordings_at
+from asrkit.data.corpora.json_lines import read_json_lines, read_lhotse, read_own, recordings_at
+from asrkit.data.corpora.layouts import read_kaldi, read_librispeech, read_ljspeech
 from asrkit.data.corpora.table import is_table, read_common_voice, read_table
 from asrkit.data.foreign import kinds_of_folder, recognized
 from asrkit.data.manifest import is_lhotse
