@@ -1,7 +1,7 @@
 """Opening audio files of any format; every failure is an AudioError."""
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -56,12 +56,15 @@ def open_audio(source: Source, track: int | None = None, ending: str = "") -> Au
         check_path(Path(source), name)
     if looks_like_mp3(source):  # libmpg123 guesses lengths and writes to standard error
         with suppress(AudioError):  # FFmpeg decodes nothing of free-format files
-            return open_ffmpeg(source, name, track)
+            return FFmpegFile(bytes_of(source), name, track)
     layout = layout_of(source)
     if len(layout.starts) > 1 and not track:
         return JoinedFile(source, layout.starts, partial(open_audio, track=track))
     known = [layout.damage] if layout.damage else []
-    ffmpeg = partial(open_ffmpeg, source, name, track, known)
+
+    def ffmpeg() -> FFmpegFile:
+        return FFmpegFile(bytes_of(source), name, track, known)
+
     file, problem = None, "its header states no length"
     try:
         file = open_sndfile(source, ending)
@@ -94,12 +97,6 @@ def looks_like_mp3(source: Source) -> bool:
     with bytes_of(source) as data:
         head = data.read(3)
     return head == b"ID3" or (head[:1] == b"\xff" and head[1:2] >= b"\xe0")
-
-
-def open_ffmpeg(
-    source: Source, name: str, track: int | None, problems: Sequence[str] = ()
-) -> FFmpegFile:
-    return FFmpegFile(bytes_of(source), name, track, problems)
 
 
 def check_path(path: Path, name: str) -> None:

@@ -77,7 +77,10 @@ def report(options: argparse.Namespace) -> int:
         groups_section(recognized, chunk),
         tag("footer", f"Made by python -m asrkit.report {options.experiment}"),
     )
-    write(Path(options.output or output), made)
+    path = Path(options.output or output)
+    with replacing(path) as temporary:  # "replace": a lone surrogate in a transcript
+        temporary.write_text(made, encoding="utf-8", errors="replace")
+    print(f"{path}: {path.stat().st_size / 1e6:.1f} MB", file=sys.stderr)
     return status
 
 
@@ -152,9 +155,3 @@ def described(manifest: str, recognized: list[Recognized]) -> str:
 def heading(name: str) -> Html:
     links = (tag("a", title, href=f"#{part}") for part, title in PARTS.items())
     return tag("header", tag("h1", name), tag("nav", *links))
-
-
-def write(path: Path, made: str) -> None:
-    with replacing(path) as temporary:  # "replace": a lone surrogate in a transcript
-        temporary.write_text(made, encoding="utf-8", errors="replace")
-    print(f"{path}: {path.stat().st_size / 1e6:.1f} MB", file=sys.stderr)

@@ -113,11 +113,6 @@ def odd_pace(facts: Sequence[Facts], rules: Rules) -> Found:
             yield facts[i], f"{letters_a_second:.1f}/s, the median is {math.exp(middle):.1f}"
 
 
-def mixed_rates(facts: Sequence[Facts], rules: Rules) -> Found:
-    """Find unusual rates: all are resampled, but a recording at 8 kHz has nothing above 4 kHz."""
-    return _minority(facts, "Hz", lambda f: f.sample_rate)
-
-
 def low_rates(facts: Sequence[Facts], rules: Rules) -> Found:
     """Find rates at which the upper mel bins contain only the residue of resampling."""
     groups: dict[tuple[str, int], list[Facts]] = {}
@@ -136,17 +131,19 @@ def low_rates(facts: Sequence[Facts], rules: Rules) -> Found:
             )
 
 
-def mixed_channels(facts: Sequence[Facts], rules: Rules) -> Found:
-    """Find unusual numbers of channels: training averages the channels."""
-    return _minority(facts, "channels", lambda f: f.header.num_channels if f.header else None)
+def unusual(
+    unit: str, value: Callable[[Facts], int | None]
+) -> Callable[[Sequence[Facts], Rules], Found]:
+    """Return the check that finds values other than the most frequent one."""
 
+    def find(facts: Sequence[Facts], rules: Rules) -> Found:
+        values = [value(each) for each in facts]
+        most = Counter(v for v in values if v is not None).most_common(1)
+        for each, its in zip(facts, values, strict=True):
+            if its is not None and its != most[0][0]:
+                yield each, f"{its} {unit}, most have {most[0][0]}"
 
-def _minority(facts: Sequence[Facts], unit: str, value: Callable[[Facts], int | None]) -> Found:
-    values = [value(each) for each in facts]
-    most = Counter(v for v in values if v is not None).most_common(1)
-    for each, its in zip(facts, values, strict=True):
-        if its is not None and its != most[0][0]:
-            yield each, f"{its} {unit}, most have {most[0][0]}"
+    return find
 
 
 CORPUS_CHECKS: list[CorpusCheck] = [
@@ -167,8 +164,10 @@ CORPUS_CHECKS: list[CorpusCheck] = [
     CorpusCheck("low-rate", "note", "sample rates below 16 kHz", low_rates,
         "if all audio has this rate, set model.frontend.high_frequency to half of it to use all "
         "mel bins"),
-    CorpusCheck("sample-rates", "note", "sample rates differ", mixed_rates,
+    CorpusCheck("sample-rates", "note", "sample rates differ",
+        unusual("Hz", lambda f: f.sample_rate),
         "nothing: all are resampled to 16 kHz; but no speaker or label should have its own rate"),
-    CorpusCheck("channels", "note", "numbers of channels differ", mixed_channels,
+    CorpusCheck("channels", "note", "numbers of channels differ",
+        unusual("channels", lambda f: f.header.num_channels if f.header else None),
         "nothing, if all channels have the same voice: training averages them"),
 ]  # fmt: skip
