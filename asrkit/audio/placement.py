@@ -34,15 +34,12 @@ class Placement:
         is_clock: whether the times are those of a clock, which may be adjusted while it runs.
         has_times: whether the format has time stamps. For other formats FFmpeg counts times, which
             are wrong after a change of rate and only show where packets were lost.
-
-    Attributes:
-        holes: seconds of silence between frames so far.
-        doubted: seconds between the last frame and the one before it, which are not inserted.
     """
 
     def __init__(self, origin: float | None, is_clock: bool, has_times: bool = True) -> None:
         self.origin, self.is_clock, self.has_times = origin, is_clock, has_times
-        self.begun, self.holes, self.doubted = False, 0.0, 0.0
+        self.begun, self.holes = False, 0.0  # seconds of silence between frames so far
+        self.doubted = 0.0  # seconds between the last two frames that are not inserted
 
     def silence_before(self, frame: Frame, later: Sequence[float], position: float) -> float:
         """Return the seconds of silence before a frame, after `position` seconds of audio.

@@ -103,14 +103,10 @@ def blocks(
     duration: float | None = None,
     track: int | None = None,
 ) -> Iterator[tuple[np.ndarray, int]]:
-    """Yield part of a file in blocks, so that an hour of audio is never in memory at once.
+    """Yield part of a file in blocks (n, channels) in float32, with the rate in Hz; see `read`.
 
-    Args:
-        seconds: length of a block; shorter for very high rates or many channels. For the other
-            arguments see `read`.
-
-    Yields:
-        float32 samples (n, channels) at the file's rate, and the rate in Hz.
+    So an hour of audio is never in memory at once. Blocks of very high rates or many channels are
+    shorter than `seconds`.
     """
     with opened(path, track) as file:
         size = block_size(file, seconds)
@@ -131,12 +127,7 @@ def mono_blocks(
     channel: int | None = None,
     track: int | None = None,
 ) -> Iterator[tuple[np.ndarray, int]]:
-    """Yield part of a file in blocks of mono samples (n,): the mean of channels, or one of them.
-
-    Args:
-        channel: number of the channel, from 0; None for the mean of all. For the other arguments
-            see `blocks`.
-    """
+    """Yield part of a file in mono blocks (n,): the mean of channels, or one; see `blocks`."""
     mixer = Mixer(name_of(path), channel)
     for block, rate in blocks(path, seconds, start, duration, track):
         yield mixer(block), rate
@@ -144,14 +135,10 @@ def mono_blocks(
 
 
 def mix_db(mixed: float, channels: "np.ndarray | float") -> float:
-    """Return the level of a mix in decibels from -100, relative to that of independent channels.
+    """Return the level of a mix in decibels from -100, by its energy and those of its channels.
 
-    It is 0 for silence, for independent channels, and if only a single channel has sound, as in a
-    film with speech in the centre.
-
-    Args:
-        mixed: energy of the mean of the channels.
-        channels: energy of each channel.
+    It is relative to independent channels: 0 for these, for silence, and if only a single channel
+    has sound, as in a film with speech in the centre.
     """
     independent = float(np.sum(channels)) / np.size(channels) ** 2
     return 10.0 * math.log10(max(mixed / independent, 1e-10)) if independent else 0.0
@@ -211,12 +198,7 @@ def load(
     channel: int | None = None,
     track: int | None = None,
 ) -> np.ndarray:
-    """Read part of a file as float32 mono samples (n,) at 16 kHz, resampled in blocks.
-
-    Args:
-        channel: number of the channel, from 0; None for the mean of all. For the other arguments
-            see `read`.
-    """
+    """Read part of a file as float32 mono (n,) at 16 kHz, resampled in blocks; see `read`."""
     return at_16_khz(mono_blocks(path, 10.0, start, duration, channel, track))
 
 

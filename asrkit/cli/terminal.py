@@ -26,14 +26,11 @@ class Screen:
 
     Args:
         lines: whether to print each partial result on its own line instead.
-
-    Attributes:
-        speakers: names of the channels; () for the results of one stream.
     """
 
     def __init__(self, lines: bool) -> None:
         self.lines, self.redraw = lines, sys.stdout.isatty() and not lines
-        self.speakers: Sequence[str] = ()
+        self.speakers: Sequence[str] = ()  # of the channels, if there are several
         self.open: dict[int, str] = {}  # text of each channel's open segment
         self.segments: dict[int, int] = {}  # number of segments that were printed
         self.status = ""  # the meter, printed before the text

@@ -40,7 +40,7 @@ def import_corpus(options: argparse.Namespace) -> int:
     changes = Changes()
     if wanted := normalization(options):
         normalizer = Normalizer(wanted)
-        entries = (normalized(entry, normalizer, changes) for entry in entries)
+        entries = (e._replace(text=e.text and normalizer(e.text, changes)) for e in entries)
     rows = rows_of(entries, omitted, options.jobs or os.cpu_count() or 1)
     for line in omitted.lines():
         complain(PROGRAM, line)
@@ -70,10 +70,6 @@ def normalization(options: argparse.Namespace) -> Normalization | None:
     if given and not options.normalize:
         raise CorpusError(f"--{min(given)} has no effect without --normalize")
     return Normalization(**given) if options.normalize else None
-
-
-def normalized(entry: Entry, normalizer: Normalizer, changes: Changes) -> Entry:
-    return entry._replace(text=entry.text and normalizer(entry.text, changes))
 
 
 def source_of(path: Path, kind: str, options: argparse.Namespace) -> Source:

@@ -128,15 +128,12 @@ def copy_index(folder: Folder, files: dict[str, Stamp], place: Path) -> bool:
         description = Description.model_validate_json((place / DESCRIPTION).read_bytes())
     except (OSError, ValueError):
         return False
-    if _sizes(description.files) != _sizes(files):
+    built, now = ({n: s.size for n, s in each.items()} for each in (description.files, files))
+    if built != now:
         return False
     description = description.model_copy(update={"files": files})
     (place / DESCRIPTION).write_text(description.model_dump_json(indent=1))
     return True
-
-
-def _sizes(files: dict[str, Stamp]) -> dict[str, int]:
-    return {name: stamp.size for name, stamp in files.items()}
 
 
 def write_index(path: str, folder: Folder, files: dict[str, Stamp], place: Path) -> None:
