@@ -25,6 +25,7 @@ RUNS = {  # arguments of scripts that no other test runs; {dev} is a manifest, {
 }
 LONG = {  # a server and its clients, or seconds to minutes
     "bench_transducer_loss": "--quick",
+    "profile_training": "--quick --threads 1 --batch 1 --seconds 1",
     "bench_serve": "--quick --streams 2 --seconds 1 --rounds 1 --manifest {dev}",
     "load_test": "--streams 2 --seconds 2 {dev}",
     "attack_server": "--quick --only rates --only logs {dev}",
