@@ -1,6 +1,6 @@
 """Audio files of the kinds that people have, written by ffmpeg, sox and lame.
 
-KINDS has a shell command for each file, in the order in which they
+Used by tools/check_inputs.py. KINDS has a shell command for each file, in the order in which they
 run: `$i` is the speech, `$o` the new file, and the folder of the files is the working directory.
 """
 
@@ -11,6 +11,7 @@ from pathlib import Path
 
 FFMPEG = "ffmpeg -nostdin -v error -y"
 VIDEO = "-f lavfi -i color=c=black:s=64x64:r=10:d=6"  # shorter than the speech
+STEREO = "-af pan=stereo|c0=c0|c1=c0"
 KINDS = {
     "plain.wav": "ffmpeg -i $i -fflags +bitexact $o",
     # length not in the header, or one for larger files
@@ -142,15 +143,47 @@ KINDS = {
     "renamed.wav": "cat cbr.mp3 > $o",
     "m4a_named.mp3": "cat moov_at_end.m4a > $o",
 }
-# files that are also written cut and damaged
+# files of which one is cut and one is damaged
 SPOILT = [
-    "plain.wav", "float.wav", "rf64.wav", "w64.w64", "aiff.aiff", "pcm.caf", "pipe.caf",
-    "sph.sph", "pipe.flac", "gsm.wav", "ima.wav", "gsm.gsm", "mulaw.au", "cbr.mp3",
-    "vbr_pipe.mp3", "abr.mp3", "adts.aac", "mp2.mp2", "ac3.ac3", "vorbis.ogg", "opus.opus",
-    "speex.spx", "faststart.m4a", "moov_at_end.m4a", "fragmented.mp4", "alac.m4a", "opus.webm",
-    "live.webm", "late.mkv", "wma.wma", "mp3.avi", "aac.flv", "plain.ts", "vob.mpg", "wv.wv",
-    "tta.tta", "pcm.nut", "alac.caf",
-]  # fmt: skip
+    "plain.wav",
+    "float.wav",
+    "rf64.wav",
+    "w64.w64",
+    "aiff.aiff",
+    "pcm.caf",
+    "pipe.caf",
+    "sph.sph",
+    "pipe.flac",
+    "gsm.wav",
+    "ima.wav",
+    "gsm.gsm",
+    "mulaw.au",
+    "cbr.mp3",
+    "vbr_pipe.mp3",
+    "abr.mp3",
+    "adts.aac",
+    "mp2.mp2",
+    "ac3.ac3",
+    "vorbis.ogg",
+    "opus.opus",
+    "speex.spx",
+    "faststart.m4a",
+    "moov_at_end.m4a",
+    "fragmented.mp4",
+    "alac.m4a",
+    "opus.webm",
+    "live.webm",
+    "late.mkv",
+    "wma.wma",
+    "mp3.avi",
+    "aac.flv",
+    "plain.ts",
+    "vob.mpg",
+    "wv.wv",
+    "tta.tta",
+    "pcm.nut",
+    "alac.caf",
+]
 
 
 def cut(data: bytes) -> bytes:
