@@ -3,9 +3,11 @@
 import logging
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from asrkit.data.labelled import jobs_of
+from asrkit.data.labelled import Labelled, jobs_of
+from tests.conftest import write_wav
 
 
 def touched(*paths: Path) -> None:
@@ -42,3 +44,19 @@ def test_folder_that_links_to_itself_ends(tmp_path: Path) -> None:
     touched(tmp_path / "a.wav")
     (tmp_path / "again").symlink_to(tmp_path, target_is_directory=True)
     assert [each.path for each in jobs_of([str(tmp_path)], None, [])] == [str(tmp_path / "a.wav")]
+
+
+def test_each_channel_of_a_file_is_a_recording_of_its_speaker(tmp_path: Path) -> None:
+    both = str(write_wav(tmp_path / "both.wav", np.zeros((1600, 2), dtype=np.float32)))
+    one = str(write_wav(tmp_path / "one.wav", np.zeros(1600, dtype=np.float32)))
+    (tmp_path / "damaged.wav").write_bytes(b"RIFF")
+    damaged, left_out = str(tmp_path / "damaged.wav"), []
+    assert jobs_of([both, damaged, one], None, left_out, "split", speakers=("ann", "bob")) == [
+        Labelled(both, both, channel=0, speaker="ann"),
+        Labelled(both, both, channel=1, speaker="bob"),
+    ]
+    named, why = zip(*left_out, strict=True)
+    assert named == (damaged, one)
+    assert why[1] == "has 1 channels, but there are 2 speakers"
+    names = [(each.channel, each.speaker) for each in jobs_of([both, one], None, [], "split")]
+    assert names == [(0, "channel 0"), (1, "channel 1"), (0, "channel 0")]

@@ -48,6 +48,14 @@ def test_predictor_token_by_token_equals_whole_texts(options: dict[str, Any]) ->
     assert (alone - whole[1:2, 3:]).abs().max() < 1e-12
 
 
+def test_description_names_predictor_joiner_and_ctc_layer() -> None:
+    """The line of `asrkit info`."""
+    lstm, *_, stateless = (head(**options).description() for options in PREDICTORS)
+    assert lstm == "transducer: LSTM predictor, 2 × 13; joiner, 11, and a CTC layer"
+    assert stateless.startswith("transducer: stateless predictor of 3 labels, 13; joiner, 11")
+    assert head(ctc_weight=0.0).description().endswith("joiner, 11")
+
+
 @pytest.mark.parametrize(("context", "reach"), [(1, 1), (2, 2), (3, 3)])
 def test_stateless_predictor_reads_its_context_alone(context: int, reach: int) -> None:
     predictor, (_, _, tokens, _) = head(predictor="stateless", context=context).predictor, batch()

@@ -13,6 +13,7 @@ CLUSTERS = [
     ["\U0001f1e9\U0001f1ea", "\U0001f1eb\U0001f1f7", "\U0001f1e9"],
     ["\U0001f44d\U0001f3fd", "❤\ufe0f"],
     ["\u1112\u1161\u11ab", "\u1100\u1173", "각"],
+    ["가\u1161\u1161", "각", "\u1161"],  # only an open syllable takes a vowel
     ["ក្រុ", "ម"],  # a consonant below another
     ["क्षि", "क"],
     ["が", "\u304b\u3099"],
