@@ -2,6 +2,7 @@
 
     python tools/attack_server.py data/an4/dev.jsonl
     python tools/attack_server.py --quick --only clears --only logs data/an4/dev.jsonl
+    python tools/attack_server.py --serve "--workers 2" data/an4/dev.jsonl
 
 Neighbours are ordinary clients. They talk live, upload a short file, and suspend and resume a call:
 first alone, then beside each attack of tools/attacks.py, then alone again. A table shows the
@@ -391,6 +392,7 @@ def attacked(cases: list[str], keeps: bool, options: argparse.Namespace) -> list
         shutil.copyfile(model_path(options.model), model)
         command = ["-m", "asrkit.serve", "--port", "0", "--log", "text", "--streams", str(STREAMS)]
         command += ["--model", f"m={model}", *(["--state-dir", str(folder)] if keeps else [])]
+        command += options.serve.split()
         with few_descriptors(), one_core() if options.apart else nullcontext():
             begun = serving(command, log, {"TMPDIR": str(temporary)})
             address, process, _ = stack.enter_context(begun)
@@ -414,6 +416,7 @@ def main() -> int:
         "--apart", action="store_true", help="the server on one core, all clients on other cores"
     )
     parser.add_argument("--quick", action="store_true", help="take seconds a case, not minutes")
+    parser.add_argument("--serve", default="", help="more options of asrkit serve, in one string")
     parser.add_argument("--list", action="store_true", help="print the cases and exit")
     parser.add_argument("manifest", type=Path, nargs="?", help="recordings that neighbours send")
     options = parser.parse_args()
