@@ -9,10 +9,11 @@ import logging
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection, wait
 from types import FrameType
 from typing import Any, NamedTuple
@@ -143,7 +144,7 @@ class Processes:
         ready, theirs = SPAWN.Pipe(duplex=False)
         neighbours = Neighbours(self.calls, slot)
         process = SPAWN.Process(
-            target=self.work, args=(*self.arguments, self.ports[place], neighbours, theirs)
+            target=_work, args=(self.work, *self.arguments, self.ports[place], neighbours, theirs)
         )
         process.start()
         theirs.close()
@@ -188,6 +189,19 @@ class Processes:
         finally:
             for each, handler in before.items():
                 signal.signal(each, handler)
+
+
+def _work(work: Callable[..., None], *arguments: Any) -> None:
+    """Run `work`; end this process like SIGTERM if the one that started it is killed."""
+
+    def end_alone() -> None:
+        parent = parent_process()
+        assert parent is not None
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=end_alone, daemon=True).start()
+    work(*arguments)
 
 
 def refuse_elsewhere() -> None:

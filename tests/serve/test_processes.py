@@ -11,7 +11,7 @@ import time
 from argparse import Namespace
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -104,6 +104,24 @@ def test_processes_are_replaced(tmp_path: Path) -> None:
     for pid in third:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
+
+
+def test_processes_end_with_the_one_that_started_them(tmp_path: Path) -> None:
+    """Else they would serve forever, beside those of the next server on this port."""
+    (tmp_path / "small.py").write_text(SMALL)
+    script = (str(tmp_path / "small.py"), str(tmp_path / "fails"))
+    with running(*script, out=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        port = int(process.stdout.readline())
+        assert len(answers(port)) == 2
+        process.kill()
+        process.wait()
+    deadline = time.monotonic() + 60
+    with suppress(ConnectionError):
+        while time.monotonic() < deadline:
+            answers(port)
+    with pytest.raises(ConnectionRefusedError):
+        answers(port)
 
 
 def test_a_process_that_never_serves(tmp_path: Path) -> None:
