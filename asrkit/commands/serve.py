@@ -266,10 +266,11 @@ def bound(options: argparse.Namespace, option: str, port: int) -> socket.socket:
     from asrkit.serve.connections import BACKLOG
 
     family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
+    address, is_shared = (options.host, port), options.workers > 1
     try:
-        return socket.create_server(
-            (options.host, port), family=family, backlog=BACKLOG, reuse_port=options.workers > 1
-        )
+        if is_shared:  # not with another server: this fails if there is one
+            socket.create_server(address, family=family).close()
+        return socket.create_server(address, family=family, backlog=BACKLOG, reuse_port=is_shared)
     except OSError as error:
         raise UserError(f"{option} {port}: {reason(error)}") from None
 

@@ -18,7 +18,7 @@ from urllib.request import urlopen
 import pytest
 
 import asrkit
-from asrkit.commands.serve import store_of
+from asrkit.commands.serve import ports_of, store_of
 from asrkit.errors import UserError
 from asrkit.serve.processes import Neighbours
 from asrkit.serve.server import Limits, RefusedError, Server
@@ -122,6 +122,18 @@ def test_processes_end_with_the_one_that_started_them(tmp_path: Path) -> None:
             answers(port)
     with pytest.raises(ConnectionRefusedError):
         answers(port)
+
+
+def test_a_port_is_not_shared_with_another_server() -> None:
+    options = Namespace(host="127.0.0.1", port=0, wyoming=None, workers=2)
+    ports = ports_of(options)
+    options.port = ports[0].web.getsockname()[1]
+    with pytest.raises(UserError, match=rf"--port {options.port}: .*in use"):
+        ports_of(options)
+    for each in ports:
+        each.web.close()
+    for each in ports_of(options):  # the other server has ended
+        each.web.close()
 
 
 def test_a_process_that_never_serves(tmp_path: Path) -> None:
