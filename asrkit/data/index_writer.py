@@ -187,6 +187,8 @@ def utterances_in(
             for number, line in lines_in(file, f"{path}: {name}"):
                 try:
                     cut = deserialize_item(json.loads(line))
+                    if not isinstance(cut.id, str):
+                        raise TypeError(f"'id' must be a text, got {shown(cut.id)}")
                     member = None
                     if members is not None and lost is None:
                         member, lost = next_member(members, cut, shard)

@@ -1,5 +1,6 @@
 """Shards: what is packed is read as from files, by offset; what is wrong is refused or named."""
 
+import gzip
 import hashlib
 import io
 import json
@@ -347,6 +348,31 @@ def test_what_is_lost_of_bad_shards_is_named(shards: Path) -> None:
     assert "'train7.flac' is not a plain file" in reasons["train7"]
     assert reasons["train11"].startswith("recording.000002.tar ")
     assert len(reasons) == 9
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"duration": 1e308}, None),  # impossible: the cut is left out
+        ({"id": 5}, r"cuts\.000000\.jsonl\.gz:1 is .*: .*'id' must be a text, got 5"),
+        ({"type": "NoCut"}, r"cuts\.000000\.jsonl\.gz:1 is not one of lhotse's cuts"),
+    ],
+)
+def test_a_cut_of_a_shard_that_is_wrong_is_named(
+    shards: Path, change: dict[str, Any], message: str | None
+) -> None:
+    path = shards / "cuts.000000.jsonl.gz"
+    first, *others = gzip.decompress(path.read_bytes()).splitlines(keepends=True)
+    line = json.dumps(json.loads(first) | change).encode() + b"\n"
+    path.write_bytes(gzip.compress(b"".join([line, *others])))
+    if message is None:
+        index = index_of(str(shards))
+        (lost,) = index.left_out
+        assert (lost.id, len(index.rows)) == (f"{path.name}:1", 11)
+        assert lost.reason.startswith("'duration': input should be less than")
+    else:
+        with pytest.raises(ManifestError, match=message):
+            index_of(str(shards))
 
 
 def test_a_shard_that_changes_while_it_is_read(shards: Path) -> None:

@@ -23,6 +23,7 @@ from asrkit.data.corpora.registry import READERS
 from asrkit.data.cut_audio import load_samples
 from asrkit.data.cuts import load_cuts
 from asrkit.data.labelled import read_labelled
+from asrkit.errors import UserError
 from asrkit.interop import import_checkpoint
 from asrkit.lm.hotwords import read_hotwords
 from asrkit.model_file import load_model, read_config_of, read_terms_of, write_tensors
@@ -66,8 +67,9 @@ def command(status: int) -> str:
 
 
 def model(path: Path, said: list[str]) -> str:
-    read_terms_of(path)
-    read_config_of(path)
+    for read in (read_terms_of, read_config_of):
+        with suppress(UserError):  # the next reader may accept it
+            read(path)
     recognizer_of(load_model(path)).transcribe(noise(), 16000)
     return ""
 
@@ -119,13 +121,15 @@ def manifest_seeds(folder: Path) -> None:
 def manifest(path: Path, said: list[str]) -> str:
     """Read a manifest, or a folder of shards, like training and decoding, and check it."""
     path = path / "train.jsonl" if (path / "train.jsonl").exists() else path
+    try:
+        said += (each.id for each in read_labelled(str(path), []))
+    except UserError as error:  # another reader may accept it
+        said.append(str(error))
     for cut in list(load_cuts(path, []))[:3]:
         try:
             load_samples(cut)
         except asrkit.audio.AudioError as error:
             said.append(str(error))
-    for each in read_labelled(str(path), []):
-        said.append(each.id)
     return command(data(["check", str(path), "--no-audio", "--jobs", "1"]))
 
 
