@@ -39,7 +39,7 @@ from asrkit.data.manifest import (
     what_is_wrong,
 )
 from asrkit.data.storage import Folder, Stamp
-from asrkit.errors import shown
+from asrkit.errors import printable, shown
 
 logger = logging.getLogger(__name__)
 
@@ -77,6 +77,10 @@ def index_of(path: str) -> Index:
         else:
             folder, name = Folder(str(Path(path).parent)), Path(path).name
             files = {name: folder.stamp(name)}
+        if any("\ud800" <= letter <= "\udfff" for letter in "".join([path, *files])):
+            raise ManifestError(
+                f"{shown(path)}: its name or that of a file is not UTF-8: rename it"
+            )
     except ManifestError:
         raise
     except Exception as error:  # object stores raise their own types
@@ -85,7 +89,7 @@ def index_of(path: str) -> Index:
     places = [Path(beside)] if folder.is_local else []
     cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     if not cache.startswith("~"):  # a user without a home
-        digest = hashlib.sha256(beside.encode()).hexdigest()
+        digest = hashlib.sha256(os.fsencode(beside)).hexdigest()
         places.append(Path(cache, "asrkit", "index", digest[:32]))
     for place in filter(Path.exists, places):
         index = opened_index(path, folder, place)
@@ -193,7 +197,7 @@ def utterances_in(
                     if members is not None and lost is None:
                         member, lost = next_member(members, cut, shard)
                     if lost is not None or (member and member.recording is None):
-                        left_out.append(LeftOut(cut.id, lost or "no audio in its shard"))
+                        left_out.append(LeftOut(printable(cut.id), lost or "no audio in its shard"))
                         continue
                     if member is not None:
                         cut.recording = recording_of(member)

@@ -354,6 +354,7 @@ def test_what_is_lost_of_bad_shards_is_named(shards: Path) -> None:
     ("change", "message"),
     [
         ({"duration": 1e308}, None),  # impossible: the cut is left out
+        ({"id": "\udc00"}, None),
         ({"id": 5}, r"cuts\.000000\.jsonl\.gz:1 is .*: .*'id' must be a text, got 5"),
         ({"type": "NoCut"}, r"cuts\.000000\.jsonl\.gz:1 is not one of lhotse's cuts"),
     ],
@@ -367,12 +368,30 @@ def test_a_cut_of_a_shard_that_is_wrong_is_named(
     path.write_bytes(gzip.compress(b"".join([line, *others])))
     if message is None:
         index = index_of(str(shards))
-        (lost,) = index.left_out
-        assert (lost.id, len(index.rows)) == (f"{path.name}:1", 11)
-        assert lost.reason.startswith("'duration': input should be less than")
+        lost = {each.id: each.reason for each in index.left_out}
+        if "id" in change:  # the rest of the shard cannot be reached
+            assert lost["\\udc00"] == "recording.000000.tar has 'train0' in its place"
+        else:
+            assert lost[f"{path.name}:1"].startswith("'duration': input should be less than")
+        assert len(index.rows) == 12 - len(lost)
     else:
         with pytest.raises(ManifestError, match=message):
             index_of(str(shards))
+
+
+def test_names_of_shards_are_utf_8(shards: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Except those of folders above the one that the user names."""
+    odd = os.fsdecode(b"\xff")
+    shards.parent.rename(shards.parent.with_name(odd))
+    monkeypatch.chdir(shards.parent.with_name(odd))
+    assert len(index_of("shards").rows) == 12
+    os.rename("shards", odd)
+    with pytest.raises(ManifestError, match=r"'\\udcff': its name or .* is not UTF-8: rename it"):
+        index_of(odd)
+    os.rename(odd, "shards")
+    os.rename("shards/cuts.000000.jsonl.gz", f"shards/cuts.{odd}.jsonl.gz")
+    with pytest.raises(ManifestError, match=r"'shards': its name or that of a file is not UTF-8"):
+        index_of("shards")
 
 
 def test_a_shard_that_changes_while_it_is_read(shards: Path) -> None:
