@@ -11,8 +11,7 @@ from asrkit.cli.parser import complain
 from asrkit.config import parse_config
 from asrkit.data.checks import Facts, Rules, examine
 from asrkit.data.checks.clean import rewrite
-from asrkit.data.checks.facts import Finding
-from asrkit.data.checks.measure import read_entries
+from asrkit.data.checks.measure import valid_entries
 from asrkit.data.checks.report import table
 from asrkit.data.manifest import ManifestError, Utterance, is_lhotse
 from asrkit.errors import printable
@@ -25,17 +24,12 @@ EXAMPLES = 3
 
 
 def normalize(options: argparse.Namespace) -> int:
-    path, bad, changes = options.manifest, list[Finding](), Changes()
+    path, changes = options.manifest, Changes()
     if is_lhotse(Path(path)):
         raise ManifestError(f"{path} is lhotse's: only plain manifests can be normalized")
     given = {name: getattr(options, name) for name in Normalization._fields}
     normalizer = Normalizer(Normalization(**{k: v for k, v in given.items() if v is not None}))
-    entries = list(read_entries(path, bad))
-    if bad:
-        raise ManifestError(
-            f"{path}:{bad[0].line}: {bad[0].message}; asrkit data check {path} --write FILE "
-            "removes such lines"
-        )
+    entries = valid_entries(path)
     texts = {
         each.line: normalizer(each.utterance.text, changes)
         for each in entries

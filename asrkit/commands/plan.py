@@ -18,8 +18,8 @@ from asrkit import audio
 from asrkit.atomic_write import replacing
 from asrkit.build import build_frontend, build_model
 from asrkit.config import Config
-from asrkit.data.checks.facts import Facts, Finding, Signal
-from asrkit.data.checks.measure import ManifestEntry, inspect, inspect_all, read_entries
+from asrkit.data.checks.facts import Facts, Signal
+from asrkit.data.checks.measure import ManifestEntry, inspect, inspect_all, valid_entries
 from asrkit.data.checks.report import by_manifest, columns
 from asrkit.data.manifest import ManifestError
 from asrkit.errors import printable
@@ -52,7 +52,7 @@ class Speed(NamedTuple):
 
 def plan(options: argparse.Namespace) -> int:
     paths = options.train, options.dev
-    entries = [readable(path) for path in paths]
+    entries = [valid_entries(path) for path in paths]
     train, dev = (
         usable(inspect_all(part, decode=False), path)
         for part, path in zip(entries, paths, strict=True)
@@ -91,15 +91,6 @@ def plan(options: argparse.Namespace) -> int:
     )
     print(f"\n{output} written: asrkit train --config {output}")
     return 0
-
-
-def readable(path: str) -> list[ManifestEntry]:
-    """Return the utterances of a manifest; reject a manifest with invalid lines."""
-    bad: list[Finding] = []
-    entries = list(read_entries(path, bad))
-    if bad:
-        raise ManifestError(f"{path}:{bad[0].line}: {bad[0].message}; asrkit data check {path}")
-    return entries
 
 
 def usable(facts: Iterator[Facts], path: str) -> list[Facts]:

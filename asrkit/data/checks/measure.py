@@ -75,6 +75,18 @@ def read_entries(
     return entries
 
 
+def valid_entries(path: str) -> list[ManifestEntry]:
+    """Return the utterances of a manifest; reject a manifest with invalid lines."""
+    bad: list[Finding] = []
+    entries = list(read_entries(path, bad))
+    if bad:
+        raise ManifestError(
+            f"{path}:{bad[0].line}: {bad[0].message}; asrkit data check {path} --write FILE "
+            "removes such lines"
+        )
+    return entries
+
+
 def inspect_all(
     entries: Iterable[ManifestEntry], jobs: int | None = None, decode: bool = True, window: int = 64
 ) -> Iterator[Facts]:
