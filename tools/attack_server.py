@@ -295,7 +295,8 @@ class Trial:
         try:
             told = (await asyncio.wait_for(attack.stdout.read(), 10)).decode().split()
         except asyncio.TimeoutError:
-            attack.kill()
+            with suppress(ProcessLookupError):  # it has just ended
+                attack.kill()
             told = ["?", "0"]
         await attack.wait()
         await asyncio.sleep(self.times.calm / 2)
