@@ -107,12 +107,12 @@ class Paced(asyncio.Protocol):
             return
         part = bytes(self.pending[: self.size])
         del self.pending[: self.size]
-        current, started = fair.CURRENT.set(wire.share), fair.processor_time()
+        current, started = fair.CURRENT.set(wire.share), fair.clock()
         try:
             super().data_received(part)
         finally:
             fair.CURRENT.reset(current)
-            spent = fair.processor_time() - started
+            spent = fair.spent(started)
             wire.share.spend(spent)
         if spent > SLOW_S:
             self.size = max(SMALLEST, self.size // 2)

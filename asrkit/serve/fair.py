@@ -24,30 +24,46 @@ PRUNE_S = 0.1  # time between two checks which connections are still busy
 FULL = 2  # generation of a collection of all objects
 
 
-class _Collector(threading.local):
-    """Processor time of this thread's full collections."""
+class _Thread(threading.local):
+    """Times of this thread. Full collections have a start and a sum on both clocks."""
 
-    began = seconds = 0.0
+    began_processor = began_wall = processor = wall = 0.0
+    read = 0.0  # processor time at the last reading, without full collections
 
 
-_collector = _Collector()
+_thread = _Thread()
 
 
 def note_collection(phase: str, info: dict[str, int]) -> None:
     """Note the start or the end of a garbage collection, as one of `gc.callbacks`."""
-    if info["generation"] == FULL and phase == "start":
-        _collector.began = time.thread_time()
-    elif info["generation"] == FULL:
-        _collector.seconds += time.thread_time() - _collector.began
+    if info["generation"] != FULL:
+        return
+    if phase == "start":
+        _thread.began_processor, _thread.began_wall = time.thread_time(), time.perf_counter()
+    else:
+        _thread.processor += time.thread_time() - _thread.began_processor
+        _thread.wall += time.perf_counter() - _thread.began_wall
 
 
-def processor_time() -> float:
-    """Return the processor seconds of this thread without full collections.
+def clock() -> float:
+    """Return seconds of a clock that stops during this thread's full collections.
 
     A collection searches the objects of all connections, whoever's work began it. It took 0.05 to
     0.13 s, and the connection that was charged for it waited up to 19 s among a hundred others.
     """
-    return time.thread_time() - _collector.seconds
+    return time.perf_counter() - _thread.wall
+
+
+def spent(started: float) -> float:
+    """Return the processor seconds of a piece of work on this thread that began at this `clock`.
+
+    Reading the processor time is a system call, and took a sixth of a busy event loop's time. So it
+    is read only at the end of a piece. The piece has used no more than its thread since the last
+    reading, and no more than the time since its own start.
+    """
+    now = time.thread_time() - _thread.processor
+    used, _thread.read = now - _thread.read, now
+    return min(used, clock() - started)
 
 
 class Shares:
@@ -175,13 +191,13 @@ class Metered:
     def __await__(self) -> Generator[Any, Any, Any]:
         work, value, error = self._work, None, None
         while True:
-            started = processor_time()
+            started = clock()
             try:
                 waits_for = work.send(value) if error is None else work.throw(error)
             except StopIteration as done:
                 return done.value
             finally:
-                self._share.spend(processor_time() - started)
+                self._share.spend(spent(started))
             try:
                 value, error = (yield waits_for), None
             except GeneratorExit:

@@ -441,6 +441,23 @@ def _no_collection() -> Iterator[None]:
     gc.enable()
 
 
+def test_a_piece_of_work_is_charged_for_neither_earlier_work_nor_waiting() -> None:
+    def busy(seconds: float) -> None:
+        started = time.thread_time()
+        while time.thread_time() - started < seconds:
+            pass
+
+    fair.spent(fair.clock())
+    busy(0.05)  # nobody's
+    assert fair.spent(fair.clock()) < 0.01
+    started = fair.clock()
+    time.sleep(0.05)
+    assert fair.spent(started) < 0.01
+    started = fair.clock()
+    busy(0.05)  # a control
+    assert 0.05 <= fair.spent(started) < 0.1
+
+
 @pytest.mark.usefixtures("_no_collection")
 def test_no_connection_is_charged_for_a_full_collection() -> None:
     objects = [[] for _ in range(300_000)]  # type: ignore[var-annotated]
