@@ -34,17 +34,8 @@ gpu-check: $(INSTALLED) ## what needs a GPU: checks, kernels, times
 	$(PYTHON) -m tools.gpu_check
 	$(PYTHON) tools/benchmarks/bench_gpu.py
 
-release: $(VENV)/.release ## wheel and sdist, tried in an empty environment, with SBOM and checksums: build/release
-	rm -rf build/release build/empty && mkdir -p build
-	$(PYTHON) -m build --outdir build/release . > build/release.log
-	$(PYTHON) -m venv build/empty
-	build/empty/bin/python -m pip install --quiet build/release/*.whl
-	cd build/empty && env -i HOME=$$PWD PATH=$$PWD/bin asrkit verify --model small-en-alnum ../../tests/kept/speech/call.flac
-	cd build/empty && env -i HOME=$$PWD PATH=$$PWD/bin asrkit export --model small-en-alnum --format torchscript \
-	  --audio ../../tests/kept/speech/call.flac --output encoder.ts
-	$(VENV)/bin/cyclonedx-py environment build/empty/bin/python --output-file build/release/sbom.json
-	-$(VENV)/bin/pip-audit --path $$(build/empty/bin/python -c "import sysconfig; print(sysconfig.get_path('purelib'))")
-	cd build/release && sha256sum * > SHA256SUMS
+release: $(VENV)/.release ## wheel and sdist, tried in empty environments, with SBOM and checksums: PYTHONS="python3.11" KEY=ID
+	.ci/release $(PYTHON)
 
 install: $(INSTALLED) ## .venv with everything
 

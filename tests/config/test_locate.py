@@ -168,9 +168,9 @@ EVALUATES = [f"evaluate {MODEL} one.jsonl", "data check one.jsonl"]
 EXPORTS = f"export {MODEL} --format onnx --output e.onnx --audio x.wav"
 LAYERS = {  # name: (extra, constraint, commands, one that needs another extra, which)
     "oldest": ("", "torch==2.6.*", RUNS_MODELS, EVALUATES[0], "train"),
-    "newest": ("", "torch==2.13.*", RUNS_MODELS, EVALUATES[0], "train"),
+    "newest": ("", "torch==2.14.*", RUNS_MODELS, EVALUATES[0], "train"),
     "train": ("[train]", "torch", RUNS_MODELS + EVALUATES, EXPORTS, "onnx"),
-    "onnx": ("[onnx]", "torch==2.13.*", [*RUNS_MODELS, EXPORTS], EVALUATES[0], "train"),
+    "onnx": ("[onnx]", "torch==2.14.*", [*RUNS_MODELS, EXPORTS], EVALUATES[0], "train"),
 }
 
 
