@@ -135,7 +135,7 @@ def main() -> None:
     options = arguments.parse_args()
     facts = environment(options)
     torch.set_num_threads(options.threads[0])
-    contexts = {"full": (FULL_CONTEXT, 0), "chunks of 640 ms": (16, 64)}
+    contexts = {"full": Context(FULL_CONTEXT, 0), "chunks of 640 ms": Context(16, 64)}
     make = partial(Step, options)
     rows = [row for n, c in contexts.items() for row in measure(n, make(c), options.rounds)]
     report(f"A training step of {options.config}", facts, rows, options.json)
