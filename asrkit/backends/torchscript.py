@@ -5,6 +5,8 @@ less time than with eager.
 """
 
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
@@ -32,10 +34,17 @@ def build(file: ModelFile, plain: Backend) -> Backend:
     return backend
 
 
+@contextmanager
+def unwarned() -> Iterator[None]:
+    """A context manager without torch's warnings, at every call, that TorchScript will end."""
+    with warnings.catch_warnings():  # as DeprecationWarning, from torch 2.14 on as FutureWarning
+        warnings.filterwarnings("ignore", "`torch.jit")
+        yield
+
+
 def script(module: nn.Module) -> torch.jit.ScriptModule:
     """Script a module."""
-    with warnings.catch_warnings():  # torch announces the end of TorchScript at every call
-        warnings.simplefilter("ignore", DeprecationWarning)
+    with unwarned():
         return torch.jit.script(module)
 
 
@@ -51,8 +60,7 @@ def read(path: str | Path) -> tuple[torch.jit.ScriptModule, Exported]:
     """Return the module and its description. Read only trusted files: TorchScript is code."""
     extra = {DESCRIPTION: ""}
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)
+        with unwarned():
             module = torch.jit.load(str(path), map_location="cpu", _extra_files=extra)
         exported = described(extra[DESCRIPTION]).exported
     except (RuntimeError, ValueError) as error:

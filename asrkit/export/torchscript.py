@@ -1,14 +1,13 @@
 """TorchScript: a file that needs only torch."""
 
 import io
-import warnings
 from pathlib import Path
 
 import torch
 from torch import nn
 
 from asrkit.backends.export_metadata import Exported, describe
-from asrkit.backends.torchscript import DESCRIPTION, script
+from asrkit.backends.torchscript import DESCRIPTION, script, unwarned
 from asrkit.model_file import ModelFile
 
 
@@ -17,7 +16,6 @@ def write(module: nn.Module, path: str | Path, exported: Exported, file: ModelFi
     extra = {DESCRIPTION: describe(exported, file)}
     scripted = script(module)
     archive = io.BytesIO()  # torch's errors for a full disk name neither disk nor file
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)
+    with unwarned():
         torch.jit.save(scripted, archive, _extra_files=extra)
     Path(path).write_bytes(archive.getbuffer())

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from asrkit.audio import SAMPLE_RATE
+from asrkit.backends.torchscript import unwarned
 from asrkit.errors import UserError
 from asrkit.extras import pip_install
 
@@ -41,7 +42,8 @@ class SpeechDetector:
         if package is None or package.origin is None:
             raise UserError(f"the speech detector needs silero-vad: {pip_install('silero_vad')}")
         file = Path(package.origin).parent / "data" / "silero_vad.jit"
-        self.model = torch.jit.load(str(file), "cpu").eval()._model
+        with unwarned():
+            self.model = torch.jit.load(str(file), "cpu").eval()._model
 
     def start(self) -> SpeechState:
         """Return the state of a stream that has not started."""
