@@ -123,13 +123,14 @@ def remove_leftovers(folder: Path) -> None:
     These are those of this machine whose process has ended, and all that are a day old: processes
     of other machines cannot be checked, and process ids are reused.
     """
-    with suppress(OSError):  # a folder that cannot be listed, a file that has just been finished
+    with suppress(OSError):  # a folder that cannot be listed
         for path in folder.glob(".asrkit-*-*.part*"):
-            process = path.name.removeprefix(PREFIX).split("-")[0]
-            ours = path.name.startswith(PREFIX) and process.isdecimal()
-            age = time.time() - max(each.stat().st_mtime for each in (path, *path.glob("*")))
-            if (ours and not is_running(int(process))) or age > ABANDONED_SECONDS:
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
+            with suppress(OSError):  # a file that has just been finished, or cannot be removed
+                process = path.name.removeprefix(PREFIX).split("-")[0]
+                ours = path.name.startswith(PREFIX) and process.isdecimal()
+                age = time.time() - max(each.stat().st_mtime for each in (path, *path.glob("*")))
+                if (ours and not is_running(int(process))) or age > ABANDONED_SECONDS:
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def is_running(process: int) -> bool:

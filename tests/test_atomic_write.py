@@ -77,6 +77,24 @@ def test_leftovers(name: str, age: float, stays: bool, tmp_path: Path) -> None:
     assert path.exists() == stays
 
 
+def test_a_leftover_that_stays_keeps_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(3):
+        (tmp_path / f"{files.PREFIX}4194305-{number}.part").touch()
+    asked: list[str] = []
+
+    def unlink(path: Path) -> None:
+        asked.append(path.name)
+        if len(asked) == 1:
+            raise PermissionError(errno.EPERM, "Operation not permitted")
+        path.rename(tmp_path / f"{len(asked)}")
+
+    monkeypatch.setattr(Path, "unlink", unlink)
+    remove_leftovers(tmp_path)
+    assert listed(tmp_path) == [asked[0], "2", "3"]
+
+
 def test_a_link_stays_and_its_file_is_written(tmp_path: Path) -> None:
     (tmp_path / "old").write_text("old")
     (tmp_path / "link").symlink_to("old")
