@@ -232,20 +232,18 @@ class Worker:
         self._posts.append(lambda: None if saved.done() else answer())
 
     def _step(self) -> None:
-        """Take a step."""
+        """Take a step; an error ends all calls, but not the thread."""
         started = time.perf_counter()
         try:
             moved = self.batcher.step()
+            if moved:
+                self._last = started
+                self.stepped(len(moved), time.perf_counter() - started)
+            for session in moved:
+                self._report(self._running[session])
         except Exception as error:  # the next step would raise it again
             logger.exception("a step of the network failed")
             self._fail_all(list(self._running.values()), error)
-            self._flush()
-            return
-        if moved:
-            self._last = started
-            self.stepped(len(moved), time.perf_counter() - started)
-        for session in moved:
-            self._report(self._running[session])
         self._flush()
 
     def _report(self, running: RunningCall) -> None:

@@ -235,6 +235,38 @@ def test_a_call_that_is_dropped_while_it_is_saved_answers(worker: Worker) -> Non
     worker.close()
 
 
+def test_an_error_after_a_step_ends_its_calls_and_not_the_worker(
+    served: Recognizer, recordings: Recordings, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Calls that began later waited for ever."""
+    path, samples = recordings[0]
+    errors = [OSError("No space left on device")]
+
+    def stepped(rows: int, seconds: float) -> None:
+        if errors:
+            raise errors.pop()
+
+    worker = Worker(served, stepped=stepped)
+
+    async def text() -> str:
+        call = worker.start(16_000)
+        try:
+            await call.accept(samples)
+            call.finish()
+            return " ".join(each.text for each in await call.segments())
+        finally:
+            call.cancel()
+
+    async def main() -> str:
+        with pytest.raises(CallError, match="No space left"):
+            await asyncio.wait_for(text(), 20)
+        return await asyncio.wait_for(text(), 20)
+
+    assert asyncio.run(main()) == served.transcribe(path).text
+    assert "a step of the network failed" in caplog.text
+    worker.close()
+
+
 def test_a_call_after_the_worker_has_closed_is_told_so(worker: Worker) -> None:
     async def main() -> CallUpdate | None:
         worker.close()
