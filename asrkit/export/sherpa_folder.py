@@ -62,7 +62,7 @@ def wheel(model: Path, tokens: Path, file: ModelFile, exported: Exported) -> "On
     chunk, left, _ = exported.context
     recognizer = sherpa_onnx.OnlineRecognizer.from_wenet_ctc(
         tokens=str(tokens), model=str(model), chunk_size=chunk, num_left_chunks=left // chunk,
-        num_threads=1,
+        feature_dim=file.config.model.num_mels, num_threads=1,
     )  # fmt: skip
     told = recognizer.config.feat_config
     told.low_freq, told.high_freq, told.snip_edges = features(file)

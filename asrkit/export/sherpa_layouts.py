@@ -50,15 +50,20 @@ resampler is linear: use samples at 16 kHz.
 """
 CALLS = {
     "wenet-ctc": """from_wenet_ctc(
-    tokens="tokens.txt", model="model.onnx", chunk_size={chunk}, num_left_chunks={left}
+    tokens="tokens.txt", model="model.onnx", chunk_size={chunk}, num_left_chunks={left},
+    feature_dim={bands},
 )""",
     "nemo-transducer": """from_transducer(
-    tokens="tokens.txt", encoder="encoder.onnx", decoder="decoder.onnx", joiner="joiner.onnx"
+    tokens="tokens.txt", encoder="encoder.onnx", decoder="decoder.onnx", joiner="joiner.onnx",
+    feature_dim={bands},
 )""",
-    "nemo-ctc": 'from_nemo_ctc(tokens="tokens.txt", model="model.onnx")',
+    "nemo-ctc": """from_nemo_ctc(
+    tokens="tokens.txt", model="model.onnx", feature_dim={bands}
+)""",
     "lstm-transducer": """from_transducer(
     tokens="tokens.txt", encoder="encoder.onnx", decoder="decoder.onnx", joiner="joiner.onnx",
-    low_freq={low}, high_freq={high}, snip_edges={snip_edges}, normalize_samples=False,
+    feature_dim={bands}, low_freq={low}, high_freq={high}, snip_edges={snip_edges},
+    normalize_samples=False,
 )""",
 }
 OWN = "The model was trained with the features that sherpa-onnx computes for this layout."
@@ -71,7 +76,7 @@ has hotwords and language models. asrkit compares texts of greedy search.
 
 The features are those of samples in the range of 16-bit integers (`normalize_samples=False`). In
 sherpa-onnx 2.0.1 only the Python package and the C++ core have this field."""
-DEFAULTS = "The model uses sherpa-onnx's default features."
+DEFAULTS = "The model uses the frequencies and frames of sherpa-onnx's default features."
 SET_FEATURES = """
 features = recognizer.config.feat_config
 features.low_freq, features.high_freq, features.snip_edges = {low}, {high}, {snip_edges}
@@ -116,7 +121,8 @@ def wenet_readme(name: str, file: ModelFile, exported: Exported) -> str:
     """Return README.md, which shows the use of a model in WeNet's layout."""
     low, high, snip_edges = sherpa_folder.features(file)
     chunk, left, _ = exported.context
-    call = CALLS["wenet-ctc"].format(chunk=chunk, left=left // chunk)
+    bands = file.config.model.num_mels
+    call = CALLS["wenet-ctc"].format(chunk=chunk, left=left // chunk, bands=bands)
     default = (low, high, snip_edges) == sherpa_folder.DEFAULTS
     if not default:
         call += SET_FEATURES.format(low=low, high=high, snip_edges=snip_edges)
@@ -130,13 +136,15 @@ def nemo_readme(name: str, file: ModelFile, exported: Exported) -> str:
     remarks = [OWN if file.config.model.frontend.kind == "sherpa_nemo" else OTHERS]
     if layout is NEMO_CTC:
         remarks.append(OF_CTC.format(frame_ms=exported.frame_ms))
-    return readme(name, file, exported, CALLS[layout.name], remarks, "models of NeMo")
+    call = CALLS[layout.name].format(bands=file.config.model.num_mels)
+    return readme(name, file, exported, call, remarks, "models of NeMo")
 
 
 def lstm_readme(name: str, file: ModelFile, exported: Exported) -> str:
     """Return README.md, which shows the use of a model in icefall's layout of LSTM transducers."""
     low, high, snip_edges = sherpa_folder.features(file)
-    call = CALLS["lstm-transducer"].format(low=low, high=high, snip_edges=snip_edges)
+    bands = file.config.model.num_mels
+    call = CALLS["lstm-transducer"].format(low=low, high=high, snip_edges=snip_edges, bands=bands)
     return readme(name, file, exported, call, [OF_KALDI], "icefall's LSTM transducers")
 
 
@@ -176,8 +184,8 @@ def lstm_transducer(
     """Build sherpa-onnx's recogniser of a transducer with the model's Kaldi features."""
     low, high, snip_edges = sherpa_folder.features(file)
     return transducer(
-        paths, tokens, file, exported, feature_dim=file.config.model.num_mels, low_freq=low,
-        high_freq=high, snip_edges=snip_edges, normalize_samples=False,
+        paths, tokens, file, exported, low_freq=low, high_freq=high, snip_edges=snip_edges,
+        normalize_samples=False,
     )  # fmt: skip
 
 
@@ -189,8 +197,9 @@ def nemo_ctc(
     import sherpa_onnx
 
     return sherpa_onnx.OnlineRecognizer.from_nemo_ctc(
-        tokens=str(tokens), model=str(paths[0]), num_threads=1
-    )
+        tokens=str(tokens), model=str(paths[0]), feature_dim=file.config.model.num_mels,
+        num_threads=1,
+    )  # fmt: skip
 
 
 WENET_CTC = Layout(

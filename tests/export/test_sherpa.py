@@ -13,7 +13,7 @@ from asrkit.audio import Fbank
 from asrkit.backends.export_metadata import Exported
 from asrkit.config import parse_config
 from asrkit.errors import UserError
-from asrkit.export import sherpa, sherpa_folder
+from asrkit.export import sherpa, sherpa_folder, sherpa_layouts
 from asrkit.export.__main__ import main
 from asrkit.model import Context, Network, NetworkStep, TransducerHead, build_head
 from asrkit.model_file import ModelFile, load_model, save_model
@@ -198,6 +198,26 @@ def test_networks_that_do_not_fit(changes: dict[str, str], told: str) -> None:
     sherpa.check(file_of(), CONTEXT)
     with pytest.raises(UserError, match=told):
         sherpa.check(file_of(**changes), CONTEXT)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("frontend", ["kaldi", "sherpa_nemo"])
+def test_other_numbers_of_mel_bands(frontend: str, tmp_path: Path) -> None:
+    """sherpa-onnx computes 80 if it is not told: it raised an error of 80 values in place of 28."""
+    pytest.importorskip("sherpa_onnx")
+    small = file_of(num_layers=1, frontend=frontend, num_mels=28)
+    save_model(tmp_path / "small.safetensors", small)
+    folder = exported(str(tmp_path / "small.safetensors"), tmp_path / "folder")  # tried with it
+    assert "feature_dim=28" in (folder / "README.md").read_text()
+
+
+@pytest.mark.parametrize("head", ["ctc", "transducer"])
+@pytest.mark.parametrize("frontend", ["kaldi", "sherpa_nemo"])
+def test_the_number_of_mel_bands_is_said(frontend: str, head: str) -> None:
+    kind = "ctc" if head == "ctc" else {"kind": head, "predictor": "stateless"}
+    small = file_of(num_layers=1, frontend=frontend, num_mels=28, head=kind)
+    said = sherpa_layouts.layout_of(small).readme("m", small, CONTEXT)
+    assert said.count("feature_dim=28") == 1
 
 
 def test_spaces_of_any_tokenizer(file: ModelFile) -> None:

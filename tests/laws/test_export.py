@@ -25,13 +25,14 @@ def file_of(
     num_layers: int = 3,
     frontend: str = "kaldi",
     head: object = "ctc",
+    num_mels: int = 80,
 ) -> ModelFile:
     config = parse_config(
         {
             "data": {"train": "a", "dev": "b"},
             "training": {"output_dir": "c"},
             "model": {
-                "num_mels": 80,
+                "num_mels": num_mels,
                 "dim": 24,
                 "num_heads": 4,
                 "num_layers": num_layers,
@@ -46,7 +47,7 @@ def file_of(
         }
     )
     sizes = {"position": kind, "subsampling": subsampling, "num_layers": num_layers, "head": head}
-    model = tiny_model(**sizes).float()  # type: ignore[arg-type]
+    model = tiny_model(**sizes, num_mels=num_mels).float()  # type: ignore[arg-type]
     return ModelFile(model, CharTokenizer(list("abcdefghij ")), config, {})
 
 
