@@ -9,6 +9,7 @@ Clients influence the number of lines and the content of some fields. Both are b
 can neither control a terminal nor look like another field or line.
 """
 
+import asyncio
 import json
 import logging
 import re
@@ -71,6 +72,11 @@ class Bounded(logging.StreamHandler):
     def __init__(self) -> None:
         super().__init__()
         self._windows = {True: Window(), False: Window()}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Reject tracebacks of cancelled calls: uvicorn has logged their number, in one line."""
+        is_cancelled = record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError)
+        return not is_cancelled and bool(super().filter(record))
 
     def emit(self, record: logging.LogRecord) -> None:
         window = self._windows[record.levelno >= logging.WARNING]

@@ -22,13 +22,13 @@ class Running(uvicorn.Server):
 
 
 @contextmanager
-def serving(server: Server, port: socket.socket | None = None) -> Iterator[str]:
+def serving(server: Server, port: socket.socket | None = None, grace_s: int = 10) -> Iterator[str]:
     """The address of a server, host and port, while it runs; Wyoming is served on another port."""
     gate = gate_of(server)
     beside = [] if port is None else [wyoming(server, gate, port)]
     config = config_of(
         app_of(server, *beside), server, gate=gate,
-        timeout_graceful_shutdown=10,  # a client that a failed test left open
+        timeout_graceful_shutdown=grace_s,  # a client that a failed test left open
     )  # fmt: skip
     own, running = config.bind_socket(), Running(config)
     own.listen(config.backlog)

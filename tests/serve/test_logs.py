@@ -4,14 +4,20 @@ import io
 import json
 import logging
 import math
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 
 import pytest
 
+from asrkit.runtime import Recognizer
 from asrkit.serve import logs
+from asrkit.serve.server import Server
 from tests.conftest import PROJECT
+from tests.serve.running import serving
 
 HOSTILE = "/\x1b[31m\n2026-01-01T00:00:00Z INFO call: x=1\u202e\x9b2J status=200"
 
@@ -60,6 +66,25 @@ def test_a_traceback_is_indented_and_printable(written: io.StringIO) -> None:
     assert all(line.isprintable() for line in [first, *rest])
     assert all(line.startswith("    ") for line in rest)
     assert "ValueError" in written.getvalue()
+
+
+def test_requests_that_are_cancelled_at_the_end_are_one_line(
+    served: Recognizer, written: io.StringIO
+) -> None:
+    """Each was a traceback when a process was replaced."""
+    head = (
+        b"POST /v1/audio/transcriptions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000\r\n"
+        b"Content-Type: multipart/form-data; boundary=b\r\n\r\n"
+    )
+    with ExitStack() as stack, serving(Server({"m": served}), grace_s=1) as address:
+        host, port = address.split(":")
+        for _ in range(3):
+            client = stack.enter_context(socket.create_connection((host, int(port))))
+            client.sendall(head)
+        time.sleep(0.5)
+    problems = [line for line in written.getvalue().splitlines() if "error" in line.lower()]
+    assert len(problems) == 1
+    assert "Cancel 3 running task(s)" in problems[0]
 
 
 def test_a_flood_of_lines_is_bounded_and_hides_no_problem(
