@@ -42,9 +42,8 @@ import httpx
 import numpy as np
 import soundfile
 from attacks import CASES
-from load_test import alone, family, read, resident, serving, talk
+from load_test import LOST, alone, family, read, resident, serving, talk
 from websockets.asyncio.client import connect
-from websockets.exceptions import WebSocketException
 
 from asrkit.cli.table import head, row
 from asrkit.model_file import model_path
@@ -59,9 +58,6 @@ TITLES = (
     "slowest upload s", "resumed", "healthy", "MB before, peak, after", "disk MB peak, after",
     "log kB", "missed",
 )  # fmt: skip
-
-
-LOST = (OSError, KeyError, RuntimeError, WebSocketException, asyncio.TimeoutError)
 
 
 class Seen(NamedTuple):

@@ -27,6 +27,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from websockets.asyncio.client import connect
+from websockets.exceptions import WebSocketException
 
 from asrkit import audio
 from asrkit.build import build_normalizer
@@ -42,13 +43,14 @@ from asrkit.runtime import recognizer_of
 PACKET_S = 0.1
 RATE = 16_000
 RECORDINGS = 40  # of the manifest
+LOST = (OSError, KeyError, RuntimeError, WebSocketException, asyncio.TimeoutError)
 REACH = 240  # samples after a chunk's last frame begins that the frame needs
 
 
 TITLES = (
     "streams", "calls", "partial p50, p95, p99 ms", "last p50, p95, p99 ms",
     "end of speech to final p50, p95 ms", "cut early", "server's cores", "clients' cores", "MB",
-    "clients late ms", "texts that differ",
+    "clients late ms", "texts that differ", "calls lost",
 )  # fmt: skip
 
 
@@ -127,23 +129,31 @@ async def doing(work: Coroutine[Any, Any, None]) -> AsyncIterator["asyncio.Task[
 
 async def caller(
     address: str, recordings: list[np.ndarray], number: int, until: float, begin: float,
-    ends: list[float | None],
+    ends: list[float | None], lost: list[str],
 ) -> list[Talk]:  # fmt: skip
-    """Stream one recording after another, from a moment of its own on."""
+    """Stream one recording after another, from a moment of its own on; note calls that are lost."""
     await asyncio.sleep(begin)
     talks = []
     while time.monotonic() < until:
         recording = (7 * number + len(talks)) % len(recordings)
         end = ends[recording]
-        talks.append(await talk(address, recordings[recording], recording, end_of_speech=end))
+        try:
+            talks.append(await talk(address, recordings[recording], recording, end_of_speech=end))
+        except LOST as error:  # among them a missed ping
+            lost.append(f"{time.strftime('%X')} {error!r}")
+            await asyncio.sleep(1.0)
     return talks
 
 
 async def callers(
-    address: str, recordings: list[np.ndarray], count: int, seconds: float, ends: list[float | None]
-) -> list[Talk]:
+    address: str, recordings: list[np.ndarray], count: int, seconds: float,
+    ends: list[float | None], lost: list[str],
+) -> list[Talk]:  # fmt: skip
+    """Have `count` clients talk for some seconds; append a line to `lost` for each lost call."""
     until = time.monotonic() + seconds
-    each = (caller(address, recordings, i, until, 2.0 * i / count, ends) for i in range(count))
+    each = (
+        caller(address, recordings, i, until, 2.0 * i / count, ends, lost) for i in range(count)
+    )
     return [found for talks in await asyncio.gather(*each) for found in talks]
 
 
@@ -184,7 +194,8 @@ def row(address: str, server: int, recordings: list[np.ndarray], texts: list[str
         seconds: float, ends: list[float | None]) -> str:  # fmt: skip
     cpu, _ = usage(server)
     own, started = time.process_time(), time.monotonic()
-    talks = asyncio.run(callers(address, recordings, streams, seconds, ends))
+    lost: list[str] = []
+    talks = asyncio.run(callers(address, recordings, streams, seconds, ends, lost))
     elapsed = time.monotonic() - started
     after, memory = usage(server)
     wrong = sum(talk.text != texts[talk.recording] for talk in talks)
@@ -192,8 +203,11 @@ def row(address: str, server: int, recordings: list[np.ndarray], texts: list[str
         str(streams), str(len(talks)), percentiles([p for talk in talks for p in talk.partials]),
         percentiles([talk.final for talk in talks]), *turn_cells(talks),
         f"{(after - cpu) / elapsed:.2f}", f"{(time.process_time() - own) / elapsed:.2f}",
-        f"{memory:.0f}", f"{1000 * max(talk.late for talk in talks):.0f}", str(wrong),
+        f"{memory:.0f}", f"{1000 * max((talk.late for talk in talks), default=0.0):.0f}",
+        str(wrong), str(len(lost)),
     ]  # fmt: skip
+    for line in lost:
+        print(f"a call is lost: {line}", file=sys.stderr)
     return table.row(cells)
 
 

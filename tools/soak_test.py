@@ -28,8 +28,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
-from attack_server import LOST
-from load_test import RATE, Talk, alone, percentiles, read, resident, serving, talk
+from load_test import LOST, RATE, Talk, alone, percentiles, read, resident, serving, talk
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 

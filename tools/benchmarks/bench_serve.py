@@ -65,9 +65,11 @@ def measured(
 ) -> Round:
     """Have callers talk to a server."""
     before = spent(contender.process)
-    unknown = [None] * len(recordings)
-    talks = asyncio.run(callers(contender.address, recordings, streams, seconds, unknown))
+    unknown, lost = [None] * len(recordings), list[str]()
+    talks = asyncio.run(callers(contender.address, recordings, streams, seconds, unknown, lost))
     after = spent(contender.process)
+    if lost:
+        sys.exit(f"{contender.name}: a call is lost: {lost[0]}")
     for talk in talks:
         if talk.text != contender.texts[talk.recording]:
             sys.exit(f"{contender.name}: {talk.text!r} is not {contender.texts[talk.recording]!r}")
