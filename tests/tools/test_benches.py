@@ -181,3 +181,13 @@ def test_what_takes_too_long_is_reported(run: Run) -> None:
     rows = table(run("bench_stream", *QUICK, *options))
     assert {row["median, ms"] for row in rows} == {"over 0.001 s"}
     assert {row["RTF"] for row in rows} == {"–"}
+
+
+@pytest.mark.parametrize("join", [0, 4])
+def test_calls_of_more_recordings_than_there_are_are_refused(
+    join: int, run: Run, corpus: Path
+) -> None:
+    """They were made of fewer, and the table was that of other calls."""
+    told = f"--join must be 1 to the 3 recordings read, got {join}"
+    with pytest.raises(SystemExit, match=told):
+        run("bench_serve", "--manifest", str(corpus / "dev.jsonl"), "--join", str(join))

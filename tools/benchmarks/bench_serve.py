@@ -114,6 +114,8 @@ def main() -> None:
     options = arguments.parse_args()
     facts, threads = environment(options), str(options.threads[0])
     every = read(options.manifest)[: 2 if options.quick else None]
+    if not 1 <= options.join <= len(every):
+        sys.exit(f"--join must be 1 to the {len(every)} recordings read, got {options.join}")
     recordings = [np.concatenate((every * 2)[i : i + options.join]) for i in range(len(every))]
     command = ["-m", "asrkit.serve", "--port", "0", "--streams", "10000", "--threads", threads]
     command += options.serve.split()
