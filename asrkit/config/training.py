@@ -56,7 +56,7 @@ class DataConfig(Section):
     max_seconds: PositiveNumber = 30.0
     """Length above which utterances are left out."""
     max_bad_share: Share = 0.1
-    """Largest share of the training set, and of an epoch, that may be unreadable."""
+    """Largest share of `train`, `replay`, `dev`, a canary, and an epoch that may be unreadable."""
     num_workers: Annotated[int, Field(ge=0, le=1024)] = 1
     """Number of processes that read audio ahead; 0: the training process reads it."""
 

@@ -2,7 +2,7 @@
 
 import logging
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -57,11 +57,8 @@ def load_corpus(config: Config, labels: Path | None = None) -> Corpus:
     """
     left_out: list[LeftOut] = []
     data = config.data
-    new = [opened(path, left_out) for path in data.train]
-    count = sum(map(len, new))
-    check_share(left_out, count + len(left_out), config)
-    train = [*new, *(opened(path, left_out) for path in data.replay)]
-    dev = opened(data.dev, left_out)
+    train = [*readable(data.train, config, left_out), *readable(data.replay, config, left_out)]
+    (dev,) = readable([data.dev], config, left_out)
     if labels is not None and labels.is_file():
         tokenizer = read_tokenizer(config.text, labels.read_bytes())
     else:
@@ -77,7 +74,7 @@ def load_corpus(config: Config, labels: Path | None = None) -> Corpus:
     # Texts of dev that cannot be encoded count as errors.
     dev = some(fitting(dev, config, left_out), data.dev, left_out)
     canary = {
-        name: some(fitting(opened(path, left_out), config, left_out), path, left_out)
+        name: some(fitting(readable([path], config, left_out)[0], config, left_out), path, left_out)
         for name, path in data.canary.items()
     }
     first = len(data.train)
@@ -134,6 +131,25 @@ def text_encoder(config: Config, tokenizer: Tokenizer) -> TextEncoder:
     )  # fmt: skip
 
 
+def readable(paths: Sequence[str], config: Config, left_out: list[LeftOut]) -> list[Cuts]:
+    """Return the utterances of a set's manifests; others are appended to `left_out`.
+
+    Raises:
+        ManifestError: if more than data.max_bad_share of the set cannot be read.
+    """
+    bad: list[LeftOut] = []
+    found, share = [opened(path, bad) for path in paths], config.data.max_bad_share
+    count = sum(map(len, found)) + len(bad)
+    if len(bad) > share * count:
+        reasons = "".join(f"\n  {each}" for each in bad[:5])
+        raise ManifestError(
+            f"{', '.join(paths)}: {len(bad)} of {count} utterances cannot be read, more than "
+            f"data.max_bad_share {share:g}{reasons}"
+        )
+    left_out += bad
+    return found
+
+
 def opened(path: str, left_out: list[LeftOut]) -> Cuts:
     """Return a manifest's utterances, in memory or, for shards and lhotse's cuts, as an index."""
     if not can_be_indexed(path):
@@ -183,17 +199,6 @@ def at_speeds(cuts: Cuts, factors: list[float]) -> Cuts:
     if isinstance(cuts, IndexedCuts):
         return IndexedCuts(cuts.index, tuple(factors))
     return perturb_speed(cuts, factors)
-
-
-def check_share(bad: list[LeftOut], count: int, config: Config) -> None:
-    """Raise ManifestError if more than data.max_bad_share of all utterances cannot be read."""
-    share = config.data.max_bad_share
-    if len(bad) > share * count:
-        reasons = "".join(f"\n  {each}" for each in bad[:5])
-        raise ManifestError(
-            f"{', '.join(config.data.train)}: {len(bad)} of {count} utterances cannot be read, "
-            f"more than data.max_bad_share {share:g}{reasons}"
-        )
 
 
 def texts_of(cuts: Cuts) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """The corpus: what its sample rates leave empty is said before training."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,13 @@ from asrkit.data.__main__ import main as data
 from asrkit.data.cuts import load_cuts
 from asrkit.data.manifest import ManifestError
 from asrkit.train import main
-from asrkit.training.dataset import at_speeds, empty_bins, feature_statistics, opened
+from asrkit.training.dataset import (
+    at_speeds,
+    empty_bins,
+    feature_statistics,
+    load_corpus,
+    opened,
+)
 from tests.conftest import speech, write_config, write_manifest, write_wav
 
 
@@ -91,3 +98,19 @@ def test_audio_that_cannot_be_read_is_an_error_with_its_reason(tmp_path: Path) -
     cuts = load_cuts(write_manifest(manifest, line), [])
     with pytest.raises(ManifestError, match=r"be read; one of them: .*0\.wav: the manifest has"):
         feature_statistics(cuts, audio.Fbank(80))
+
+
+@pytest.mark.parametrize("key", ["train", "replay", "dev", "canary"])
+def test_bad_lines_are_bounded_in_every_set(key: str, corpus: Path, tmp_path: Path) -> None:
+    path = corpus / f"{key}-with-a-bad-line.jsonl"
+    bad = {"id": "x", "audio": "missing.flac", "text": "no"}
+    path.write_text(f"{(corpus / 'dev.jsonl').read_text()}{json.dumps(bad)}\n")
+    config = write_config(tmp_path / "c.yaml", corpus, tmp_path / "out")
+    value = f"{{old: {path}}}" if key == "canary" else f"{path}"
+    given = [f"data.{key}={value}"]
+    if key == "replay":
+        given += ["training.keep=replay", "training.start_from=small-en-alnum"]
+    with pytest.raises(ManifestError, match=r"bad-line.jsonl: 1 of 4 .* data.max_bad_share 0.1"):
+        load_corpus(load_config(config, given))
+    allowed = load_config(config, [*given, "data.max_bad_share=0.25"])
+    assert len(load_corpus(allowed).left_out) == 1
