@@ -8,11 +8,13 @@ server reads nothing from the socket, and the client waits.
 
 import asyncio
 import time
+from contextlib import suppress
 from typing import Any
 
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from websockets.exceptions import InvalidState
 
 from asrkit.serve import fair
 from asrkit.serve.gate import Gate, Wire
@@ -245,6 +247,12 @@ class WebSocket(Paced, WebSocketsSansIOProtocol):
         if self.wire is not None and not self.queue.empty():  # else this would not let others run
             await asyncio.sleep(self.wire.share.wait())
         return await super().receive()
+
+    def shutdown(self) -> None:
+        """Close the connection as the server ends; its client may be closing it already."""
+        with suppress(InvalidState):  # else uvicorn would end neither other calls nor the workers
+            super().shutdown()
+        self.transport.close()
 
     def data_received(self, data: bytes) -> None:
         self.heard = True

@@ -319,6 +319,25 @@ def test_a_late_pong_schedules_no_second_ping(forgets: bool) -> None:
     assert (len(pings) == 1) == forgets
 
 
+def test_a_client_that_closes_as_the_server_ends_keeps_no_worker(
+    served: Recognizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """uvicorn raised an error, and ended nothing else."""
+    shutdown = WebSocketsSansIOProtocol.shutdown
+
+    def late(socket: WebSocketsSansIOProtocol) -> None:
+        socket.conn.send_close(1000)  # as in the answer to its client
+        shutdown(socket)
+
+    monkeypatch.setattr(WebSocketsSansIOProtocol, "shutdown", late)
+    server = Server({"m": served})
+    with serving(server) as address:
+        clients = [start(address) for _ in range(2)]
+    assert not server.model().workers[0]._thread.is_alive()
+    for client in clients:
+        client.socket.close()
+
+
 @pytest.mark.parametrize("path", ["v1/stream", "vosk"])
 def test_a_text_for_a_connection_that_is_closed_is_no_error(
     path: str,
