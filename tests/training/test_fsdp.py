@@ -54,6 +54,7 @@ def check_stopped_and_resumed(
     assert apart(other, one) > 1e-4
 
 
+@pytest.mark.slow
 def test_two_ranks_with_half_the_model_train_as_one(
     corpus: Path, tmp_path: Path, environment: dict[str, str]
 ) -> None:
