@@ -2,7 +2,7 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help demo test test-slow torture nightly lint docs gpu-check release install clean
+.PHONY: help demo test unit test-slow torture nightly lint docs gpu-check release install clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.* ## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -12,6 +12,9 @@ demo: $(INSTALLED) ## train, decode, stream and export once, on a corpus that it
 
 test: lint ## ruff, mypy and the fast tests
 	OMP_NUM_THREADS=1 $(PYTHON) -m pytest -n 2 --durations 10
+
+unit: $(INSTALLED) ## the fast tests of model, search, text, data and audio
+	OMP_NUM_THREADS=1 $(PYTHON) -m pytest -n 2 $(addprefix tests/,model search text data audio)
 
 test-slow: $(INSTALLED) ## the slow tests: trainings, an hour of audio
 	OMP_NUM_THREADS=1 $(PYTHON) -m pytest -m slow --durations 10

@@ -240,6 +240,7 @@ def test_they_are_taken_only_if_told_to(monkeypatch: pytest.MonkeyPatch) -> None
         assert len(calls) == told
 
 
+@pytest.mark.slow
 def test_verify_compares_them(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
