@@ -305,6 +305,7 @@ def hostile_cuts(folder: Path) -> dict[str, dict[str, object]]:
         "length": mono_cut(recording=recording(file, duration=1e308)),
         "kind": mono_cut(recording=recording(file), duration="1"),
         "number": mono_cut(recording=recording(file), id=3),
+        "channel": mono_cut(recording=recording(file), channel=None),
         "recording": recording(file),
     }
 
