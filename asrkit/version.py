@@ -1,3 +1,3 @@
 """The version in its own file, so that packaging can read it without importing torch."""
 
-__version__ = "0.1.0"
+__version__ = "1.0.0"
