@@ -295,7 +295,7 @@ def test_what_ffmpeg_cannot_decode_is_read_by_libsndfile(
     def undecodable(source: object, name: str, *rest: object) -> None:
         raise audio.AudioError(f"{name}: none of 18 packets can be decoded")
 
-    monkeypatch.setattr(open_file, "open_ffmpeg", undecodable)
+    monkeypatch.setattr(open_file, "FFmpegFile", undecodable)
     path = tmp_path / "x.mp3"
     path.write_bytes(written(SPEECH, format="MP3"))
     assert len(audio.read(path)[0]) / RATE == pytest.approx(2.0, abs=0.15)
