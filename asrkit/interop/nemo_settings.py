@@ -236,9 +236,11 @@ def check(name: str, values: Mapping[str, Any], part: Part) -> None:
     known = part.keys.keys() | set(part.read) | part.harmless.keys()
     for key in values:
         if key not in known:
+            own = shown(key)
+            own = own[1:-1] if isinstance(key, str) and key.isidentifier() else own
             raise CheckpointError(
-                f"{name}.{key if isinstance(key, str) and key.isidentifier() else shown(key)} is "
-                f"unknown: its value {shown(values[key])} may change the model's outputs"
+                f"{name}.{own} is unknown: its value {shown(values[key])} may change the model's "
+                "outputs"
             )
 
 

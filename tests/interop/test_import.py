@@ -124,6 +124,7 @@ REFUSED: dict[str, tuple[Callable[..., object], str]] = {
     ),
     "unknown": (of("encoder", "skip_layers", [3]), "encoder.skip_layers is unknown"),
     "unprintable": (of("encoder", "a\x1b", 1), "encoder.'a\\x1b' is unknown"),
+    "long": (of("encoder", "x" * 5000, 1), "xxx is unknown"),
     "unknown feature": (of("preprocessor", "mel_scale", "htk"), "preprocessor.mel_scale is"),
     "torchaudio": (of("preprocessor", "use_torchaudio", True), "use_torchaudio must be False"),
     "samples": (of("preprocessor", "n_window_size", 320), "n_window_size must be None, got 320"),
@@ -302,6 +303,7 @@ def test_what_is_refused(name: str, tmp_path: Path, capsys: pytest.CaptureFixtur
     error = capsys.readouterr().err
     assert told in error
     assert error.startswith(f"asrkit import: {path}")
+    assert len(error) < len(str(path)) + 500
     assert len(error.splitlines()) == 1
     assert not (tmp_path / "m.safetensors").exists()
 
