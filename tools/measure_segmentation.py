@@ -118,7 +118,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             draw, counts = random.Random(0), Counter[str]()
             for name in names:
                 with tempfile.TemporaryDirectory() as folder:
-                    path = Path(folder) / f"{name}.wav"
+                    path = Path(folder) / "joined.wav"
                     case = joined(speakers[name], errors, (shortest, longest), draw, path)
                     found = pieces_of(recognizer, case.job, normalize, Options(least=least))
                     counts += found_again(case, list(found), least, len(speakers[name]))
