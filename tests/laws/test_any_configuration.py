@@ -200,7 +200,8 @@ def of_transducer(search: Search, head: TransducerHead) -> Search:
 
 def language_model(draw: random.Random, pieces: list[str], folder: Path) -> Fusion:
     """Of texts that mean nothing, by words or by tokens."""
-    texts = [draw.choices(pieces[1:], k=draw.randrange(1, 12)) for _ in range(12)]
+    written = [piece for piece in pieces if piece]  # neither the blank nor an end of turn
+    texts = [draw.choices(written, k=draw.randrange(1, 12)) for _ in range(12)]
     words = draw.random() < 0.5
     units = ["".join(text).split() if words else [as_word(p) for p in text] for text in texts]
     path = folder / "lm.arpa"
