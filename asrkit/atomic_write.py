@@ -16,7 +16,17 @@ from pathlib import Path
 
 from asrkit.errors import UserError, shown
 
-PREFIX = f".asrkit-{platform.node().replace(os.sep, '_')}-"  # then the process, then a number
+
+def _machine() -> str:
+    """Return a name of the machine, and of a container: containers may share the name of theirs."""
+    try:
+        container = f"-{os.stat('/proc/self/ns/pid').st_ino}"  # process ids are unique in it
+    except OSError:  # not Linux
+        container = ""
+    return platform.node().replace(os.sep, "_") + container
+
+
+PREFIX = f".asrkit-{_machine()}-"  # then the process, then a number
 ABANDONED_SECONDS = 24 * 3600.0
 _number = itertools.count()
 
@@ -121,7 +131,7 @@ def remove_leftovers(folder: Path) -> None:
     """Remove temporary files and folders of this module that no process will finish.
 
     These are those of this machine whose process has ended, and all that are a day old: processes
-    of other machines cannot be checked, and process ids are reused.
+    of other machines and containers cannot be checked, and process ids are reused.
     """
     with suppress(OSError):  # a folder that cannot be listed
         for path in folder.glob(".asrkit-*-*.part*"):

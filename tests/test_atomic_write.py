@@ -3,6 +3,7 @@
 import errno
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -55,6 +56,29 @@ def test_what_a_killed_process_left_goes_and_a_living_ones_stays(
     left = [name for name in listed(tmp_path) if name.endswith(".part")]
     assert [f"-{living.pid}-" in name for name in left] == [True]
     living.communicate("go on")
+    assert listed(tmp_path) == ["step-1.pt", "step-2.pt"]
+
+
+def test_a_temporary_file_of_a_container_with_this_name_stays(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    """Nobody here has the number that its process has in the container."""
+    number = int(Path("/proc/sys/kernel/pid_max").read_text()) - 100
+    container = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-ec",
+                 f'echo {number} > /proc/sys/kernel/ns_last_pid; "$@"; exit $?', "sh"]  # fmt: skip
+    if shutil.which("unshare") is None or subprocess.run([*container, "true"]).returncode:
+        pytest.skip("unshare cannot make a namespace of processes")
+    command = [*container, sys.executable, "-c", HALF_WRITTEN, str(tmp_path / "step-1.pt")]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+    ) as inside:
+        assert inside.stdout is not None
+        inside.stdout.readline()
+        [temporary] = listed(tmp_path)
+        with replacing(tmp_path / "step-2.pt") as other:
+            other.write_text("whole")
+        assert temporary in listed(tmp_path)
+        inside.communicate("go on")
     assert listed(tmp_path) == ["step-1.pt", "step-2.pt"]
 
 
