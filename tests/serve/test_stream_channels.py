@@ -1,7 +1,9 @@
 """/v1/stream with several channels: each has what its samples have alone, whatever happens."""
 
+import asyncio
 import json
 import random
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from asrkit.runtime import Recognizer
 from asrkit.serve import resumption
 from asrkit.serve.calls import SavedCall
 from asrkit.serve.protocols.messages import Start
+from asrkit.serve.protocols.websockets import all_ways
 from asrkit.serve.resumption import SuspendedCall, Version
 from asrkit.serve.server import Limits, Server
 from tests.running import run
@@ -164,3 +167,28 @@ def test_listen_prints_what_stream_prints(
         finals = [(each["text"], each["start"]) for each in own if each["type"] == "final"]
         expected = served.transcribe(call[:, channel]).segments
         assert finals == [(each.text, each.start) for each in expected]
+
+
+@pytest.mark.parametrize("failing", [0, 1, None])
+def test_the_end_follows_all_channels_or_none(failing: int | None) -> None:
+    done: list[object] = []
+
+    async def write(number: int) -> None:
+        await asyncio.sleep(0.01 * (2 - number))  # the last one is done first
+        if number == failing:
+            raise ValueError("written")
+        done.append(number)
+
+    async def main() -> None:
+        async def read() -> None:
+            await asyncio.Event().wait()
+
+        async def end() -> None:
+            done.append("end")
+
+        with nullcontext() if failing is None else pytest.raises(ValueError, match="written"):
+            await all_ways(read(), [write(0), write(1)], end(), read())
+        assert len(asyncio.all_tasks()) == 1
+
+    asyncio.run(main())
+    assert done == {0: [1], 1: [], None: [1, 0, "end"]}[failing]

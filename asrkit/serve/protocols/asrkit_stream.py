@@ -34,7 +34,6 @@ from asrkit.serve.protocols.messages import (
 from asrkit.serve.protocols.samples import append_channels, cut_off, samples_of
 from asrkit.serve.protocols.websockets import (
     all_ways,
-    both_ways,
     join,
     next_message,
     send_text,
@@ -162,8 +161,7 @@ class Line:
                 if self.server.store.survives:
                     await self.put(first, calls)
                 try:
-                    talk = self.talk(websocket, calls, started, counts)
-                    await both_ways(self.leave(), self.keep_on(calls), talk)
+                    await self.talk(websocket, calls, started, counts)
                 finally:  # also after the end: the client may not receive the last messages
                     await self.keep_last(calls)
             except (WebSocketDisconnect, MovedError):
@@ -178,7 +176,8 @@ class Line:
         """Send the first message, then receive and send to the end of the call."""
         await send_text(websocket, started.model_dump_json())
         writers = [self.write(websocket, calls, *each) for each in enumerate(finals)]
-        await all_ways(self.read(websocket, calls), writers, self.end(websocket, calls))
+        beside = [self.leave(), *([self.keep_on(calls)] if self.server.store.survives else [])]
+        await all_ways(self.read(websocket, calls), writers, self.end(websocket, calls), *beside)
 
     async def keep(self, calls: list[Call]) -> None:
         """Save the current state of the call.
@@ -231,8 +230,8 @@ class Line:
         self.last, self.last_at = value, time.monotonic()
 
     async def keep_on(self, calls: list[Call]) -> None:
-        """Save the call every `save_s`, if the store survives this process."""
-        while self.server.store.survives:
+        """Save the call every `save_s`."""
+        while True:
             await asyncio.sleep(self.server.limits.save_s)
             if self.has_news(calls):
                 await self.keep(calls)

@@ -77,9 +77,9 @@ async def send_text(websocket: WebSocket, text: str) -> None:
         raise WebSocketDisconnect(1006) from error
 
 
-async def both_ways(*both: Coroutine[Any, Any, None]) -> None:
+async def both_ways(*both: "Coroutine[Any, Any, None] | asyncio.Task[None]") -> None:
     """Run coroutines until the last one, which writes, has ended, or until one raises."""
-    tasks = [fair.task(each) for each in both]
+    tasks = [each if isinstance(each, asyncio.Task) else fair.task(each) for each in both]
     try:
         while not tasks[-1].done():
             running = [task for task in tasks if not task.done()]
@@ -96,23 +96,28 @@ async def all_ways(
     read: Coroutine[Any, Any, None],
     writers: Sequence[Coroutine[Any, Any, None]],
     end: Coroutine[Any, Any, None],
+    *beside: Coroutine[Any, Any, None],
 ) -> None:
-    """Run coroutines that read and write, and `end` after the last writer, or until one raises."""
-    over, left = asyncio.Event(), len(writers)
+    """Run coroutines that read and write, and `end` after the last writer, or until one raises.
 
-    async def counted(writer: Coroutine[Any, Any, None]) -> None:
-        nonlocal left
-        await writer
-        left -= 1
-        if not left:
-            over.set()
+    Each task of a connection costs processor time: a writer alone and `end` share one.
 
-    async def last() -> None:
-        await over.wait()
+    Args:
+        read: reads from the client.
+        writers: write to the client.
+        end: runs after all writers.
+        beside: run meanwhile, for example until they raise.
+    """
+    *others, last = writers
+    tasks = [*map(fair.task, others)]
+
+    async def write() -> None:
+        await last
+        await asyncio.gather(*tasks)
         await end
 
     try:
-        await both_ways(read, *map(counted, writers), last())
+        await both_ways(*beside, read, *tasks, write())
     finally:
         end.close()  # if it has not begun
 
