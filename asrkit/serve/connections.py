@@ -26,7 +26,7 @@ CHECK_S = 1.0  # time between two checks for silent connections
 MOST = 10_000  # connections, even if the descriptors allow more
 OWN = 48  # descriptors of the process itself: models, libraries, the store
 BACKLOG = 64  # connections accepted in one turn of the event loop
-JOIN = "asrkit.join"  # extension in the scope of a WebSocket
+JOIN, ANSWERED = "asrkit.join", "asrkit.answered"  # extensions in the scope of a WebSocket
 GRACE_S = 30.0  # first part of a body, during which any rate is allowed
 FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 5\r\nconnection: close\r\n"
@@ -201,11 +201,14 @@ class WebSocket(Paced, WebSocketsSansIOProtocol):
         super().__init__(*args, **options)
         self.joined, self.wanted = bytearray(), 0
         self.heard = False  # whether anything came since the last ping
+        # Whether the client has answered the close, and has therefore received all messages.
+        self.answered: asyncio.Future[bool] = self.loop.create_future()
 
     def handle_connect(self, event: Any) -> None:
         super().handle_connect(event)
         if not self.close_sent:
             self.scope["extensions"][JOIN] = self.join  # type: ignore[assignment]
+            self.scope["extensions"][ANSWERED] = self.answered  # type: ignore[assignment]
 
     def join(self, size: int) -> bool:
         """Have binary messages joined up to `size` bytes; return whether some have arrived."""
@@ -237,11 +240,20 @@ class WebSocket(Paced, WebSocketsSansIOProtocol):
 
     def handle_close(self, event: Any) -> None:
         self.pass_on()
+        received, sent = self.conn.close_rcvd, self.conn.close_sent
+        codes = {each and each.code for each in (received, sent)}  # a client may leave just now
+        self.note_answer(self.close_sent and len(codes) == 1)
         super().handle_close(event)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.pass_on()
+        self.note_answer(False)
         super().connection_lost(exc)
+
+    def note_answer(self, answered: bool) -> None:
+        """Note whether the client has answered the close, once."""
+        if not self.answered.done():
+            self.answered.set_result(answered)
 
     async def receive(self) -> Any:
         if self.wire is not None and not self.queue.empty():  # else this would not let others run
@@ -250,6 +262,7 @@ class WebSocket(Paced, WebSocketsSansIOProtocol):
 
     def shutdown(self) -> None:
         """Close the connection as the server ends; its client may be closing it already."""
+        self.note_answer(False)
         with suppress(InvalidState):  # else uvicorn would end neither other calls nor the workers
             super().shutdown()
         self.transport.close()

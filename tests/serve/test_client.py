@@ -15,7 +15,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
+from websockets.client import ClientProtocol
 from websockets.exceptions import ConnectionClosed
+from websockets.frames import Frame, Opcode
 from websockets.sync.server import ServerConnection, serve
 
 from asrkit import UserError
@@ -191,7 +193,9 @@ def talk(session: RemoteSession, samples: np.ndarray, pause_s: float = 0.0) -> N
         session.finish()
 
 
-def test_the_end_is_not_lost(served: Recognizer, recordings: Recordings) -> None:
+def test_the_end_is_not_lost(
+    served: Recognizer, recordings: Recordings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Where the connection is cut after the last message was sent, but before it came."""
     path, samples = recordings[1]
     server = Server({"m": served}, Limits(streams=1))
@@ -199,18 +203,24 @@ def test_the_end_is_not_lost(served: Recognizer, recordings: Recordings) -> None
         with closing(session_at(address)) as session:
             session.accept(samples)
             take: Callable[[RemoteSession, str | bytes], None] = RemoteSession._take
-            lost = 0
+            lost, send = 0, ClientProtocol.send_frame
+
+            def cut(self: ClientProtocol, frame: Frame) -> None:
+                if frame.opcode is not Opcode.CLOSE or lost == 3:
+                    send(self, frame)
 
             def deaf(self: RemoteSession, text: str | bytes) -> None:
                 nonlocal lost
                 message = answer(text)
                 if message is not None and message.type == "ended" and lost < 3:
-                    lost += 1
                     assert self._connection is not None
+                    self._connection.socket.shutdown(socket.SHUT_RDWR)
                     self._connection.recv_events_thread.join()
+                    lost += 1
                     self._connection.recv(timeout=5)
                 take(self, text)
 
+            monkeypatch.setattr(ClientProtocol, "send_frame", cut)
             session._take = deaf.__get__(session)  # type: ignore[method-assign]
             result = session.finish()
         assert lost == 3

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from websockets.exceptions import ConnectionClosed
+from websockets.frames import Close, Frame, Opcode
 from websockets.sync.client import ClientConnection, connect
 
 from asrkit.runtime import Recognizer
@@ -143,6 +144,46 @@ def test_a_call_that_was_taken_over_is_not_ended_by_the_old_connection(
     texts = [each["text"] for each in finals if each["type"] == "final"]
     assert " ".join(texts) == served.transcribe(path).text
     assert finals[-1] == {"type": "ended", "ack": len(samples)}
+
+
+@pytest.mark.parametrize("code", [1000, 1001, None])
+def test_the_last_texts_are_kept_until_the_client_answers_the_close(
+    served: Recognizer,
+    recordings: Recordings,
+    monkeypatch: pytest.MonkeyPatch,
+    code: int | None,
+) -> None:
+    """The answer has the server's code. A client that leaves just then has another, or none."""
+    path, samples = recordings[0]
+    server = Server({"m": served})
+    with serving(server) as address:
+        client = Client(address, samples, random.Random(0))
+        socket = client.open({"type": "start"})
+        frame = socket.protocol.send_frame
+
+        def send(each: Frame) -> None:
+            if each.opcode is not Opcode.CLOSE:
+                frame(each)
+            elif code is not None:
+                frame(Frame(Opcode.CLOSE, Close(code, "").serialize()))
+
+        monkeypatch.setattr(socket.protocol, "send_frame", send)
+        socket.send(samples.tobytes())
+        socket.send('{"type": "end"}')
+        while json.loads(socket.recv(timeout=10))["type"] != "ended":
+            pass
+        socket.close() if code else socket.socket.close()
+        names = {name: client.started[name] for name in ("id", "token")}
+        with connect(f"ws://{address}/v1/stream") as back:
+            back.send(json.dumps({"type": "resume", **names}))
+            found = [json.loads(back.recv(timeout=10))]
+            while found[-1]["type"] not in ("error", "ended"):
+                found.append(json.loads(back.recv(timeout=10)))
+    assert server.streams == 0
+    if code == 1000:
+        assert found[0]["reason"] == "unknown"
+    else:
+        assert_is(found, served.transcribe(path), len(samples))
 
 
 def test_who_may_not_and_who_is_too_late(served: Recognizer) -> None:

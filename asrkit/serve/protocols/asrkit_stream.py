@@ -34,6 +34,7 @@ from asrkit.serve.protocols.messages import (
 from asrkit.serve.protocols.samples import append_channels, cut_off, samples_of
 from asrkit.serve.protocols.websockets import (
     all_ways,
+    closed,
     join,
     next_message,
     send_text,
@@ -96,6 +97,7 @@ class Line:
         self.reported = False  # whether the client has received an update since then
         self.opus: OpusDecoder | None = None
         self.warning = ""  # for the last message
+        self.has_all = False  # whether the client has received the last message
         self.moved = asyncio.Event()  # set when another connection takes over
         self.left = asyncio.Event()
 
@@ -163,7 +165,9 @@ class Line:
                 try:
                     await self.talk(websocket, calls, started, counts)
                 finally:  # also after the end: the client may not receive the last messages
-                    await self.keep_last(calls)
+                    self.free(calls)
+                    if not self.has_all:
+                        await self.keep_last(calls)
             except (WebSocketDisconnect, MovedError):
                 raise
             except UserError:
@@ -190,14 +194,16 @@ class Line:
         packets = tuple(self.opus.past(saved[0].received)) if self.opus else ()
         await self.put(SuspendedCall(self.last.start, tuple(saved), packets), calls)
 
+    def free(self, calls: list[Call]) -> None:
+        """Free the call's place when it ends, however long the client and the store take."""
+        for call in calls:
+            self.server.calls.pop(call, None)
+
     async def keep_last(self, calls: list[Call]) -> None:
         """Save the call when its connection ends, if the client has received anything since.
 
-        Otherwise the client can send its audio again. The call's place is freed first, however
-        long the store takes.
+        Otherwise the client can send its audio again.
         """
-        for call in calls:
-            self.server.calls.pop(call, None)
         if not self.server.store.survives:
             await (self.keep(calls) if self.reported else self.put(self.last, calls))
         elif self.has_news(calls):
@@ -301,9 +307,11 @@ class Line:
                 await send_text(websocket, partial.model_dump_json(exclude_none=True))
 
     async def end(self, websocket: WebSocket, calls: list[Call]) -> None:
-        """Send the last message, after the results of all channels."""
+        """Send the last message after the results of all channels, and close the connection."""
         ended = Ended(ack=received(calls), warning=self.warning or None)
         await send_text(websocket, ended.model_dump_json(exclude_none=True))
+        self.free(calls)
+        self.has_all = await closed(websocket)
 
 
 def received(calls: list[Call]) -> int:

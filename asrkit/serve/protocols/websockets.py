@@ -13,7 +13,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from asrkit.errors import UserError, shown
 from asrkit.serve import fair
-from asrkit.serve.connections import JOIN
+from asrkit.serve.connections import ANSWERED, JOIN
 from asrkit.serve.server import RefusedError, Server
 
 TRY_AGAIN_LATER, POLICY_VIOLATION = 1013, 1008  # close codes: IANA's registry for RFC 6455
@@ -75,6 +75,19 @@ async def send_text(websocket: WebSocket, text: str) -> None:
         await websocket.send_text(text)
     except RuntimeError as error:
         raise WebSocketDisconnect(1006) from error
+
+
+async def closed(websocket: WebSocket) -> bool:
+    """Close a connection and wait; return whether the client answers, and so has all messages.
+
+    Without `connections.WebSocket` this is not known, and the connection is not closed here.
+    """
+    answered = websocket.scope.get("extensions", {}).get(ANSWERED)
+    if answered is None:
+        return False
+    with suppress(WebSocketDisconnect, RuntimeError):  # the client may have disconnected
+        await websocket.close()
+    return bool(await answered)
 
 
 async def both_ways(*both: "Coroutine[Any, Any, None] | asyncio.Task[None]") -> None:
