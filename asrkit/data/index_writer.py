@@ -5,7 +5,7 @@ import json
 import logging
 import os
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -77,10 +77,7 @@ def index_of(path: str) -> Index:
         else:
             folder, name = Folder(str(Path(path).parent)), Path(path).name
             files = {name: folder.stamp(name)}
-        if any("\ud800" <= letter <= "\udfff" for letter in "".join([path, *files])):
-            raise ManifestError(
-                f"{shown(path)}: its name or that of a file is not UTF-8: rename it"
-            )
+        refuse_undecodable(path, files)
     except ManifestError:
         raise
     except Exception as error:  # object stores raise their own types
@@ -105,6 +102,12 @@ def index_of(path: str) -> Index:
     raise ManifestError(
         f"the index of {path} cannot be written beside it or in {cache}: set XDG_CACHE_HOME"
     )
+
+
+def refuse_undecodable(path: str, files: Iterable[str] = ()) -> None:
+    """Raise ManifestError if the path of a corpus, or the name of one of its files, is not text."""
+    if any("\ud800" <= letter <= "\udfff" for letter in "".join([path, *files])):
+        raise ManifestError(f"{shown(path)}: its name or that of a file is not UTF-8: rename it")
 
 
 def make_index(path: str, folder: Folder, files: dict[str, Stamp], place: Path) -> None:

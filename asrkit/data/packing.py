@@ -22,7 +22,7 @@ from asrkit.audio.open_file import opened
 from asrkit.data.cut_audio import audio_of
 from asrkit.data.cuts import part_of_file
 from asrkit.data.index import MAX_MEMBER, Index
-from asrkit.data.index_writer import index_of
+from asrkit.data.index_writer import index_of, refuse_undecodable
 from asrkit.data.manifest import LeftOut, ManifestError
 from asrkit.errors import UserError, shown
 
@@ -37,6 +37,7 @@ def pack(cuts: Iterable[Cut], output: Path, shard_size: int, left_out: list[Left
     are rewritten in a lossless format. Unreadable utterances are appended to `left_out`. After an
     error the folder does not exist.
     """
+    refuse_undecodable(str(output))
     if output.exists():
         raise UserError(f"the folder {shown(output)} exists already; name a new folder")
     with new_folder(output) as part:

@@ -1,14 +1,18 @@
 """Shards hold every sample of parts of files, whatever their format."""
 
 import json
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 import soundfile
+from lhotse.cut import Cut
 
 from asrkit.data.cut_audio import audio_of, load_samples
 from asrkit.data.cuts import load_cuts
+from asrkit.data.manifest import ManifestError
 from asrkit.data.packing import lossless_form, pack
 from tests.conftest import speech
 
@@ -52,6 +56,15 @@ def test_a_channel_of_a_manifest_is_read_and_packed(tmp_path: Path) -> None:
     pack([cut], tmp_path / "shards", 10, [])
     (after,) = load_cuts(tmp_path / "shards", [])
     assert np.array_equal(load_samples(after), load_samples(cut))
+
+
+def test_a_folder_whose_name_is_not_text_is_refused_before_it_is_filled(tmp_path: Path) -> None:
+    def cuts() -> Iterator[Cut]:
+        pytest.fail("recordings were read")
+        yield
+
+    with pytest.raises(ManifestError, match=r"\\udcff': its name .* is not UTF-8: rename it"):
+        pack(cuts(), tmp_path / os.fsdecode(b"\xff"), 10, [])
 
 
 @pytest.mark.parametrize(
