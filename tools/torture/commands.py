@@ -60,6 +60,9 @@ DEEDS: dict[str, list[list[str]]] = {  # the command, and one that wrote older r
 }  # fmt: skip
 
 
+HANGS = 1800.0  # seconds that no run takes, on a busy machine either
+
+
 class Run(NamedTuple):
     """The end of a run: exit status (negative: a signal), its text, seconds, changes of files."""
 
@@ -74,7 +77,7 @@ def nothing(number: int) -> None:
 
 
 def started(
-    command: list[str], folder: Path, disturb: Callable[[int], None] = nothing, after: float = 300.0
+    command: list[str], folder: Path, disturb: Callable[[int], None] = nothing, after: float = HANGS
 ) -> Run:
     """Run a command in a forked process in a folder.
 

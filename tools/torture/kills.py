@@ -25,7 +25,7 @@ from typing import Any
 from safetensors.torch import load
 
 from asrkit.training.checkpoints import read_checkpoint
-from tools.torture.commands import DEEDS, Run, prepared, started
+from tools.torture.commands import DEEDS, HANGS, Run, prepared, started
 
 FORCES = {
     "kills": ("at a moment", "at a write"),
@@ -110,7 +110,7 @@ def disturbed(name: str, force: str, draw: Random, whole: Run, folder: Path) -> 
     """Disturb a command in a prepared folder; return its exit status and what is wrong, or ""."""
     shutil.copytree(folder / "old", folder / "out")
     disturb = disturbance(force, draw, whole, folder)
-    after = draw.uniform(0, whole.seconds) if force == "at a moment" else 300.0
+    after = draw.uniform(0, whole.seconds) if force == "at a moment" else HANGS
     run = started(DEEDS[name][0], folder, disturb, after)
     if force in MOUNTED:
         remount(folder, "rw,size=1g")
