@@ -60,6 +60,8 @@ DEEDS: dict[str, list[list[str]]] = {  # the command, and one that wrote older r
 }  # fmt: skip
 
 
+PR_SET_PDEATHSIG = 1  # of linux/prctl.h: a signal when the parent ends
+PR_SET_CHILD_SUBREAPER = 36  # and: children of a child that ended become one's own
 HANGS = 1800.0  # seconds that no run takes, on a busy machine either
 
 
@@ -89,10 +91,13 @@ def started(
     noise, count = folder.parent / "noise.txt", folder.parent / "count.txt"
     began, ended = time.monotonic(), (0, 0)
     sys.stdout.flush()
+    system = ctypes.CDLL(None)
+    system.prctl(PR_SET_CHILD_SUBREAPER, 1)
     process = os.fork()
     if not process:
         status = 99
         with suppress(BaseException):
+            os.setpgid(0, 0)
             os.chdir(folder)
             for stream in (1, 2):
                 os.dup2(os.open(noise, os.O_WRONLY | os.O_CREAT | os.O_APPEND), stream)
@@ -114,6 +119,10 @@ def started(
         if time.monotonic() - began > after:
             os.kill(process, signal.SIGKILL)
         ended = os.waitpid(process, 0 if time.monotonic() - began > after else os.WNOHANG)
+    with suppress(ChildProcessError):
+        while os.waitpid(-process, 0):  # the other rank, which ends a little later
+            pass
+    system.prctl(PR_SET_CHILD_SUBREAPER, 0)
     text = noise.read_text(errors="replace") if noise.exists() else ""
     noise.unlink(missing_ok=True)
     status = os.waitstatus_to_exitcode(ended[1])
@@ -130,7 +139,7 @@ def in_two_ranks(command: list[str]) -> int:
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2"}
     os.environ["RANK"] = "0" if other else "1"
     if not other:
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # when the first one ends
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # when the first one ends
 
     def watch_other() -> None:
         if os.waitstatus_to_exitcode(os.waitpid(other, 0)[1]):

@@ -121,7 +121,9 @@ def problem(name: str, force: str, run: Run, folder: Path) -> str:
     """Compare the files of a disturbed run with the old and the new ones, and run it again."""
     out, command = folder / "out", DEEDS[name][0]
     old, new = contents(folder / "old"), contents(folder / "whole")
-    if "Traceback" in run.text or run.status not in (0, 1, 2, -signal.SIGKILL):
+    # A rank may report that the other one was killed, before it ends too.
+    told = "Traceback" in run.text and (name, run.status) != (KILLED, -signal.SIGKILL)
+    if told or run.status not in (0, 1, 2, -signal.SIGKILL):
         return f"status {run.status}: {run.text[-3000:]}"
     if run.status in (1, 2) and (force in HARMLESS or not run.text.strip()):
         return f"status {run.status} with {force}: {run.text[-3000:]}"
