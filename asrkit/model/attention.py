@@ -5,7 +5,7 @@ from typing import Final
 import torch
 from torch import Tensor, nn
 
-from asrkit.model import triton_attention
+from asrkit.model import cpu_inference, triton_attention
 from asrkit.model.chunks import joined_windows, split_ahead
 from asrkit.model.dropout import Dropout
 from asrkit.model.positions import Position
@@ -86,11 +86,14 @@ class ChunkAttention(nn.Module):
         keys = torch.cat([past_keys, k], dim=2)  # (B, H, M+n·C, Dk)
         values = torch.cat([past_values, v], dim=2)  # (B, H, M+n·C, Dh)
         queries = q.unflatten(2, (num_blocks, -1))  # (B, H, n, C+R, Dh + extra)
-        fused = False
-        if not torch.jit.is_scripting() and self.kernels and keys_ahead is None:
-            fused = triton_attention.serves(self.position, queries)
+        fused, long = False, False
+        if not torch.jit.is_scripting() and keys_ahead is None:
+            fused = self.kernels and triton_attention.serves(self.position, queries)
+            long = not self.training and cpu_inference.attends(self.position, queries, table)
         if fused:
             context = self.by_kernels(queries, keys, values, valid, table)
+        elif long:
+            context = self.by_rows(queries, keys, values, valid, table)
         else:
             context = self.by_blocks(queries, keys, values, valid, table, keys_ahead, values_ahead)
         context = context.transpose(1, 2).flatten(2)  # (B, T, D)
@@ -108,6 +111,15 @@ class ChunkAttention(nn.Module):
         )
         dropout = self.dropout.p if self.training else 0.0
         return triton_attention.attend(content, positions, keys, values, table, valid, dropout)
+
+    @torch.jit.unused
+    def by_rows(
+        self, queries: Tensor, keys: Tensor, values: Tensor, valid: Tensor, table: Tensor
+    ) -> Tensor:
+        """Compute `by_blocks` with n = 1 and R = 0 on a CPU."""
+        return cpu_inference.attend(
+            self.position, queries, keys, values, valid, table, self.masked, self.max_rows
+        )
 
     def by_blocks(
         self,

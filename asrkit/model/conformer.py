@@ -268,9 +268,9 @@ class ConformerEncoder(nn.Module):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """(B, factor·(n·C + R) + lookahead, F) -> (B, n·C + R, D), and the past after n·C."""
         if ahead == 0:
-            return self.subsampling(feats, real, state.feats, state.hidden)
+            return self.subsampling.run(feats, real, state.feats, state.hidden)
         size = feats.size(1) - ahead * self.rate.factor
-        own, past, hidden = self.subsampling(
+        own, past, hidden = self.subsampling.run(
             feats[:, :size], real[:, :size], state.feats, state.hidden
         )
         first = size - self.rate.lookahead

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from asrkit.model import cpu_gradients
+from asrkit.model import cpu_gradients, cpu_inference
 from asrkit.model.context import FrameRate
 from asrkit.registry import Kinds
 
@@ -58,6 +58,17 @@ class Subsampling(nn.Module):
         """Return the two pasts of streams that have not started."""
         feats = [batch_size] + self.feats_shape  # noqa: RUF005, for TorchScript
         return like.new_zeros(feats), like.new_zeros([batch_size] + self.hidden_shape)  # noqa: RUF005
+
+    def run(
+        self, feats: Tensor, real: Tensor, past_feats: Tensor, past_hidden: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Compute `forward`, in pieces where that is faster."""
+        if not torch.jit.is_scripting():  # noqa: SIM102, or TorchScript would compile it
+            if cpu_inference.serves(feats):
+                return cpu_inference.subsampled(
+                    self, self.rate, feats, real, past_feats, past_hidden
+                )
+        return self.forward(feats, real, past_feats, past_hidden)
 
 
 class CausalSubsampling(Subsampling):

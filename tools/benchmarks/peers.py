@@ -37,7 +37,8 @@ class Subsampling(Conv4Subsampling):
 
     def whole(self, feats: Tensor) -> Tensor:
         """(B, T, F) of whole recordings -> (B, E, D)."""
-        return self.step(feats, *self.init_past(len(feats)))[0]
+        real = torch.ones(feats.shape[:2], dtype=torch.bool)
+        return self.run(feats, real, *self.init_past(len(feats)))[0]
 
     def step(
         self, feats: Tensor, past_feats: Tensor, past_hidden: Tensor
