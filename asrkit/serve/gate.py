@@ -124,8 +124,7 @@ class Wire:
             self.is_working(False)
 
     def pause_reading(self) -> None:
-        self.paused = True
-        self.update()
+        self.paused = True  # the socket is read until more data come, mostly after the pause
 
     def resume_reading(self) -> None:
         self.paused = False
@@ -133,7 +132,7 @@ class Wire:
 
     def update(self) -> None:
         """Read from the socket, or stop reading."""
-        wanted = self.closing or (not self.paused and not self.owner.is_waiting)
+        wanted = self.closing or not self.owner.is_waiting
         if wanted == self._reading or self.transport.is_closing():
             return
         self._reading = wanted

@@ -350,6 +350,26 @@ def test_a_client_that_sends_all_before_it_reads_is_served(
     assert text == served.transcribe(path).text  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("waits", [True, False])
+def test_reading_stops_only_where_more_comes_than_is_handled(
+    address: str, monkeypatch: pytest.MonkeyPatch, waits: bool
+) -> None:
+    """Stopping and starting to read costs two system calls, and a message is handled soon."""
+    stops: list[object] = []
+    pause = _SelectorSocketTransport.pause_reading
+    monkeypatch.setattr(
+        _SelectorSocketTransport, "pause_reading", lambda self: (stops.append(self), pause(self))
+    )
+    with start(address) as client:
+        if waits:
+            client.recv(timeout=10)
+        else:  # control: the audio comes before the start is handled, and waits in the socket
+            client.send(bytes(1 << 20))
+        client.send('{"type": "end"}')
+        answers(client)
+    assert bool(stops) != waits
+
+
 @pytest.mark.parametrize("join", [True, False])
 def test_packets_reach_the_call_as_chunks(
     address: str,
