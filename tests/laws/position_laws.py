@@ -24,10 +24,10 @@ from tests.laws.test_streaming import CHUNKS, LEFT_CONTEXTS, Recorder, offline, 
 
 Steps = tuple[int, int, int]  # chunk size, left context, chunks of a step
 EVERY_STEP: list[Steps] = list(itertools.product(CHUNKS, LEFT_CONTEXTS, (1, 3)))
-STEPS: list[Steps] = [  # every chunk size, left context and step, at a third of the cost of all
-    (1, 64, 1), (1, 7, 3), (4, 7, 1), (4, 64, 3), (16, 0, 1), (16, 7, 3), (25, 64, 1), (25, 0, 3),
+STEPS: list[Steps] = [  # every chunk size, left context and step, at a sixth of the cost of all
+    (1, 7, 1), (1, 64, 3), (4, 7, 1), (4, 64, 3), (16, 0, 1), (16, 7, 3), (25, 64, 1), (25, 0, 3),
 ]  # fmt: skip
-EXPORTED = ("relative", "shaw", "t5", "sinusoidal", "rotary")  # torch.export of each takes 1.5 s
+EXPORTED = ("shaw", "rotary")  # torch.export of each takes 1.5 s; test_backends has `relative`
 
 HOUR = 360_000  # frames; of the encoder it is four of them
 # Every kind as it comes, and with distances, periods and shares that bite within the tests' audio.
@@ -92,12 +92,16 @@ def draw(*shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
 
 @torch.no_grad()
 def streaming(case: dict[str, Any], dtype: torch.dtype, steps: list[Steps] = STEPS) -> float:
-    """Steps of one and of three chunks against one step; 79 frames fill and empty every past."""
-    module, feats = encoder(case, dtype), draw(1, 313, dtype=dtype)
-    return max(
-        difference(offline(module, feats, chunk, left), stream(module, feats, chunk, left, several))
-        for chunk, left, several in steps
-    )
+    """Steps of one and of three chunks against one step; 79 frames fill and empty every past.
+
+    25 frames do for steps of a frame and a past of 7.
+    """
+    module, largest = encoder(case, dtype), 0.0
+    for chunk, left, several in steps:
+        feats = draw(1, 313 if (chunk, left) != (1, 7) else 101, dtype=dtype)
+        streamed = stream(module, feats, chunk, left, several)
+        largest = max(largest, difference(offline(module, feats, chunk, left), streamed))
+    return largest
 
 
 def streaming_float64(case: dict[str, Any]) -> float:
@@ -219,7 +223,7 @@ def slope_error(
 
 
 def torchscript(case: dict[str, Any]) -> float:
-    step = EncoderStep(encoder(case), Context(16, 24))
+    step = EncoderStep(tiny_encoder(num_layers=1, **changes(case)), Context(16, 24))
     return replayed(step, torch.jit.script(step))
 
 

@@ -100,7 +100,7 @@ def test_state_is_as_large_as_the_largest_past(encoder: ConformerEncoder) -> Non
     assert not state.conv[:, 3].any()
 
 
-@pytest.mark.parametrize("way", ["torchscript", "export"])
+@pytest.mark.parametrize("way", ["torchscript", pytest.param("export", marks=pytest.mark.slow)])
 @torch.no_grad()
 def test_compiled_steps_equal_eager(encoder: ConformerEncoder, way: str) -> None:
     step, feats, lengths = step_of(encoder)

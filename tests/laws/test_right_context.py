@@ -120,6 +120,7 @@ def past_of(state: EncoderState, given: list[list[Tensor]], chunk_size: int) -> 
 
 @pytest.mark.parametrize("right_context", [1, 3, 6])
 @pytest.mark.parametrize(("chunk_size", "left"), [(1, 5), (4, 0), (4, 16), (16, 7)])
+@torch.no_grad()
 def test_a_chunk_sees_what_is_defined(chunk_size: int, left: int, right_context: int) -> None:
     encoder, context = tiny_encoder(), Context(chunk_size, left, right_context)
     feats = torch.randn(1, 4 * 64, 20, dtype=torch.float64)
@@ -131,9 +132,10 @@ def test_a_chunk_sees_what_is_defined(chunk_size: int, left: int, right_context:
 
 @pytest.mark.parametrize("subsampling", SUBSAMPLINGS, ids=str)
 @pytest.mark.parametrize(("chunk_size", "right_context"), [(1, 3), (4, 2), (16, 1), (4, 9)])
+@torch.no_grad()
 def test_streaming_is_offline(chunk_size: int, right_context: int, subsampling: object) -> None:
     encoder, context = tiny_encoder(subsampling=subsampling), Context(chunk_size, 7, right_context)
-    for length in (213, 5, 64):
+    for length in (213 if chunk_size > 1 else 109, 5, 64):
         feats = torch.randn(2, length, 20, dtype=torch.float64)
         for dtype, tolerance in TOLERANCE.items():
             encoder, feats = encoder.to(dtype), feats.to(dtype)
@@ -146,9 +148,10 @@ def test_streaming_is_offline(chunk_size: int, right_context: int, subsampling: 
 
 
 @pytest.mark.parametrize("position", KINDS)
+@torch.no_grad()
 def test_every_position_encoding(position: str) -> None:
     encoder, context = tiny_encoder(position=position), Context(4, 16, 3)
-    feats = torch.randn(2, 213, 20, dtype=torch.float64)
+    feats = torch.randn(2, 149, 20, dtype=torch.float64)
     for dtype, tolerance in TOLERANCE.items():
         encoder, feats = encoder.to(dtype), feats.to(dtype)
         expected = offline(encoder, feats, context)
@@ -265,7 +268,7 @@ def test_export_from_samples(
     subsampling: object, frontend: str, chunk_size: int, right: int, dtype: torch.dtype
 ) -> None:
     """Equal to eager offline, with all frames; not without the end, nor with another R."""
-    file = file_of(subsampling=subsampling, frontend=frontend)
+    file = file_of(subsampling=subsampling, frontend=frontend, num_layers=1)
     context = Context(chunk_size, 16, right)
     exported, model = Exported("model", context), file.model.to(dtype)
     step, ahead = eager_step(file, exported).to(dtype), samples_ahead(exported, file)
@@ -286,7 +289,7 @@ def test_export_from_samples(
 @pytest.mark.parametrize("what", ["ctc", "model"])
 @pytest.mark.parametrize("kind", ["relative", "sinusoidal"])
 def test_torchscript(kind: str, what: What) -> None:
-    file, exported = file_of(kind), Exported(what, Context(4, 16, 3))
+    file, exported = file_of(kind, num_layers=1), Exported(what, Context(4, 16, 3))
     module = torch.jit.script(eager_step(file, exported))
     samples = torch.from_numpy(speech(2.0))[None]
     assert largest_difference(file, exported, module, samples) <= 1e-4

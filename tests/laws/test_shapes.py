@@ -19,7 +19,12 @@ COSTLY = ("streaming, float32", "samples to text", "torch.export")
 @pytest.mark.parametrize(
     ("shape", "law"),
     [
-        pytest.param(shape, law, id=f"{' '.join(shape)}-{law.name}")
+        pytest.param(
+            shape,
+            law,
+            id=f"{' '.join(shape)}-{law.name}",
+            marks=[pytest.mark.slow] if law.name == "torch.export" else [],
+        )
         for law in LAWS
         for shape in ([TOGETHER] if law.name in COSTLY else SHAPES)
     ],

@@ -52,6 +52,7 @@ def offline(encoder: ConformerEncoder, feats: Tensor, chunk_size: int, left_cont
     ("left_context", "dtype"), [*((M, torch.float64) for M in LEFT_CONTEXTS), (64, torch.float32)]
 )
 @pytest.mark.parametrize("chunk_size", CHUNKS)
+@torch.no_grad()
 def test_encoder(chunk_size: int, left_context: int, dtype: torch.dtype) -> None:
     encoder = tiny_encoder().to(dtype)
     feats = torch.randn(2, 313, 20, dtype=dtype)  # ends inside a chunk
@@ -69,6 +70,7 @@ SEPARABLE = {"kind": "conv4", "separable": True}
     "subsampling", [SEPARABLE, "conv4_valid", "conv6_valid", "conv8", PADDED, PADDED4]
 )
 @pytest.mark.parametrize("chunk_size", [1, 16])
+@torch.no_grad()
 def test_other_subsamplings(chunk_size: int, subsampling: object) -> None:
     encoder = tiny_encoder(subsampling=subsampling)
     feats = torch.randn(2, 213, 20, dtype=torch.float64)
@@ -162,15 +164,14 @@ def test_samples_to_text(chunk_size: int, left_context: int, rate: int) -> None:
     samples = speech(3.21, rate=rate)
     whole = torch.from_numpy(audio.resample(samples, rate)).double()[None]
     feats = audio.Fbank().double()(whole, whole[:, :0])[0]
+    model = fitted(tiny_model(), feats, chunk_size, left_context)
+    tokenizer = CharTokenizer(list("abcdefghij "))
     for dtype, tolerance in TOLERANCE.items():
+        backend = eager(model.to(dtype), Context(chunk_size, left_context))
         results, log_probs = [], []
         for seed in (None, 1, 2):
             search = Recorder()
-            tokenizer = CharTokenizer(list("abcdefghij "))
-            model = fitted(tiny_model(), feats, chunk_size, left_context).to(dtype)
-            recognizer = Recognizer(
-                eager(model, Context(chunk_size, left_context)), tokenizer, search
-            )
+            recognizer = Recognizer(backend, tokenizer, search)
             if seed is None:
                 results.append(recognizer.transcribe(samples, rate))
             else:
