@@ -296,14 +296,14 @@ def batched(
     return [session.result for session in sessions]
 
 
-@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("seed", range(10))
 def test_any_configuration(seed: int, tmp_path: Path) -> None:
     check(case(seed, tmp_path), seed)
 
 
 @pytest.mark.slow
 def test_many_configurations(tmp_path: Path) -> None:
-    results = [check(case(seed, tmp_path), seed) for seed in range(16, 316)]
+    results = [check(case(seed, tmp_path), seed) for seed in range(10, 310)]
     assert sum(len(result.text) > 5 for result in results) > 150
     assert sum(len(result.segments) > 1 for result in results) > 25
 

@@ -49,7 +49,7 @@ def run(program: str) -> str:
     return done.stdout.strip()
 
 
-def test_import_is_light_and_sets_no_global() -> None:
+def test_import_is_light_sets_no_global_and_has_public_names_when_used() -> None:
     program = (
         "import sys, random, torch, numpy\n"
         "before = (torch.get_num_threads(), torch.initial_seed(), torch.is_grad_enabled(),\n"
@@ -61,8 +61,13 @@ def test_import_is_light_and_sets_no_global() -> None:
         "heavy = {'torchaudio', 'lhotse', 'tensorboard', 'matplotlib', 'jiwer', 'sentencepiece',\n"
         "         'sounddevice', 'starlette', 'uvicorn', 'av', 'onnx', 'huggingface_hub'}\n"
         "print(before == after, sorted(heavy & set(sys.modules)))\n"
+        "assert {*asrkit.__all__} <= {*dir(asrkit)}\n"
+        "asrkit.model.ConformerEncoder\n"
+        "from asrkit import *\n"
+        "from asrkit import Recognizer, audio, load\n"
+        "print([name for name in asrkit.__all__ if name not in globals()], load is asrkit.load)\n"
     )
-    assert run(program) == "True []"
+    assert run(program) == "True []\n[] True"
 
 
 @pytest.mark.parametrize(
@@ -75,18 +80,6 @@ def test_what_needs_no_network_imports_none(program: str) -> None:
     heavy = "{'torch', 'numpy', 'pydantic', 'yaml', 'soundfile'}"
     said = run(f"{program}\nimport sys\nprint(sorted({heavy} & set(sys.modules)))")
     assert said.splitlines()[-1] == "[]"
-
-
-def test_public_names_are_there_when_used() -> None:
-    program = (
-        "import asrkit\n"
-        "assert {*asrkit.__all__} <= {*dir(asrkit)}\n"
-        "asrkit.model.ConformerEncoder, asrkit.load\n"
-        "from asrkit import *\n"
-        "from asrkit import Recognizer, audio, load\n"
-        "print([name for name in asrkit.__all__ if name not in globals()], load is asrkit.load)\n"
-    )
-    assert run(program) == "[] True"
 
 
 @pytest.fixture(scope="module")

@@ -36,7 +36,7 @@ def results(session: Session, parts: list[np.ndarray]) -> Iterator[Result]:
 
 
 @pytest.mark.parametrize(
-    "seed", [*range(8), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(8, 24))]
+    "seed", [*range(5), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(5, 24))]
 )
 def test_any_configuration_goes_on(seed: int, tmp_path: Path) -> None:
     """Cut anywhere, restored on another recogniser, with every further result the same."""
@@ -72,7 +72,7 @@ def batched(batcher: Batcher, parts: list[np.ndarray], rate: int, cut: int | Non
     return session.result
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(5))
 def test_what_waits_in_a_batcher_goes_on(seed: int, tmp_path: Path) -> None:
     recognizer, samples, rate, what = case(seed, tmp_path)
     print(what)
@@ -308,7 +308,7 @@ def test_mutations_are_refused_or_harmless(recognizer: Recognizer) -> None:
     start, draw = len(MAGIC) + 32, random.Random(0)
     data, signed = session.save(), session.save(KEY)
     taken = 0
-    for i in range(80):
+    for i in range(40):
         place, cut = draw.randrange(len(data)), draw.randrange(len(data))
         flipped = bytearray(data)
         flipped[place if i % 2 else place % 4000] ^= 1 << draw.randrange(8)
@@ -323,7 +323,7 @@ def test_mutations_are_refused_or_harmless(recognizer: Recognizer) -> None:
         assert not survives(recognizer, sealed(data[start:cut]))
     tensors = load(data[start:])
     header = json.loads(tensors.pop(JSON).numpy().tobytes())
-    for i in range(250):
+    for i in range(120):
         other, others = dict(header), dict(tensors)
         if i % 4:
             other["stream"] = lies(header["stream"], draw)

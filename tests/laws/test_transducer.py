@@ -283,14 +283,12 @@ def test_a_search_of_several_streams_that_fails_ends_only_its_own_stream() -> No
     assert whole(short.result) == whole(own.transcribe(SIGNALS[0][:4000]))
 
 
-@pytest.mark.parametrize("epochs", [28, pytest.param(80, marks=pytest.mark.slow)])
-def test_it_learns_and_streams_what_it_decodes(
-    epochs: int, corpus: Path, tmp_path: Path, capsys: Any
-) -> None:
+@pytest.mark.slow
+def test_it_learns_and_streams_what_it_decodes(corpus: Path, tmp_path: Path, capsys: Any) -> None:
     """Twelve utterances, by the commands of a user; the many epochs make the transcripts right."""
     config = write_config(
-        tmp_path / "config.yaml", corpus, tmp_path / "out", epochs=epochs, learning_rate=8e-3,
-        average=2, validate_every_epochs=epochs, intermediate_layers=[1],
+        tmp_path / "config.yaml", corpus, tmp_path / "out", epochs=80, learning_rate=8e-3,
+        average=2, validate_every_epochs=80, intermediate_layers=[1],
     )  # fmt: skip
     overrides = [
         SMALL, "model.dim=32", "model.dropout=0.0", "augmentation.spec_probability=0",
@@ -303,7 +301,7 @@ def test_it_learns_and_streams_what_it_decodes(
         own = asrkit.load(path, chunk_size=chunk_size, backend=backend)
         results = [own.transcribe(corpus / u["audio"]) for u in utterances]
         texts = [each.text for each in results]
-        assert texts == [u["text"] for u in utterances] if epochs == 80 else any(texts)
+        assert texts == [u["text"] for u in utterances]
         signals = [audio.load(corpus / u["audio"]) for u in utterances]
         assert [*map(timed, own.transcribe_batch(signals))] == [*map(timed, results)]
         if chunk_size == "full":
@@ -325,7 +323,7 @@ def test_it_learns_and_streams_what_it_decodes(
     with_beam = ("--search", "prefix_beam", "--beam", "4", "--chunk-ms", "160")
     assert run("decode", "--model", path, "--manifest", corpus / "train.jsonl", *with_beam) == 0
     lines = [line.split("\t")[-1] for line in capsys.readouterr().out.splitlines()]
-    assert lines == [u["text"] for u in utterances] or epochs < 80
+    assert lines == [u["text"] for u in utterances]
 
     manifest = corpus / "train.jsonl"
     assert run("align", "--model", path, "--manifest", manifest, "--format", "jsonl") == 0
@@ -334,12 +332,12 @@ def test_it_learns_and_streams_what_it_decodes(
     for line, u in zip(found, utterances, strict=True):
         starts = [word["start"] for word in line["words"]]
         written = [word.start for word in full.transcribe(corpus / u["audio"]).words]
-        assert starts == pytest.approx(written, abs=0.1) or epochs < 80
+        assert starts == pytest.approx(written, abs=0.1)
     measured = ("evaluate", "--model", path, manifest, "--chunk-ms", "640,160", "--format", "json")
     assert run(*measured) == 0
     found = json.loads(capsys.readouterr().out)["contexts"]
     late, sooner = (found[name]["delay_ms"]["median"] for name in ("640 ms", "160 ms"))
-    assert 0 < sooner < late <= 640 or epochs < 80
+    assert 0 < sooner < late <= 640
 
 
 def _half(own: Recognizer, samples: np.ndarray) -> bytes:

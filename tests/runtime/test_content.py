@@ -171,11 +171,10 @@ def test_every_edit_of_what_a_function_uses_changes_its_content(
 def test_the_content_is_the_same_in_every_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With other hash seeds, and from compiled files."""
+    """With another hash seed, too."""
     expected = in_this_process(tmp_path / "a", monkeypatch)
-    for seed in ("1", "2"):
-        monkeypatch.setenv("PYTHONHASHSEED", seed)
-        assert content(tmp_path / "b") == expected
+    monkeypatch.setenv("PYTHONHASHSEED", "1")
+    assert content(tmp_path / "b") == expected
 
 
 @pytest.mark.parametrize(
