@@ -196,18 +196,18 @@ def test_every_length_gets_frequency_masks_and_time_masks_within_the_share(
         assert 27 < bins.sum(1).max() <= 54
 
 
-@pytest.mark.parametrize(("length", "share"), [(400, 0.1), (400, 0.15), (80, 1.0)])
+@pytest.mark.parametrize(("length", "share"), [(400, 0.15), (80, 1.0)])
 def test_widths_are_uniform_from_0_to_the_configured_value(length: int, share: float) -> None:
     """The last frame and the last bin are masked too, and the first."""
     masks = SpecAugment(1, 27, 1, 40, share)
     frames, bins = (
         torch.cat(parts)
-        for parts in zip(*(masked_parts(masks, length, 400, s) for s in range(10)), strict=True)
+        for parts in zip(*(masked_parts(masks, length, 400, s) for s in range(4)), strict=True)
     )
     for parts, widest in ((frames, 40), (bins, 27)):
         widths = Counter(parts.sum(1).tolist())
         assert sorted(widths) == [*range(widest + 1)]
-        expected = 4000 / (widest + 1)
+        expected = 1600 / (widest + 1)
         assert all(0.5 * expected < count < 1.6 * expected for count in widths.values())
         assert parts[:, 0].any()
         assert parts[:, -1].any()

@@ -185,7 +185,7 @@ def test_a_past_stays_as_it_was() -> None:
     assert search.nbest(search.step(state, log_probs[300:])) == first
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(12))
 def test_times_are_monotone_and_inside(seed: int) -> None:
     num_frames = 2 * STABLE_FRAMES + 7
     log_probs = random_log_probs(seed, num_frames, 12, scale=1.0 + seed % 4)
