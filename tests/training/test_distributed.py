@@ -97,6 +97,7 @@ def settings(folder: Path, accumulate_batches: int) -> list[str]:
     return [f"training.output_dir={folder}", f"training.accumulate_batches={accumulate_batches}"]
 
 
+@pytest.mark.slow
 def test_two_ranks_go_on_as_one(corpus: Path, tmp_path: Path, environment: dict[str, str]) -> None:
     """With the batches of a step the same: the weights of a training that never stopped."""
     arguments = stop_two_ranks(corpus, tmp_path, environment)
