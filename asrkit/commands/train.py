@@ -39,7 +39,7 @@ from asrkit.training.resume_checks import fixed
 from asrkit.training.schedule import resolved
 from asrkit.training.sharded_checkpoints import SpreadCheckpoints
 from asrkit.training.terms import with_terms
-from asrkit.training.trackers import start_tracker
+from asrkit.training.trackers import start_tensorboard, start_tracker
 from asrkit.training.trainer import Trainer
 from asrkit.training.warm_start import CONFIG, load_training, start_from
 
@@ -149,8 +149,6 @@ def claim(folder: Path, log: TextIO) -> None:
 
 
 def run(asked: Config, folder: Path, command: argparse.Namespace, ranks: Ranks) -> int:
-    from torch.utils.tensorboard import SummaryWriter
-
     if asked.training.num_threads:
         torch.set_num_threads(asked.training.num_threads)
     if asked.text.written:
@@ -177,7 +175,7 @@ def run(asked: Config, folder: Path, command: argparse.Namespace, ranks: Ranks) 
         if keeps_labels(config):
             with replacing(folder / LABELS) as path:
                 path.write_bytes(corpus.encode.tokenizer.to_bytes())
-        trainer.writers = [SummaryWriter(str(folder / "tensorboard"))]
+        trainer.writers = [start_tensorboard(folder / "tensorboard")]
         trainer.writers += [start_tracker(kind, config) for kind in config.training.trackers]
     parameters = sum(p.numel() for p in model.parameters())
     learning = sum(p.numel() for p in model.parameters() if p.requires_grad)

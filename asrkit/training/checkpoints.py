@@ -68,7 +68,10 @@ class Checkpoints:
         path = self.folder / f"step-{step:08d}.pt"
         # An open file: with a path, torch's error for a full disk does not mention the disk.
         with replacing(path) as temporary, temporary.open("wb") as file:
-            torch.save(state, file)
+            try:
+                torch.save(state, file)
+            except RuntimeError as error:  # torch could not end the archive either
+                raise error.__context__ or error from None
         self.rotate(step)
 
     def wait(self) -> None:

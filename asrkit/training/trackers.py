@@ -1,6 +1,8 @@
-"""Trackers of experiments besides TensorBoard; each gets the settings and all curves."""
+"""TensorBoard and other trackers of experiments, which get the settings and all curves."""
 
+import functools
 import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
@@ -33,6 +35,29 @@ class Tracker:
 
     def add_scalar(self, tag: str, value: float, step: int) -> None:
         self.log({tag.replace("+", " plus "): value}, step)  # mlflow rejects "+" in names
+
+
+def start_tensorboard(folder: Path) -> Writer:
+    """Start TensorBoard's log in a folder.
+
+    `add_scalar` and `close` raise an error of its thread, which therefore prints no traceback.
+    """
+    from torch.utils.tensorboard import SummaryWriter
+
+    mute_tensorboard()
+    writer: Writer = SummaryWriter(str(folder))
+    return writer
+
+
+@functools.cache
+def mute_tensorboard() -> None:
+    others = threading.excepthook
+
+    def hook(error: threading.ExceptHookArgs) -> None:
+        if not type(error.thread).__module__.startswith("tensorboard."):
+            others(error)
+
+    threading.excepthook = hook
 
 
 def start_tracker(kind: str, config: Config) -> Tracker:
