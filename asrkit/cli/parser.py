@@ -106,8 +106,9 @@ class Parser(argparse.ArgumentParser):
             complain(self.prog, missing([package]))
             return 2
         except OSError as error:  # for example a full disk, or a folder without permission
-            why = error.strerror or str(error)
-            complain(self.prog, f"{error.filename}: {why}" if error.filename else why)
+            why, name = error.strerror or str(error), error.filename
+            name = os.fsdecode(name) if isinstance(name, bytes) else name
+            complain(self.prog, f"{name}: {why}" if name else why)
             return 2
         except KeyboardInterrupt:
             end_at_next_interrupt()

@@ -1,6 +1,7 @@
 """Every option of every command: its help, and the error for a wrong value."""
 
 import argparse
+import errno
 import io
 import sys
 from pathlib import Path
@@ -176,6 +177,20 @@ def test_complaints_are_bounded(capsys: pytest.CaptureFixture[str]) -> None:
     shown = capsys.readouterr().err
     assert len(shown.splitlines()) == MOST_LINES
     assert len(shown) < 5 * LONGEST_LINE
+
+
+@pytest.mark.parametrize("name", ["a/b", b"a/b", None])
+def test_an_error_of_the_disk_is_one_line(
+    name: str | bytes | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """TensorBoard gives the name of its file as bytes."""
+
+    def work(options: argparse.Namespace) -> int:
+        raise FileNotFoundError(errno.ENOENT, "no such file", name)
+
+    assert Parser("asrkit x", "Do.", "asrkit x").run(work, []) == 2
+    place = "a/b: " if name else ""
+    assert capsys.readouterr().err == f"asrkit x: {place}no such file\n"
 
 
 def test_a_text_without_end_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
