@@ -319,6 +319,12 @@ def finish(trainer: Trainer, config: Config, folder: Path) -> None:
         size = (folder / ADAPTERS).stat().st_size
         logger.info("%s written: %.2f MB", folder / ADAPTERS, size / 1e6)
     logger.info("average of epochs %s", ", ".join(map(str, averaged)))
+    wanted = min(trainer.epochs.keep, trainer.progress.epoch)
+    if len(averaged) < wanted and not trainer.epochs.best:
+        logger.warning(
+            "%d of %d epochs are averaged: %s lacks the others", len(averaged), wanted,
+            trainer.epochs.folder,
+        )  # fmt: skip
     for name, score in results.items():
         logger.info("  dev WER %8s  %s", name, score)
     logger.info("%s written after %s", path, duration(seconds))

@@ -306,6 +306,18 @@ def test_epochs_of_a_later_time_go(tmp_path: Path) -> None:
     assert list(epochs.paths()) == [3]
 
 
+def test_an_average_of_fewer_epochs_is_reported(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, lack = tmp_path / "out", "1 of 2 epochs are averaged: "
+    config = write_config(tmp_path / "c.yaml", corpus, out, epochs=2, average=2)
+    assert main(["--config", str(config)]) == 0
+    assert lack not in capsys.readouterr().err
+    (out / "epochs" / "epoch-0001.safetensors").unlink()
+    assert main(["--config", str(config), "--resume"]) == 0
+    assert f"{lack}{out}/epochs lacks the others" in capsys.readouterr().err
+
+
 def test_training_resumes_from_the_checkpoint_before_a_damaged_one(
     corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
