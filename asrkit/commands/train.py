@@ -149,10 +149,11 @@ def claim(folder: Path, log: TextIO) -> None:
 
 
 def run(asked: Config, folder: Path, command: argparse.Namespace, ranks: Ranks) -> int:
+    need("tensorboard")  # now, not when the corpus has been read
+    if asked.text.written:
+        need("whisper_normalizer")
     if asked.training.num_threads:
         torch.set_num_threads(asked.training.num_threads)
-    if asked.text.written:
-        need("whisper_normalizer")  # now, not at the first validation
     corpus = shared_corpus(asked, ranks, folder / LABELS if command.resume else None)
     report(corpus.left_out, folder / "left_out.jsonl", ranks)
     config = resolved(asked, corpus.seconds)

@@ -51,6 +51,7 @@ def start_tensorboard(folder: Path) -> Writer:
 
 @functools.cache
 def mute_tensorboard() -> None:
+    """Print no errors of TensorBoard's threads in this process."""
     others = threading.excepthook
 
     def hook(error: threading.ExceptHookArgs) -> None:

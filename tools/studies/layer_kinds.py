@@ -31,6 +31,7 @@ from torch.nn import functional
 from asrkit import train
 from asrkit.model import FULL, ConformerEncoder, Context, CTCHead, Network, layer
 from asrkit.training.loss import Loss, View
+from tools.studies.jobs import positive
 
 VOCABULARY, LABELS, ROWS, FRAMES = 128, 40, 4, 800
 
@@ -176,15 +177,17 @@ def main(argv: list[str] | None = None) -> int:
     times = parts.add_parser("costs", help="CPU time of a training step")
     for name, value in (("dim", 96), ("layers", 4), ("ffn-dim", 384)):
         times.add_argument(
-            f"--{name}", type=int, default=value, help=f"size of the network (default {value})"
+            f"--{name}", type=positive, default=value, help=f"size of the network (default {value})"
         )
-    times.add_argument("--rounds", type=int, default=15, help="measurements (default 15)")
+    times.add_argument("--rounds", type=positive, default=15, help="measurements (default 15)")
     training = parts.add_parser("train", help="train, with asrkit train's arguments")
     training.add_argument("--output", type=Path, required=True, help="folder of the training")
     training.add_argument("--norm", choices=NORMS, default="layer_norm")
     training.add_argument("--activation", choices=ACTIVATIONS, default="silu")
     options, others = arguments.parse_known_args(argv)
     if options.part == "train":
+        if options.output.exists():  # the models in it would be removed
+            arguments.error(f"--output {options.output} exists already: name a new folder")
         return train_with(options.norm, options.activation, options.output, others)
     if others:
         arguments.error(f"unknown arguments: {' '.join(others)}")

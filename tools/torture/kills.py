@@ -140,7 +140,7 @@ def problem(name: str, force: str, run: Run, folder: Path) -> str:
     if (name == "shard" and found == new) or (name == "index" and force == "gone"):
         return ""
     again = started(command, folder)
-    if force == "gone" and (again.status == 2 or "lacks" in again.text):
+    if force == "gone" and name == "train" and (again.status == 2 or "lacks" in again.text):
         return again.text[-3000:] if "Traceback" in again.text else ""  # it says what is missing
     if again.status or contents(out) != new:
         return f"again, status {again.status}: {again.text[-3000:]}"

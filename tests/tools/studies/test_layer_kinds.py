@@ -49,25 +49,34 @@ def test_a_training_has_the_kinds_and_leaves_no_model(
     for owner, name in [(ConformerEncoder, "__init__"), (layer, "functional"),
                         (layer.FeedForward, "forward")]:  # fmt: skip
         monkeypatch.setattr(owner, name, getattr(owner, name))  # restored after the test
+    output = tmp_path / "out"
     plain = layer.FeedForward(8, 8, 0.0)
     x = torch.randn(1, 2, 8)
     before = plain(x)
 
     def training(arguments: list[str]) -> int:
-        assert arguments == ["--config", "an4", f"training.output_dir={tmp_path}"]
+        assert arguments == ["--config", "an4", f"training.output_dir={output}"]
         norms = [each for each in small_encoder().layers.modules() if isinstance(each, BiasNorm)]
         assert len(norms) == 12  # six in each layer
         assert not torch.allclose(plain(x), before)
-        (tmp_path / "epochs").mkdir()
-        (tmp_path / "epochs" / "1.safetensors").touch()
-        (tmp_path / "train.log").touch()
+        (output / "epochs").mkdir(parents=True)
+        (output / "epochs" / "1.safetensors").touch()
+        (output / "train.log").touch()
         return 0
 
     monkeypatch.setattr(train, "main", training)
     assert main(["train", "--norm", "bias", "--activation", "relu2", "--config", "an4",
-                 "--output", str(tmp_path)]) == 0  # fmt: skip
+                 "--output", str(output)]) == 0  # fmt: skip
     assert not list(tmp_path.rglob("*.safetensors"))
-    assert (tmp_path / "train.log").exists()
+    assert (output / "train.log").exists()
+
+
+def test_models_of_others_stay(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "model.safetensors").touch()
+    with pytest.raises(SystemExit):
+        main(["train", "--norm", "bias", "--output", str(tmp_path), "--config", "an4"])
+    assert "exists already: name a new folder" in capsys.readouterr().err
+    assert (tmp_path / "model.safetensors").exists()
 
 
 def test_costs_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
