@@ -65,8 +65,8 @@ def merged(options: argparse.Namespace) -> Path:
 
 def shares(jobs: Sequence[Labelled], count: int) -> list[list[Labelled]]:
     """Split the jobs into at most `count` parts in order, of similar durations if all are known."""
-    lengths = [job.duration for job in jobs]
-    seconds = [1.0 if None in lengths else length or 0.0 for length in lengths]
+    known = all(job.duration is not None for job in jobs)
+    seconds = [job.duration or 0.0 if known else 1.0 for job in jobs]
     total, before, parts = sum(seconds) or 1.0, 0.0, []
     for length in seconds:
         parts.append(min(int((before + length / 2) / total * count), count - 1))

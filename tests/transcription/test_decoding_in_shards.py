@@ -220,6 +220,13 @@ def test_shares_are_of_similar_durations() -> None:
     assert len(shares(jobs[:2], 100)) == 2
 
 
+def test_a_large_corpus_is_divided_at_once() -> None:
+    """30 000 recordings took 12 s, a million would have taken hours: each looked at all others."""
+    jobs, start = [Labelled("", "", duration=1.0)] * 30_000, time.process_time()
+    assert [len(part) for part in shares(jobs, 3)] == [10_000] * 3
+    assert time.process_time() - start < 2
+
+
 def test_two_commands_share_a_folder(command: list[str], capfd: Printed) -> None:
     """Both write the whole result."""
     run("decode", *command)
