@@ -39,7 +39,7 @@ def decode(options: argparse.Namespace) -> int:
         print(f"asrkit decode: {line}", file=sys.stderr)
     if not jobs and not left_out:
         raise UserError(f"{options.manifest} has no utterances to decode")
-    groups = calls(jobs)
+    groups = calls(jobs) if options.confident is None else [[job] for job in jobs]
     firsts = [group[0] for group in groups]
     output: Output | ConfidentManifest | None = None
     if options.confident is not None:

@@ -1,0 +1,18 @@
+"""Manifests of recognised texts, and of pieces of a recording: they name what was recognised."""
+
+import json
+from pathlib import Path
+
+from tests.conftest import speech, write_manifest, write_wav
+from tests.running import run, talkative_model
+
+
+def test_the_channels_of_a_recording_are_lines_of_their_own(tmp_path: Path) -> None:
+    """Decoding groups them to one call: without --confident they are one dialogue."""
+    write_wav(tmp_path / "a.wav", speech(2.0).repeat(2).reshape(-1, 2))
+    rows = [{"id": "a", "audio": "a.wav", "channel": channel} for channel in (0, 1)]
+    manifest, output = write_manifest(tmp_path / "new.jsonl", *rows), tmp_path / "p.jsonl"
+    options = "--model", talkative_model(tmp_path / "m.safetensors"), "--manifest", manifest
+    assert run("decode", *options, "--confident", 0, "--output", output) == 0
+    found = [json.loads(line) for line in output.read_text().splitlines()]
+    assert [{key: row[key] for key in rows[0]} for row in found] == rows
