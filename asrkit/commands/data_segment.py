@@ -25,6 +25,11 @@ SUBTITLES = (".srt", ".vtt")
 
 def segment(options: argparse.Namespace) -> int:
     need("rapidfuzz")
+    if options.track is not None:
+        raise UserError(
+            "--track: a manifest cannot name a track of a file: write the track into a file of its "
+            f"own, ffmpeg -i {options.file} -map 0:a:{options.track} -c copy track.mka"
+        )
     source = Path(options.text)
     if source.suffix.lower() in SUBTITLES:
         text = " ".join(cue.text for cue in read_cues(source))
@@ -39,7 +44,7 @@ def segment(options: argparse.Namespace) -> int:
         )
     file = load_file(options)
     recognizer = recognizer_of(file, context_of(options, file), device=options.device)
-    job = Labelled(options.file, options.file, text, channel=options.channel, track=options.track)
+    job = Labelled(options.file, options.file, text, channel=options.channel)
     normalize = build_normalizer(file.config.text)
     found = [*tqdm(pieces_of(recognizer, job, normalize, limits), "aligning", disable=None)]
     left_out = [each for each in found if each.problem or each.score < options.min_score]

@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import speech, write_manifest, write_wav
 from tests.running import run, talkative_model
 
@@ -16,3 +18,15 @@ def test_the_channels_of_a_recording_are_lines_of_their_own(tmp_path: Path) -> N
     assert run("decode", *options, "--confident", 0, "--output", output) == 0
     found = [json.loads(line) for line in output.read_text().splitlines()]
     assert [{key: row[key] for key in rows[0]} for row in found] == rows
+
+
+def test_a_track_that_no_manifest_can_name_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Training would read the default track with the texts of another one."""
+    write_wav(tmp_path / "a.wav", speech(1.0))
+    (tmp_path / "a.txt").write_text("one")
+    options = "--model", "small-en-alnum", "--output", tmp_path / "a.jsonl", "--track", 0
+    assert run("data", "segment", tmp_path / "a.wav", tmp_path / "a.txt", *options) == 2
+    assert "ffmpeg -i" in capsys.readouterr().err
+    assert not (tmp_path / "a.jsonl").exists()
