@@ -174,7 +174,7 @@ def transducer(
     encoder, decoder, joiner = map(str, paths)
     return sherpa_onnx.OnlineRecognizer.from_transducer(
         tokens=str(tokens), encoder=encoder, decoder=decoder, joiner=joiner, num_threads=1,
-        **features,
+        feature_dim=file.config.model.num_mels, **features,
     )  # fmt: skip
 
 

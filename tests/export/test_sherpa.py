@@ -1,7 +1,9 @@
 """Folders for sherpa-onnx: its caches carry a stream as asrkit's state does; its texts agree."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -25,6 +27,7 @@ from tests.test_model_file import a_file
 
 CONTEXT = Exported("ctc", Context(8, 16))
 AHEAD = Exported("ctc", Context(8, 16, 3))
+STATELESS = {"kind": "transducer", "predictor": "stateless", "max_symbols": 1}
 PHONE = {"kind": "kaldi", "high_frequency": 7600.0, "snip_edges": False}
 
 
@@ -201,23 +204,32 @@ def test_networks_that_do_not_fit(changes: dict[str, str], told: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("frontend", ["kaldi", "sherpa_nemo"])
-def test_other_numbers_of_mel_bands(frontend: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("frontend", "head"), [("kaldi", "ctc"), ("sherpa_nemo", "ctc"), ("kaldi", STATELESS)]
+)
+def test_other_numbers_of_mel_bands(frontend: str, head: object, tmp_path: Path) -> None:
     """sherpa-onnx computes 80 if it is not told: it raised an error of 80 values in place of 28."""
     pytest.importorskip("sherpa_onnx")
-    small = file_of(num_layers=1, frontend=frontend, num_mels=28)
+    small = file_of(num_layers=1, frontend=frontend, num_mels=28, head=head)
     save_model(tmp_path / "small.safetensors", small)
     folder = exported(str(tmp_path / "small.safetensors"), tmp_path / "folder")  # tried with it
     assert "feature_dim=28" in (folder / "README.md").read_text()
 
 
-@pytest.mark.parametrize("head", ["ctc", "transducer"])
+@pytest.mark.parametrize("head", ["ctc", STATELESS], ids=["ctc", "transducer"])
 @pytest.mark.parametrize("frontend", ["kaldi", "sherpa_nemo"])
-def test_the_number_of_mel_bands_is_said(frontend: str, head: str) -> None:
-    kind = "ctc" if head == "ctc" else {"kind": head, "predictor": "stateless"}
-    small = file_of(num_layers=1, frontend=frontend, num_mels=28, head=kind)
-    said = sherpa_layouts.layout_of(small).readme("m", small, CONTEXT)
-    assert said.count("feature_dim=28") == 1
+def test_the_number_of_mel_bands_is_said(
+    frontend: str, head: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = file_of(num_layers=1, frontend=frontend, num_mels=28, head=head)
+    layout = sherpa_layouts.layout_of(small)
+    assert layout.readme("m", small, CONTEXT).count("feature_dim=28") == 1
+    sherpa_onnx, built = pytest.importorskip("sherpa_onnx"), MagicMock()
+    built.from_wenet_ctc.return_value.config = SimpleNamespace(feat_config=SimpleNamespace())
+    monkeypatch.setattr(sherpa_onnx, "OnlineRecognizer", built)
+    layout.wheel([Path(name) for name in layout.files], Path("tokens.txt"), small, CONTEXT)
+    (call,) = built.method_calls
+    assert call.kwargs["feature_dim"] == 28
 
 
 def test_spaces_of_any_tokenizer(file: ModelFile) -> None:
