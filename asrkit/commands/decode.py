@@ -18,7 +18,12 @@ from asrkit.runtime.formats import FORMATS
 from asrkit.training.progress import duration
 from asrkit.transcription.batches import Decoded, outcomes
 from asrkit.transcription.output import Output, recording_of, report
-from asrkit.transcription.pseudo_labels import ConfidentManifest, check_confident, check_plain
+from asrkit.transcription.pseudo_labels import (
+    ConfidentManifest,
+    apart,
+    check_confident,
+    check_plain,
+)
 from asrkit.transcription.shards import decode_corpus, merged
 
 JSON = ("json", "jsonl")
@@ -39,11 +44,12 @@ def decode(options: argparse.Namespace) -> int:
         print(f"asrkit decode: {line}", file=sys.stderr)
     if not jobs and not left_out:
         raise UserError(f"{options.manifest} has no utterances to decode")
-    groups = calls(jobs) if options.confident is None else [[job] for job in jobs]
+    groups = calls(jobs)
     firsts = [group[0] for group in groups]
     output: Output | ConfidentManifest | None = None
     if options.confident is not None:
         check_plain(jobs)
+        groups = [[job] for group in groups for job in apart(group)]
         output = ConfidentManifest(options.output, options.confident)
     elif not options.shards:
         output = Output(options.format, options.output_dir, firsts)

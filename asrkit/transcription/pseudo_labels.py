@@ -92,6 +92,13 @@ def check_confident(options: argparse.Namespace) -> None:
         raise UserError(f"--confident writes a manifest, and does not take {wrong[0]}")
 
 
+def apart(group: Sequence[Labelled]) -> Sequence[Labelled]:
+    """Return the channels of a recording with ids of their own, as training needs them."""
+    if len(group) == 1:
+        return group
+    return [job._replace(id=f"{job.id}-{job.channel}") for job in group]
+
+
 def check_plain(jobs: Sequence[Labelled]) -> None:
     """Raise UserError for a recording that is not a part of a file, which a manifest can name."""
     for job in jobs:
