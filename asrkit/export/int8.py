@@ -17,7 +17,6 @@ from torch import nn
 from asrkit.backends.export_metadata import KEY, seal, unsealed
 from asrkit.backends.external_data import DATA, NOTHING, ExternalData, read_data
 from asrkit.backends.onnx import OnnxStep, open_session
-from asrkit.extras import need
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
@@ -65,7 +64,6 @@ class ObservedStep(OnnxStep):
     """A float32 file's step that records the range of each large product's inputs."""
 
     def __init__(self, path: str | Path, module: nn.Module) -> None:
-        need("onnx", "onnxruntime")
         import onnx
 
         model = onnx.load(path, load_external_data=False)

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from asrkit.backends.export_metadata import Exported
-from asrkit.backends.onnx import STATE
 from asrkit.errors import UserError
-from asrkit.extras import need
-from asrkit.model import ConformerEncoder, EncoderState
+from asrkit.export.sherpa_graphs import between, check_streams
+from asrkit.model import EncoderState
 from asrkit.model_file import ModelFile
 
 if TYPE_CHECKING:
@@ -62,12 +61,14 @@ before (float[1, {T}, {F}] x, int64[1] offset, int64[1] required_cache_size,
 # A graph from the export's outputs to those of sherpa-onnx.
 AFTER = """
 <ir_version: 9, opset_import: ["": 20]>
-after (float[1, 1, {F}] new_state_feats, float[{hidden_shape}] new_state_hidden,
-       float[1, {L}, {H}, {M}, {Dh}] new_state_keys,
+after (float[1, E, {V}] log_probs, float[1, 1, {F}] new_state_feats,
+       float[{hidden_shape}] new_state_hidden, float[1, {L}, {H}, {M}, {Dh}] new_state_keys,
        float[1, {L}, {H}, {M}, {Dh}] new_state_values,
        float[1, {L}, {D}, {K}] new_state_conv, float[{R}, {H}, {M}, {W}] attn_rest)
-    => (float[{N}, {H}, {M}, {W}] new_attn_cache, float[{N}, 1, {D}, {K}] new_conv_cache)
+    => (float[1, E, {V}] logprobs, float[{N}, {H}, {M}, {W}] new_attn_cache,
+        float[{N}, 1, {D}, {K}] new_conv_cache)
 {{
+  logprobs = Identity (log_probs)
   both = Concat <axis = 4> (new_state_keys, new_state_values)
   first = Constant <value_ints = [0]> ()
   attn = Squeeze (both, first)
@@ -89,10 +90,8 @@ after (float[1, 1, {F}] new_state_feats, float[{hidden_shape}] new_state_hidden,
 
 def check(file: ModelFile, exported: Exported) -> None:
     """Raise UserError for a model or a context that sherpa-onnx cannot run."""
+    check_streams(file, exported)
     encoder, (chunk, left, _) = file.model.encoder, exported.context
-    state = encoder.init_state(1, left)
-    if exported.context.full:
-        raise UserError("sherpa-onnx's wenet-ctc needs chunks, got full context: use --chunk-ms")
     if encoder.rate.factor != FACTOR:
         raise UserError(
             f"sherpa-onnx needs encoder frames of {FACTOR}0 ms, this model's have "
@@ -108,12 +107,14 @@ def check(file: ModelFile, exported: Exported) -> None:
             "--left-ms must be a multiple of --chunk-ms for sherpa-onnx, got "
             f"{left * exported.frame_ms} and {chunk * exported.frame_ms}"
         )
-    if any(bool(part.any()) for part in state) or state.keys.shape != state.values.shape:
-        raise UserError("sherpa-onnx needs an initial state of zeros, and keys as wide as values")
+    state = encoder.init_state(1, left)
+    if state.keys.shape != state.values.shape:
+        raise UserError("sherpa-onnx's wenet-ctc needs keys as wide as values")
 
 
-def sizes_of(encoder: ConformerEncoder, exported: Exported) -> dict[str, int | str]:
+def sizes_of(file: ModelFile, exported: Exported) -> dict[str, int | str]:
     """Return the numbers in the two graphs."""
+    encoder = file.model.encoder
     (chunk, left, _), step = exported.context, encoder.rate.step_frames(exported.context)
     state: EncoderState = encoder.init_state(1, left)
     layers, width = state.conv.size(1), state.conv[0, 0].numel()
@@ -126,6 +127,7 @@ def sizes_of(encoder: ConformerEncoder, exported: Exported) -> dict[str, int | s
         "W": 2 * head_dim, "MC": left + chunk, "D": state.conv.size(2),
         "K": state.conv.size(3), "hidden": state.hidden.numel(),
         "hidden_shape": ", ".join(map(str, state.hidden.shape)), "left_over": rows * width - packed,
+        "V": file.tokenizer.vocab_size,
     }  # fmt: skip
 
 
@@ -134,35 +136,18 @@ def wired(path: Path, file: ModelFile, exported: Exported) -> "ModelProto":
 
     The export must compute log-probabilities from features.
     """
-    need("onnx")
     import onnx
-    from onnx import compose, helper, parser
+    from onnx import helper
 
-    encoder = file.model.encoder
-    sizes = sizes_of(encoder, exported)
-    core = onnx.load(path)
-    before, after = (parser.parse_model(text.format(**sizes)) for text in (BEFORE, AFTER))
-    for graph in (before, after):
-        compose.add_prefix(graph, f"{graph.graph.name}_", rename_inputs=False,
-                           rename_outputs=False, inplace=True)  # fmt: skip
-        graph.ir_version = core.ir_version
-        del graph.opset_import[:]
-        graph.opset_import.extend(core.opset_import)
-    inputs = ["feats", "lengths", *STATE]
-    first = compose.merge_models(before, core, [(name, name) for name in inputs])
-    news = [f"new_{name}" for name in STATE[:-1]]
-    model = compose.merge_models(
-        first, after, [(name, name) for name in (*news, "attn_rest")],
-        outputs=["log_probs", "new_attn_cache", "new_conv_cache"],
-    )  # fmt: skip
-    rate = encoder.rate
+    rate, sizes = file.model.encoder.rate, sizes_of(file, exported)
+    before, after = BEFORE.format(**sizes), AFTER.format(**sizes)
+    model = between(before, onnx.load(path), after, ["attn_rest"])
     # sherpa-onnx computes the size of a window: (C - 1) * 4 + right_context + 1 frames.
     right_context = rate.factor - 1 + rate.ahead_frames(exported.context)
-    del model.metadata_props[:]
     helper.set_model_props(model, {key: str(value) for key, value in {
         "head": sizes["H"], "num_blocks": sizes["N"], "output_size": sizes["D"],
         "cnn_module_kernel": int(sizes["K"]) + 1, "right_context": right_context,
-        "subsampling_factor": encoder.rate.factor, "vocab_size": file.tokenizer.vocab_size,
+        "subsampling_factor": rate.factor, "vocab_size": file.tokenizer.vocab_size,
         **file.terms.properties(),
     }.items()})  # fmt: skip
     return model

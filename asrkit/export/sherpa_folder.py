@@ -9,7 +9,6 @@ import torch
 from asrkit.audio import SAMPLE_RATE
 from asrkit.backends.export_metadata import Exported
 from asrkit.errors import UserError, shown
-from asrkit.extras import need
 from asrkit.model import TransducerHead
 from asrkit.model_file import ModelFile
 from asrkit.runtime import Recognizer
@@ -56,7 +55,6 @@ def tokens(file: ModelFile, blank_last: bool = False) -> str:
 
 def wheel(model: Path, tokens: Path, file: ModelFile, exported: Exported) -> "OnlineRecognizer":
     """Build sherpa-onnx's recogniser from model.onnx and tokens.txt, with the model's features."""
-    need("sherpa_onnx")
     import sherpa_onnx
 
     chunk, left, _ = exported.context

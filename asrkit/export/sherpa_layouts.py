@@ -17,7 +17,6 @@ from asrkit.audio import build_frontend as frontend_of_kind
 from asrkit.backends.export_metadata import Exported, read_by
 from asrkit.build import build_frontend
 from asrkit.export import sherpa, sherpa_folder, sherpa_graphs, sherpa_lstm, sherpa_nemo
-from asrkit.extras import need
 from asrkit.model_file import ModelFile
 
 if TYPE_CHECKING:
@@ -168,7 +167,6 @@ def transducer(
     paths: Sequence[Path], tokens: Path, file: ModelFile, exported: Exported, **features: Any
 ) -> "OnlineRecognizer":
     """Build sherpa-onnx's recogniser of a transducer, with options of its features."""
-    need("sherpa_onnx")
     import sherpa_onnx
 
     encoder, decoder, joiner = map(str, paths)
@@ -193,7 +191,6 @@ def nemo_ctc(
     paths: Sequence[Path], tokens: Path, file: ModelFile, exported: Exported
 ) -> "OnlineRecognizer":
     """Build sherpa-onnx's recogniser of a CTC model in NeMo's layout."""
-    need("sherpa_onnx")
     import sherpa_onnx
 
     return sherpa_onnx.OnlineRecognizer.from_nemo_ctc(

@@ -15,7 +15,6 @@ from asrkit.backends.export_metadata import Exported
 from asrkit.errors import UserError
 from asrkit.export.sherpa import FACTOR
 from asrkit.export.sherpa_graphs import between, check_streams, encoder_graph, total_of, windows_of
-from asrkit.extras import need
 from asrkit.model import TransducerHead
 from asrkit.model.transducer import StatelessPredictor
 from asrkit.model_file import ModelFile
@@ -137,7 +136,6 @@ def wired(paths: Sequence[Path], file: ModelFile, exported: Exported) -> list["M
     Args:
         paths: encoder, predictor and joiner.
     """
-    need("onnx")
     import onnx
     from onnx import helper
 
@@ -159,7 +157,6 @@ def wired(paths: Sequence[Path], file: ModelFile, exported: Exported) -> list["M
         joiner,
     ]
     for model, values in zip(models, about, strict=True):
-        del model.metadata_props[:]
         helper.set_model_props(model, {key: str(value) for key, value in values.items()})
     return models
 

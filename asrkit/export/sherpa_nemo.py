@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 from asrkit.backends.export_metadata import Exported
 from asrkit.errors import UserError
 from asrkit.export.sherpa_graphs import between, check_streams, encoder_graph, total_of, windows_of
-from asrkit.extras import need
 from asrkit.model import TransducerHead
 from asrkit.model_file import ModelFile
 
@@ -166,7 +165,6 @@ def wired(paths: Sequence[Path], file: ModelFile, exported: Exported) -> list["M
     Args:
         paths: encoder, predictor and joiner; for CTC one export from features.
     """
-    need("onnx")
     import onnx
     from onnx import helper
 
@@ -184,10 +182,9 @@ def wired(paths: Sequence[Path], file: ModelFile, exported: Exported) -> list["M
         models += [predictor_graph(cores[1], head), joiner_graph(cores[2], head)]
         layers, width = predictor_sizes(head)
         sizes |= {"pred_rnn_layers": layers, "pred_hidden": width}
-    for model in models:
-        del model.metadata_props[:]
     about = {**sizes, **file.terms.properties()}
-    helper.set_model_props(models[0], {key: str(value) for key, value in about.items()})
+    for model, values in zip(models, (about, {}, {}), strict=False):
+        helper.set_model_props(model, {key: str(value) for key, value in values.items()})
     return models
 
 

@@ -169,7 +169,7 @@ def test_int8_and_its_own_features(tmp_path: Path, file: ModelFile) -> None:
 
 REFUSED = [
     (["--chunk-ms", "320", "--left-ms", "1000"], PHONE, "multiple"),
-    (["--chunk-ms", "full"], PHONE, "needs chunks"),
+    (["--chunk-ms", "full"], PHONE, "need chunks"),
 ]
 
 
