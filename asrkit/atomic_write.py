@@ -5,6 +5,7 @@ The same holds after a power cut: contents are on the disk before they get their
 
 import errno
 import functools
+import hashlib
 import itertools
 import os
 import platform
@@ -28,6 +29,7 @@ def _machine() -> str:
 
 PREFIX = f".asrkit-{_machine()}-"  # then the process, then a number
 ABANDONED_SECONDS = 24 * 3600.0
+BLOCK = 1 << 22  # bytes of a file that are hashed at once
 _number = itertools.count()
 
 
@@ -154,3 +156,12 @@ def is_running(process: int) -> bool:
     except PermissionError:
         pass
     return True
+
+
+def sha256_of(path: Path) -> str:
+    """Return the SHA-256 of a file, which may be larger than memory."""
+    found = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(BLOCK):
+            found.update(block)
+    return found.hexdigest()

@@ -6,13 +6,13 @@ states: the data of `PATH` is `PATH.data`. The name in the file is for other pro
 for it in the folder of the graph.
 """
 
-import hashlib
 import json
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from asrkit.atomic_write import sha256_of
 from asrkit.errors import UserError, reason, shown
 from asrkit.extras import need
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from onnx import ModelProto, TensorProto
 
 DATA = "asrkit_data"  # key of the record in a file's metadata
-BLOCK = 1 << 24  # bytes to digest at once
 
 
 class ExternalData(NamedTuple):
@@ -62,7 +61,7 @@ def record(path: Path, name: str) -> str:
         name: final name of the data's file.
     """
     data = data_path(path)
-    return json.dumps({"name": name, "bytes": data.stat().st_size, "sha256": digest_of(data)})
+    return json.dumps({"name": name, "bytes": data.stat().st_size, "sha256": sha256_of(data)})
 
 
 def states_data(graph: bytes) -> bool:
@@ -97,7 +96,7 @@ def read_data(path: Path, graph: bytes) -> ExternalData:
             f"{shown(data)} has {found} bytes, {shown(path)} needs {size}: copy both files of the "
             "export, or export again"
         )
-    if digest_of(data) != digest:
+    if sha256_of(data) != digest:
         raise UserError(
             f"{shown(data)} is not the data of {shown(path)}, or was changed: export it again"
         )
@@ -122,12 +121,3 @@ def stated(graph: "ModelProto") -> tuple[str, int, str]:
     if not plain or name in ("", ".."):
         raise ValueError(f"its weights must be in its own folder, not at {shown(name)}")
     return name, size, digest
-
-
-def digest_of(path: Path) -> str:
-    """Return the SHA-256 of a file, which may be larger than memory."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(BLOCK):
-            digest.update(block)
-    return digest.hexdigest()

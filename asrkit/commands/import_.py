@@ -1,9 +1,9 @@
 """The work of `asrkit import`: a model file from another toolkit's checkpoint."""
 
 import argparse
-import hashlib
 from pathlib import Path
 
+from asrkit.atomic_write import sha256_of
 from asrkit.cli.terms import terms_of
 from asrkit.errors import UserError, shown
 from asrkit.interop import import_checkpoint
@@ -31,7 +31,7 @@ def import_(options: argparse.Namespace) -> int:
     record = {
         "name": options.name or path.resolve().stem,
         "source": imported.source,
-        "sha256": {each.name: sha256(each) for each in imported.read},
+        "sha256": {each.name: sha256_of(each) for each in imported.read},
         "licence": terms.licence,
         "left_out": imported.left_out,
         **({} if options.prompt is None else {"prompt": options.prompt}),
@@ -43,11 +43,3 @@ def import_(options: argparse.Namespace) -> int:
         print(f"left out: {part}, {count / 1e6:.2f} M parameters")
     print(f"{options.output}: {file.num_parameters / 1e6:.2f} M parameters, from {imported.source}")
     return 0
-
-
-def sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while part := file.read(1 << 20):
-            digest.update(part)
-    return digest.hexdigest()

@@ -1,10 +1,10 @@
 """Binary n-gram models of KenLM, read by KenLM itself (Heafield 2011)."""
 
-import hashlib
 import mmap
 from pathlib import Path
 from typing import Any
 
+from asrkit.atomic_write import sha256_of
 from asrkit.errors import reason, shown
 from asrkit.extras import pip_install
 from asrkit.lm.fit import SAMPLE
@@ -12,7 +12,6 @@ from asrkit.lm.ngram import BEGIN, END, LN_10, UNKNOWN, ArpaError
 
 MAGIC = b"mmap lm http://kheafield.com/code"
 FORMAT = MAGIC + b" format version 5\n\0"
-PIECE = 1 << 22  # bytes
 HAS_WORDS, COUNT = 0x64, slice(0x6C, 0x74)  # a flag and the number of words, in the header
 
 
@@ -64,15 +63,6 @@ class KenLM:
 
     def words_in_part(self) -> list[str] | None:
         return words_in(self.path)
-
-
-def sha256_of(path: Path) -> str:
-    """Hash a file, read in pieces."""
-    found = hashlib.sha256()
-    with path.open("rb") as file:
-        while piece := file.read(PIECE):
-            found.update(piece)
-    return found.hexdigest()
 
 
 def words_in(path: Path, most: int = SAMPLE) -> list[str] | None:
