@@ -83,9 +83,7 @@ class Pipe:
         """Keep the pipe open: its owner closes it."""
 
 
-def decoded(
-    pipe: Pipe, name: str, packet_ms: int, mix: bool = True
-) -> tuple[int, Iterator[np.ndarray]]:
+def decoded(pipe: Pipe, name: str, packet_ms: int, mix: bool) -> tuple[int, Iterator[np.ndarray]]:
     """Return the rate and the packets of a pipe in a format of FFmpeg, mixed to mono or not."""
     try:
         audio = FFmpegFile(cast(BinaryIO, pipe), "standard input")

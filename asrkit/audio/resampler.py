@@ -93,11 +93,11 @@ def resample(samples: np.ndarray, rate: int, output_rate: int = SAMPLE_RATE) -> 
     return resampler.step(resampler.start(), samples, last=True)[0]
 
 
-def needed(output: int, rate: int, output_rate: int = SAMPLE_RATE) -> int:
+def needed(output: int, rate: int) -> int:
     """Return the number of input samples that determine the first `output` output samples."""
-    if rate == output_rate:
+    if rate == SAMPLE_RATE:
         return output
-    return half_of(rate, output_rate) + (output - 1) * rate // output_rate + 1
+    return half_of(rate, SAMPLE_RATE) + (output - 1) * rate // SAMPLE_RATE + 1
 
 
 def half_of(rate: int, output_rate: int) -> int:

@@ -68,6 +68,7 @@ class AdapterFile(NamedTuple):
 def save_adapters(path: Path, before: ModelFile, after: ModelFile, adapters: Adapters) -> None:
     """Write the adapters between two model files, atomically."""
     (old, old_header), (new, new_header) = contents(before), contents(after)
+    weights = {BEFORE: weights_of(old), AFTER: weights_of(new)}
     tensors: dict[str, Tensor] = {}
     for layer, (up, down) in adapters.items():
         weight = f"{layer}.weight"
@@ -78,14 +79,7 @@ def save_adapters(path: Path, before: ModelFile, after: ModelFile, adapters: Ada
         if name not in old or name not in new or not torch.equal(old[name], new[name]):
             sides = ((BEFORE, old), (AFTER, new))
             tensors |= {f"{side}.{name}": part[name] for side, part in sides if name in part}
-    header = {
-        ADAPTERS_OF: {
-            BEFORE: weights_of(contents(before)[0]),
-            AFTER: weights_of(contents(after)[0]),
-        },
-        BEFORE: old_header,
-        AFTER: new_header,
-    }
+    header = {ADAPTERS_OF: weights, BEFORE: old_header, AFTER: new_header}
     write_tensors(path, tensors, header)
 
 

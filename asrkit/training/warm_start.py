@@ -3,7 +3,7 @@
 import os
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from asrkit.config import Config, ModelConfig, check_written, filled, parse_config
 from asrkit.config.read_yaml import read_values, read_yaml
@@ -61,18 +61,13 @@ def require_old(name: str, manifests: Sequence[str]) -> None:
             )
 
 
-class Start(NamedTuple):
-    """The weights that a training took from another model."""
-
-    labels: int  # number of shared labels
-    note: str  # parts of the head that keep their random weights; "" if there are none
-
-
-def start_from(name: str, model: Network, tokenizer: Tokenizer, config: Config) -> Start:
+def start_from(name: str, model: Network, tokenizer: Tokenizer, config: Config) -> tuple[int, str]:
     """Copy a model's encoder with its normalisation, and the head's rows of shared labels.
 
     Labels are shared if their texts are equal, ignoring case. The rows of other labels keep their
     random weights. Another head keeps all of them, except a CTC layer that both heads have.
+
+    Return the number of shared labels, and a note on parts that keep random weights, or "".
 
     Args:
         name: name of a ready model, or path of a model file.
@@ -91,7 +86,7 @@ def start_from(name: str, model: Network, tokenizer: Tokenizer, config: Config) 
             f"training.keep adapters does not train new parts of the head{note}; leave model.head "
             "out of the configuration, or use training.keep=replay"
         )
-    return Start(len(pairs) - 1, note)
+    return len(pairs) - 1, note
 
 
 def start_head(own: Head, other: Head, changed: str, old: list[int], new: list[int]) -> str:
