@@ -1,5 +1,6 @@
 """Decoding a corpus in shards: the same as in one go, whoever is stopped, killed or hostile."""
 
+import argparse
 import json
 import os
 import signal
@@ -8,14 +9,17 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 import soundfile
 
 from asrkit.data.labelled import Labelled
+from asrkit.errors import UserError
 from asrkit.extras import pip_install
 from asrkit.runtime.formats import FORMATS
 from asrkit.transcription import shards as corpus
+from asrkit.transcription import workers
 from asrkit.transcription.leases import ATTEMPTS
 from asrkit.transcription.shards import ShardedCorpus, header, shares
 from tests.conftest import PROJECT, speech, write_manifest
@@ -280,3 +284,36 @@ def test_workers_are_killed(engine: str, kills: int, command: list[str], many: s
     assert len(killed) == kills
     assert parent.returncode == 1
     assert Path("out/all.txt").read_text() == many
+
+
+@pytest.mark.parametrize(
+    ("end", "starts"), [("raise SystemExit(3)", 2), ("os.kill(os.getpid(), 9)", 5)]
+)
+def test_workers_that_all_end_are_an_error(
+    end: str, starts: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that a signal kills are started again, ATTEMPTS times for each shard."""
+    program = f"import os; open({str(tmp_path / 'starts')!r}, 'a').write('x'); {end}"
+    monkeypatch.setattr(workers, "command", lambda argv: [sys.executable, "-S", "-c", program])
+
+    def wait() -> None:
+        with workers.processes(argparse.Namespace(workers=2, argv=[]), 1) as look:
+            while True:
+                look()
+
+    with pytest.raises(UserError, match="all workers ended before the work was done"):
+        wait()
+    assert len((tmp_path / "starts").read_text()) == starts
+
+
+def test_a_result_that_vanishes_before_it_is_joined(
+    command: list[str], monkeypatch: pytest.MonkeyPatch, capsys: Printed
+) -> None:
+    def join(corpus: ShardedCorpus, path: Path, join: Any = ShardedCorpus.join) -> Any:
+        files()[1].unlink()
+        return join(corpus, path)
+
+    monkeypatch.setattr(ShardedCorpus, "join", join)
+    assert run("decode", *command, *SHARDED) == 2
+    assert "was removed or changed: run this again" in capsys.readouterr().err
+    assert not Path("out/all.txt").exists()

@@ -7,11 +7,20 @@ import numpy as np
 import pytest
 import soundfile
 
+import asrkit
 from asrkit.audio import SAMPLE_RATE
 from asrkit.data.__main__ import main
 from asrkit.data.labelled import Labelled, read_labelled
 from asrkit.runtime import Word
-from asrkit.transcription.segmentation import Cut, Options, chosen, parts_of, possible_cuts
+from asrkit.transcription.segmentation import (
+    Cut,
+    Options,
+    chosen,
+    parts_of,
+    pieces_of,
+    possible_cuts,
+)
+from tests.conftest import speech
 
 
 def words(*given: tuple[str, float, float]) -> list[Word]:
@@ -103,3 +112,15 @@ def test_parts_are_those_of_the_file(talk: tuple[Path, list[str]]) -> None:
     inner = found[2].between(3.0, 3.5)
     assert np.array_equal(inner, whole[3 * SAMPLE_RATE : round(3.5 * SAMPLE_RATE)])
     assert not np.array_equal(inner, found[2].between(2.5, 3.0))  # control
+
+
+def test_a_piece_that_is_too_long_or_has_other_letters_is_left_out(tmp_path: Path) -> None:
+    soundfile.write(tmp_path / "a.wav", speech(2.0), SAMPLE_RATE)
+    recognizer, job = asrkit.load("small-en-alnum"), Labelled("a", str(tmp_path / "a.wav"))
+    for text, longest, problem in (
+        ("one", 1.0, "no pause of 0.2 s where text and audio agree for 2 s"),
+        ("\u2014", 15.0, "not in the vocabulary: '\u2014' in '\u2014'"),
+    ):
+        limits = Options(longest=longest)
+        (piece,) = pieces_of(recognizer, job._replace(text=text), str, limits)
+        assert (piece.text, piece.score, piece.problem) == (text, 0.0, problem)
