@@ -11,7 +11,7 @@ import torch
 from asrkit.build import pieces_of
 from asrkit.errors import UserError
 from asrkit.lm import Hotwords, NGram, TokenFusion, Weighted, WordFusion
-from asrkit.lm.fit import unfamiliar
+from asrkit.lm.fit import misfit, sampled, unfamiliar
 from asrkit.lm.kneser_ney import arpa_lines, estimate
 from asrkit.lm.lm_fusion import as_word
 from asrkit.lm.ngram import read_arpa
@@ -366,6 +366,20 @@ def test_letters_that_no_word_has_are_reported(tmp_path: Path) -> None:
     fusion = WordFusion(Weighted(model, 1.0, 0.0), ["", " ", *"aceht", *"ACEHT"])
     expected = "its words lack 5 of the recogniser's 10 letters: ACEHT"
     assert fusion.misfit() == expected
+
+
+def test_a_few_odd_words_are_not_reported_and_many_letters_are_cut() -> None:
+    """One word of 200 cannot be written; of 26 letters, 25 are in no word, and 20 are shown."""
+    assert misfit(["a"] * 199 + ["ä"], ["", "a"]) == ""
+    assert misfit(["a"] * 99 + ["ä"], ["", "a"]).startswith("1 % of its words, such as 'ä'")
+    found = misfit(["a"], ["", *"abcdefghijklmnopqrstuvwxyz"])
+    assert found.endswith("lack 25 of the recogniser's 26 letters: bcdefghijklmnopqrstu…")
+
+
+def test_words_are_sampled_at_equal_distances() -> None:
+    words = [*map(str, range(25))]
+    assert sampled(words, 10) == ["0", "2", "5", "7", "10", "12", "15", "17", "20", "22"]
+    assert sampled(words, 25) == words
 
 
 def test_tokens_that_the_model_lacks_are_reported(tmp_path: Path) -> None:

@@ -52,6 +52,13 @@ def test_nothing_that_the_checks_find_remains(kind: str) -> None:
         assert kind not in marks_in(after), (text, after)
 
 
+def test_marks_are_found_as_they_are_written() -> None:
+    """Apostrophes and hyphens of words are no marks, but parts of other marks."""
+    assert marks_in("www.my-site.com [don't] it's well-known") == {
+        "address": ["www.my-site.com"], "annotation": ["[don't]"],
+    }  # fmt: skip
+
+
 def test_changes_are_counted() -> None:
     changes, normalizer = Changes(), Normalizer(BARE)
     for text in ("A, b.", "A [x]", "a b"):
