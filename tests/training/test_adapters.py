@@ -16,6 +16,7 @@ from asrkit.model import Network
 from asrkit.model_file import (
     ModelFileError,
     load_model,
+    model_path,
     read_tensors,
     save_model,
     write_tensors,
@@ -89,6 +90,13 @@ def test_lost_bits_restore_a_weight_exactly(scale: float) -> None:
     for damaged in (lost[:-9], torch.zeros(3, dtype=torch.uint8)):
         with pytest.raises(ModelFileError, match="a is damaged"):
             restored(after, up, down, damaged, "a")
+
+
+def test_a_file_without_adapters(tmp_path: Path) -> None:
+    with pytest.raises(ModelFileError, match="no adapter file"):
+        read_adapters(tmp_path / "missing")
+    with pytest.raises(ModelFileError, match=r"not an adapter file: training\.keep"):
+        read_adapters(model_path("small-en-alnum"))
 
 
 def test_lost_bits_of_an_empty_weight_are_bounded() -> None:

@@ -5,7 +5,9 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -14,6 +16,7 @@ from asrkit.data.cuts import load_cuts
 from asrkit.train import main
 from asrkit.training.checkpoints import Checkpoint, Progress, TrainingCheckpointError
 from asrkit.training.resume_checks import FREE, check_same, dotted
+from asrkit.training.trainer import Trainer
 from tests.conftest import write_config
 
 SCHEDULE = {
@@ -247,3 +250,12 @@ def test_another_number_of_ranks_is_told_its_accumulation(tmp_path: Path) -> Non
     ):
         with pytest.raises(ConfigError, match=told):
             check_same(found_of(config, ranks=2), {}, config, ranks, False)
+
+
+def test_processes_that_find_other_checkpoints() -> None:
+    """Of folders of their own, of which one has no checkpoint."""
+    others = SimpleNamespace(gather=lambda found: [*found, Progress(1)])
+    options = SimpleNamespace(output_dir="exp")
+    trainer: Any = SimpleNamespace(checkpoints=MagicMock(), ranks=others, options=options)
+    with pytest.raises(TrainingCheckpointError, match=r"output_dir exp; use a folder that all"):
+        Trainer.resume(trainer)
