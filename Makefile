@@ -11,10 +11,10 @@ demo: $(INSTALLED) ## train, decode, stream and export once, on a corpus that it
 	$(PYTHON) tools/demo.py
 
 test: lint ## ruff, mypy and the fast tests
-	OMP_NUM_THREADS=1 $(PYTHON) -m pytest -n 2 --durations 10
+	OMP_NUM_THREADS=1 $(PYTHON) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 10
 
 unit: $(INSTALLED) ## the fast tests of model, search, text, data and audio
-	OMP_NUM_THREADS=1 $(PYTHON) -m pytest -n 2 $(addprefix tests/,model search text data audio)
+	OMP_NUM_THREADS=1 $(PYTHON) -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(addprefix tests/,model search text data audio)
 
 test-slow: $(INSTALLED) ## the slow tests: trainings, an hour of audio
 	OMP_NUM_THREADS=1 $(PYTHON) -m pytest -m slow --durations 10
