@@ -174,7 +174,8 @@ class Caller:
 
 
 def whole(recordings: Recordings, number: int) -> tuple[np.ndarray, int]:
-    samples = np.concatenate([recordings[(number + i) % len(recordings)][1] for i in range(3)])
+    longer = recordings[:1:-1]
+    samples = np.concatenate([longer[(number + i) % len(longer)][1] for i in range(3)])
     return samples, len(samples)
 
 
@@ -315,7 +316,7 @@ def test_a_restart_in_the_middle(
     ]
     with ThreadPoolExecutor(callers) as pool:
         talking = [pool.submit(caller.talk) for caller in each]
-        time.sleep(3.0)
+        time.sleep(2.0)
         assert process.end(how) == ""
         process = Process(port, tmp_path)
         found = [one.result(timeout=100) for one in talking]

@@ -94,7 +94,7 @@ def test_cut_anywhere(address: str, served: Recognizer, recordings: Recordings, 
 def test_control_a_client_that_sends_twice_is_noticed(
     address: str, served: Recognizer, recordings: Recordings
 ) -> None:
-    path, samples = recordings[2]
+    path, samples = recordings[-1]
     client = Client(address, samples, random.Random(0))
     socket = client.open({"type": "start"})
     socket.send(samples[: len(samples) // 2].tobytes())

@@ -256,7 +256,7 @@ def test_audio_far_ahead_waits_in_the_socket(
     served: Recognizer, recordings: Recordings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A caller that sends an hour at once costs the memory of `ahead_s` and of the socket."""
-    samples = np.concatenate([each for _, each in recordings] * 3)
+    samples = np.concatenate([each for _, each in recordings])
     server = Server({"m": served}, Limits(ahead_s=2.0))
     with serving(server) as address:
         client = start(address)
