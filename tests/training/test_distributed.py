@@ -1,33 +1,49 @@
-"""Several ranks: shared validation, another number of ranks."""
+"""Several ranks: the training and scores of one, another number of ranks."""
 
 import re
+import subprocess
+import sys
+from itertools import islice
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
+from asrkit.data.index_writer import index_of
+from asrkit.data.sampling import EpochBatches
 from asrkit.errors import UserError
 from asrkit.model_file import load_model
 from asrkit.train import main
+from asrkit.training import validation
 from asrkit.training.distributed import check_restarts
-from tests.conftest import write_config
+from tests.conftest import PROJECT, write_config
+from tests.running import run
 from tests.training.ranks import train_with
 
-# Ranks write down what they decode; in their second training the second leaves its share out.
-DECODED = """
-import json, os, sys
-from asrkit.training import validation
+# A rank's process, which writes down what it decodes. The second also writes down the audio that it
+# reads, and neither reads the corpus nor measures the features.
+RANK = """
+import os, pathlib, sys
+from asrkit.data.storage import Folder
+from asrkit.training import dataset as corpus, validation
 
-def recorded(*arguments, validate=validation.validate):
-    rank = os.environ["RANK"]
-    careless = os.environ["MASTER_PORT"] == json.loads(sys.argv[1])[1][1]
+def decoded(*arguments, validate=validation.validate):
     for batch in validate(*arguments):
-        if not careless:
-            print("decoded", rank, *(next(iter(each.values())).id for each in batch))
-        if rank == "0" or not careless:
-            yield batch
-validation.validate = recorded
+        print("decoded", os.environ["RANK"], *(next(iter(each.values())).id for each in batch))
+        yield batch
+
+def recorded(self, name, start, size, read=Folder.read):
+    if name.endswith(".tar"):
+        with pathlib.Path(__file__).with_name("read.txt").open("a") as file:
+            print(name, start + 512, file=file)
+    return read(self, name, start, size)
+
+validation.validate = decoded
+if os.environ["RANK"] == "1":
+    Folder.read, corpus.load_corpus, corpus.feature_statistics = recorded, None, None
+from asrkit.train import main
+sys.exit(main())
 """
 
 
@@ -38,21 +54,47 @@ def scores_of(folder: Path) -> tuple[list[str], object]:
     return curves, {key: value for key, value in training.items() if key.startswith("dev_")}
 
 
-def test_ranks_share_validation(corpus: Path, tmp_path: Path, environment: dict[str, str]) -> None:
-    """Each decodes its share, each utterance once, and the scores are those of one rank."""
-    overrides = ["data.max_batch_seconds=1.5"]  # a batch an utterance
+def test_two_ranks_match_one(
+    corpus: Path, tmp_path: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two ranks with one batch each a step: the weights of one rank with two batches a step.
+
+    The two train from shards, and the second reads what it trains on and nothing else. Each
+    decodes its share of the dev set, each utterance once, and the scores are those of one rank.
+    """
+    shards, seconds = corpus / "shards", 1.5  # a batch is an utterance
+    assert run("data", "shard", corpus / "train.jsonl", "--output", shards, "--shard-size", 5) == 0
+    (tmp_path / "rank.py").write_text(RANK)
     arguments = {}
-    for name, batches in (("one", 2), ("two", 1), ("careless", 1)):
+    for name, batches in (("one", 2), ("two", 1), ("other", 1), ("careless", 2)):
         path, options = tmp_path / f"{name}.yaml", {"epochs": 1, "average": 1}
         write_config(path, corpus, tmp_path / name, accumulate_batches=batches, **options)
-        arguments[name] = ["--config", str(path), *overrides]
+        arguments[name] = ["--config", str(path), f"data.max_batch_seconds={seconds}"]
     assert main(arguments["one"]) == 0
-    told = train_with(2, environment, arguments["two"], arguments["careless"], before=DECODED)
+    torchrun = ["torch.distributed.run", "--nproc-per-node", "2", "--standalone"]
+    command = [sys.executable, "-m", *torchrun, str(tmp_path / "rank.py"), *arguments["two"]]
+    told = subprocess.run(
+        [*command, f"data.train={shards}"], cwd=PROJECT, env=environment, check=True, text=True,
+        stdout=subprocess.PIPE,
+    ).stdout  # fmt: skip
+    assert apart(tmp_path / "one", tmp_path / "two") < 1e-5
+    index = index_of(str(shards))
+    share = EpochBatches(index.rows["duration"], seconds, 2, 0, 0, 0, 1, 2)
+    rows = [index.rows[place] for _, places in share for place in places]
+    read = (tmp_path / "read.txt").read_text().splitlines()
+    assert read == [f"recording.{row['shard']:06d}.tar {row['offset']}" for row in rows]
+    assert 0 < len(read) < 12
     decoded = re.findall(r"decoded (\d) (.*)", told)
     assert {rank for rank, _ in decoded} == {"0", "1"}
     assert sorted(each for _, each in set(decoded)) == ["dev0", "dev1", "dev2"]
     assert scores_of(tmp_path / "two") == scores_of(tmp_path / "one")
-    # Control: a rank that leaves its share out.
+    # Control: another number of batches a step is another training.
+    assert main(arguments["other"]) == 0
+    assert apart(tmp_path / "one", tmp_path / "other") > 1e-3
+    # Control: the first rank's share of the dev set alone.
+    validate = validation.validate
+    monkeypatch.setattr(validation, "validate", lambda *given: islice(validate(*given), 0, None, 2))
+    assert main(arguments["careless"]) == 0
     assert scores_of(tmp_path / "careless") != scores_of(tmp_path / "one")
 
 

@@ -1,24 +1,19 @@
-"""Training: it learns, averages, survives bad batches, trades memory, and ranks agree."""
+"""Training: it learns, averages, survives bad batches, and trades memory."""
 
 import itertools
 import json
 import logging
 import math
 import multiprocessing
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
 
 import asrkit
 from asrkit.commands.train import report, start_log
 from asrkit.config import load_config
-from asrkit.data.index_writer import index_of
 from asrkit.data.manifest import LeftOut, ManifestError
-from asrkit.data.sampling import EpochBatches
 from asrkit.evaluation import outcomes
 from asrkit.model import FULL, Context
 from asrkit.model_file import load_model
@@ -31,8 +26,7 @@ from asrkit.training.loss import Loss, View
 from asrkit.training.optimizer import learning_rate
 from asrkit.training.trainer import Trainer, TrainingError
 from asrkit.training.views import draw_views, to_few_lengths
-from tests.conftest import PROJECT, tiny_model, write_config, write_manifest
-from tests.running import run
+from tests.conftest import tiny_model, write_config, write_manifest
 
 
 def trainer(corpus: Path, tmp_path: Path, **training: object) -> Trainer:
@@ -332,61 +326,3 @@ def test_feature_statistics(corpus: Path, tmp_path: Path) -> None:
     feats = (subject.gradients.frontend(samples, samples[:, :0])[0] - mean) * scale
     assert abs(feats.mean()) < 0.3
     assert 0.6 < feats.std() < 1.4
-
-
-# A rank's process. The second writes down the audio that it reads, and neither reads the corpus nor
-# measures the features.
-RANK = """
-import os, pathlib, sys
-from asrkit.data.storage import Folder
-from asrkit.training import dataset as corpus
-
-def recorded(self, name, start, size, read=Folder.read):
-    if name.endswith(".tar"):
-        with pathlib.Path(__file__).with_name("read.txt").open("a") as file:
-            print(name, start + 512, file=file)
-    return read(self, name, start, size)
-
-if os.environ["RANK"] == "1":
-    Folder.read, corpus.load_corpus, corpus.feature_statistics = recorded, None, None
-from asrkit.train import main
-sys.exit(main())
-"""
-
-
-def test_two_ranks_match_one(corpus: Path, tmp_path: Path, environment: dict[str, str]) -> None:
-    """Two ranks with one batch each a step: the weights of one rank with two batches a step.
-
-    The two train from shards, and the second reads what it trains on and nothing else.
-    """
-    shards = corpus / "shards"
-    assert run("data", "shard", corpus / "train.jsonl", "--output", shards, "--shard-size", 5) == 0
-    (tmp_path / "rank.py").write_text(RANK)
-    one = write_config(tmp_path / "one.yaml", corpus, tmp_path / "one", accumulate_batches=2)
-    two = write_config(tmp_path / "two.yaml", corpus, tmp_path / "two")
-    assert main(["--config", str(one)]) == 0
-    command = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--nproc-per-node",
-        "2",
-        "--standalone",
-    ]
-    subprocess.run(
-        [*command, tmp_path / "rank.py", "--config", str(two), f"data.train={shards}"],
-        cwd=PROJECT, env=environment, check=True, capture_output=True,
-    )  # fmt: skip
-    a, b = (load_file(tmp_path / name / "model.safetensors") for name in ("one", "two"))
-    assert max(float((a[n].double() - b[n].double()).abs().max()) for n in a) < 1e-5
-    index = index_of(str(shards))
-    shares = [EpochBatches(index.rows["duration"], 4.0, 2, 0, each, 0, 1, 2) for each in (0, 1)]
-    rows = [index.rows[place] for share in shares for _, places in share for place in places]
-    read = (tmp_path / "read.txt").read_text().splitlines()
-    assert read == [f"recording.{row['shard']:06d}.tar {row['offset']}" for row in rows]
-    assert 0 < len(read) < 24  # of two epochs
-    # Control: another number of batches a step is another training.
-    other = write_config(tmp_path / "other.yaml", corpus, tmp_path / "other")
-    assert main(["--config", str(other)]) == 0
-    c = load_file(tmp_path / "other" / "model.safetensors")
-    assert max(float((a[n].double() - c[n].double()).abs().max()) for n in a) > 1e-3
