@@ -5,9 +5,11 @@ import json
 import logging
 import os
 import random
+import shutil
 import signal
 import sys
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
@@ -150,6 +152,11 @@ def model() -> Network:
 
 def speech(seconds: float, seed: int = 0, rate: int = 16000) -> np.ndarray:
     """Something with pitch, formants, loud and soft parts: float32 (n,)."""
+    return spoken(seconds, seed, rate).copy()
+
+
+@lru_cache(64)
+def spoken(seconds: float, seed: int, rate: int) -> np.ndarray:
     draw = np.random.default_rng(seed)
     time = np.arange(round(seconds * rate)) / rate
     pitch = 120 * (1 + 0.2 * np.sin(2 * np.pi * 0.7 * time + draw.uniform(0, 6)))
@@ -180,9 +187,14 @@ def write_wav(path: Path, samples: np.ndarray, rate: int = 16000, **options: Any
 
 
 @pytest.fixture
-def corpus(tmp_path: Path) -> Path:
+def corpus(tmp_path: Path, made_corpus: Path) -> Path:
     """A folder with train.jsonl and dev.jsonl: twelve and three utterances of two words."""
-    folder = tmp_path / "corpus"
+    return shutil.copytree(made_corpus, tmp_path / "corpus", copy_function=shutil.copy)
+
+
+@pytest.fixture(scope="session")
+def made_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("corpus")
     (folder / "audio").mkdir(parents=True)
     for split, count in (("train", 12), ("dev", 3)):
         lines = []

@@ -1,13 +1,14 @@
 """Commands as tests call them, and a model for them that has something to say."""
 
 import importlib
+from functools import cache
 from pathlib import Path
 
 import torch
 
 from asrkit import audio
 from asrkit.__main__ import COMMANDS, MODULES
-from asrkit.model_file import save_model
+from asrkit.model_file import ModelFile, save_model
 from asrkit.text import CharTokenizer
 from tests.conftest import fitted, speech
 from tests.test_model_file import a_file
@@ -25,10 +26,15 @@ def run(command: str, *arguments: object) -> int:
 
 def talkative_model(path: Path, quiet: float = 0.0) -> Path:
     """A model file that hears many letters in `speech(2.0)`, and fewer the more it likes blanks."""
+    save_model(path, talkative(quiet))
+    return path
+
+
+@cache
+def talkative(quiet: float) -> ModelFile:
     file = a_file(CharTokenizer(list("abcdefghij ")))
     samples = torch.from_numpy(speech(2.0))[None]
     fitted(file.model, audio.Fbank()(samples, samples[:, :0])[0])
     with torch.no_grad():
         file.model.head.bias[0] += quiet
-    save_model(path, file)
-    return path
+    return file
