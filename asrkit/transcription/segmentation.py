@@ -192,15 +192,15 @@ def scored(
         tokens = recognizer.tokenizer.encode(normalize(piece.text))
         aligner = recognizer.with_search(build_alignment(recognizer.backend.head, tokens))
         aligned = aligner.transcribe(samples, audible.sample_rate).words
+        read = [(word.start + piece.start, word.end + piece.start) for word in aligned]
+        extra = [
+            1.0 - certainty(word, recognizer)
+            for word in said
+            if not any(start < word.end and word.start < end for start, end in read)
+        ]
+        fits = [certainty(word, recognizer) for word in aligned]
     except UserError as error:
         return piece._replace(problem=str(error))
-    read = [(word.start + piece.start, word.end + piece.start) for word in aligned]
-    extra = [
-        1.0 - certainty(word, recognizer)
-        for word in said
-        if not any(start < word.end and word.start < end for start, end in read)
-    ]
-    fits = [certainty(word, recognizer) for word in aligned]
     return piece._replace(score=min([*fits, *extra], default=0.0))
 
 

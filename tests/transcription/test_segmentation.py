@@ -15,10 +15,13 @@ from asrkit.runtime import Word
 from asrkit.transcription.segmentation import (
     Cut,
     Options,
+    Part,
+    Piece,
     chosen,
     parts_of,
     pieces_of,
     possible_cuts,
+    scored,
 )
 from tests.conftest import speech
 
@@ -124,3 +127,12 @@ def test_a_piece_that_is_too_long_or_has_other_letters_is_left_out(tmp_path: Pat
         limits = Options(longest=longest)
         (piece,) = pieces_of(recognizer, job._replace(text=text), str, limits)
         assert (piece.text, piece.score, piece.problem) == (text, 0.0, problem)
+
+
+def test_a_recognised_word_that_cannot_be_written_costs_its_piece(tmp_path: Path) -> None:
+    """Such as the label <unk> of an imported model: it ended the command."""
+    recognizer = asrkit.load("small-en-alnum")
+    part, piece = Part(speech(2.0), SAMPLE_RATE, 0.0), Piece("one", 0.0, 2.0, 0.0)
+    assert scored(recognizer, part, piece, str, words(("<unk>", 0.0, 2.0))).problem == ""
+    found = scored(recognizer, part, piece, str, words(("<unk>", 5.0, 6.0)))
+    assert found.problem == "not in the vocabulary: '<unk>' in '<unk>'"
