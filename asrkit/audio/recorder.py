@@ -21,6 +21,10 @@ def check_recording(path: str) -> None:
         raise AudioError(f"a recording needs a {' or '.join(SUBTYPES)} file, got {path}")
     if Path(path).exists():
         raise AudioError(f"{path} exists already and is not replaced: choose another file name")
+    if not (folder := Path(path).parent).is_dir():  # libsndfile names it "System error"
+        raise AudioError(
+            f"{path} cannot be written: the folder {folder} does not exist: make it first"
+        )
 
 
 @contextmanager
@@ -33,5 +37,5 @@ def recording(
     try:
         with soundfile.SoundFile(path, "x", sample_rate, channels, subtype) as file:
             yield file.write
-    except soundfile.LibsndfileError as error:  # for example a full disk or a missing folder
+    except soundfile.LibsndfileError as error:  # for example a full disk
         raise AudioError(f"{path} cannot be written: {error.error_string}") from None
