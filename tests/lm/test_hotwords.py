@@ -179,3 +179,11 @@ def test_what_is_no_list_of_phrases(hotwords: Any) -> None:
 
 def test_any_list_of_phrases() -> None:
     assert weighed(iter(["b", "a"])) == weighed(np.array(["b", "a"])) == {"b": 2.0, "a": 2.0}
+
+
+def test_a_space_may_end_one_phrase_and_go_on_in_another() -> None:
+    """It completes "a" (2), whose advance it ends, and has two thirds of "a b" (4) in advance."""
+    hotwords = Hotwords({"a": 2.0, "a b": 4.0}, ["", " ", "a", "b"])
+    state, _ = hotwords.step(hotwords.start(), 2)
+    assert hotwords.step(state, 1)[1] == pytest.approx(8 / 3)
+    assert hotwords.ceiling == pytest.approx(8 / 3)

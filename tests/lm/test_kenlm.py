@@ -96,6 +96,9 @@ def test_the_words_of_a_binary(tmp_path: Path) -> None:
     assert [len([w for w in some if w.startswith(f"word{i}")]) for i in (0, 1)] == [
         pytest.approx(50, abs=5)
     ] * 2
+    more = len(data) - data.index(b"<unk>") + 1  # words than bytes for them
+    path.write_bytes(data[:0x6C] + more.to_bytes(8, "little") + data[0x74:])
+    assert words_in(path) is None
     path.write_bytes(data[:0x64] + b"\0" + data[0x65:])  # build_binary -v
     assert words_in(path) is None
     path.write_bytes(data[:200])
