@@ -3,6 +3,7 @@
 import io
 import os
 import random
+from collections.abc import Iterator
 from pathlib import Path
 
 import av
@@ -13,6 +14,7 @@ import soundfile
 from asrkit import audio
 from asrkit.audio import reading
 from asrkit.audio.open_file import opened
+from asrkit.audio.placement import part_of
 from tests.conftest import speech, write_wav
 
 
@@ -184,3 +186,17 @@ def test_an_error_of_who_reads_is_not_the_files(tmp_path: Path) -> None:
     path = write_wav(tmp_path / "x.wav", speech(1.0))
     with pytest.raises(OSError, match="disk full"), opened(path):
         raise OSError("disk full")
+
+
+@pytest.mark.parametrize(("count", "is_exhausted"), [(3, True), (2, False), (1, False)])
+def test_a_part_that_ends_with_a_file_reaches_its_end(count: int, is_exhausted: bool) -> None:
+    """Where its reader notes what the file lacks."""
+    ended = []
+
+    def blocks() -> Iterator[np.ndarray]:
+        yield np.zeros((2, 1))
+        yield np.zeros((1, 1))
+        ended.append(True)
+
+    assert sum(map(len, part_of(blocks(), 0, count))) == count
+    assert bool(ended) is is_exhausted
