@@ -82,7 +82,7 @@ def tiny_encoder(**changes: object) -> ConformerEncoder:
         "num_mels": 20,
         "dim": 24,
         "num_heads": 4,
-        "num_layers": 3,
+        "num_layers": 2,
         "ffn_dim": 48,
         "kernel_size": 5,
     }
@@ -108,7 +108,7 @@ def tiny_model(
     vocab_size: int = 12, head: str | dict[str, Any] = "ctc", **changes: object
 ) -> Network:
     """A small recogniser in float64 that says more than blanks."""
-    encoder = tiny_encoder(**({"num_mels": 80} | changes))
+    encoder = tiny_encoder(**({"num_mels": 80, "num_layers": 3} | changes))
     model = Network(encoder, build_head(head, encoder.dim, vocab_size)).double().eval()
     for name, parameter in model.head.named_parameters():
         if name.endswith("weight"):

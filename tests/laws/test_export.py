@@ -22,7 +22,7 @@ from tests.conftest import PADDED, speech, tiny_model
 def file_of(
     kind: str = "relative",
     subsampling: object = "conv4",
-    num_layers: int = 3,
+    num_layers: int = 2,
     frontend: str = "kaldi",
     head: object = "ctc",
     num_mels: int = 80,

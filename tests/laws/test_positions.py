@@ -173,7 +173,7 @@ class Largest(TorchDispatchMode):
 @torch.no_grad()
 def test_nothing_holds_a_vector_for_each_pair(kind: str) -> None:
     """No (T, T, Dh), and of more than `max_rows` frames not even a (T, T)."""
-    module, frames = encoder({"kind": kind}, torch.float64), 1100
+    module, frames = encoder({"kind": kind}, torch.float64), 600
     with Largest() as largest:
         lengths = torch.tensor([4 * frames])
         module(draw(1, 4 * frames), lengths, module.init_state(1, 0), FULL_CONTEXT)

@@ -70,7 +70,7 @@ def seconds_of(recognizer: Recognizer, samples: np.ndarray) -> float:
 def test_denormal_numbers_cost_no_time() -> None:
     """In one run, because other processes use the machine."""
     recognizer = asrkit.load("small-en-alnum", threads=1)
-    noise = 0.1 * np.random.default_rng(0).standard_normal(8 * 16000).astype(np.float32)
+    noise = 0.1 * np.random.default_rng(0).standard_normal(4 * 16000).astype(np.float32)
     usual = seconds_of(recognizer, noise)
     for scale in (1e-40, 1e-38, 0.0):
         assert seconds_of(recognizer, (noise * scale).astype(np.float32)) < 3 * usual

@@ -31,14 +31,14 @@ def transcript_of(search: Search, endpointer: Endpointer | None) -> Transcript:
 
 
 def costs(take: Callable[[Result], object]) -> tuple[float, float]:
-    """Bytes that a chunk allocates, whatever it copies, early in a stream of 17 minutes and late;
+    """Bytes that a chunk allocates, whatever it copies, early in a stream of 8 minutes and late;
     `take`: what is done with its result."""
     draw, found = random.Random(0), []
     log_probs = posteriors(draw, 5)[: 12 * CHUNK]
     transcript = transcript_of(GreedySearch(), Endpointer(400))
     tracemalloc.start()
     try:
-        for i in range(1600):
+        for i in range(750):
             start = i % 12 * CHUNK
             tracemalloc.reset_peak()
             before, _ = tracemalloc.get_traced_memory()
@@ -47,7 +47,7 @@ def costs(take: Callable[[Result], object]) -> tuple[float, float]:
             found.append(tracemalloc.get_traced_memory()[1] - before)
     finally:
         tracemalloc.stop()
-    assert len(transcript.closed) > 2000
+    assert len(transcript.closed) > 900
     return statistics.median(found[60:240]), statistics.median(found[-180:])
 
 
