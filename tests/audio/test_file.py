@@ -200,3 +200,13 @@ def test_a_part_that_ends_with_a_file_reaches_its_end(count: int, is_exhausted: 
 
     assert sum(map(len, part_of(blocks(), 0, count))) == count
     assert bool(ended) is is_exhausted
+
+
+def test_more_samples_than_the_header_counts_are_refused_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_by_ffmpeg(tmp_path / "x.m4a", "aac")
+    monkeypatch.setattr(reading, "MAX_VALUES", 20_000)
+    with pytest.raises(audio.AudioError, match="too many to be read at once"):
+        audio.read(path)
+    assert len(audio.read(path, duration=1.0)[0]) == 16_000
