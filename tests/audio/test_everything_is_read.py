@@ -15,7 +15,14 @@ import soundfile
 from asrkit import audio
 from asrkit.audio import ffmpeg, open_file
 from asrkit.audio.open_file import opened
-from asrkit.audio.pcm_pipe import piped
+from asrkit.audio.pcm_pipe import (
+    EXTENSIBLE,
+    PCM,
+    PCMFormat,
+    mp3_frame_bytes,
+    piped,
+    wav_format,
+)
 from tests.conftest import speech
 
 RATE = 16000
@@ -452,3 +459,13 @@ def test_a_packet_larger_than_ffmpeg_can_hold_is_damage(
         else:
             assert 0 < len(audio.load(path)) < whole
             assert "is cut off: it ends 2.00 s before its header says" in caplog.text
+
+
+def test_headers_on_standard_input() -> None:
+    """Lengths of MP3 frames, and 16-bit WAV whose format is in an extension."""
+    found = [mp3_frame_bytes(bytes([0xFF, 0xFB, third, 0, 0, 0])) for third in (0x60, 0x90, 0x92)]
+    assert found == [144 * 80_000 // 44_100, 417, 418]  # 80 kbit/s; 128, and with padding
+    form = struct.pack("<HHIIHHHHI", EXTENSIBLE, 2, 16000, 64000, 4, 16, 22, 16, 3)
+    form += struct.pack("<H", PCM) + bytes(14)
+    header = b"fmt " + struct.pack("<I", len(form)) + form + b"data" + struct.pack("<I", 8)
+    assert wav_format(io.BytesIO(header)) == PCMFormat(16000, 2, 8)
