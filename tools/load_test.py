@@ -2,8 +2,9 @@
 
     python tools/load_test.py --model small-en-alnum --streams 10,50,100 data/an4/dev.jsonl
 
-Clients talk at the speed of speech, each a recording after another, in packets of 100 ms. Delays
-are from the packet that completes a chunk to the message with its text, and from the end of the
+Clients talk at the speed of speech, each a recording after another, in packets of 100 ms. They
+begin one by one over the length of a call, as many in a second as later. Delays are from the packet
+that completes a chunk to the message with its text, once all clients talk, and from the end of the
 audio to the last message. Turns are from the end of the last word, by forced alignment, to the
 message that ends its segment: for recordings with silence after them, such as `tools/paused.py`
 writes. Clients run in a process of their own, whose CPU time is said apart.
@@ -71,12 +72,14 @@ async def talk(
     recording: int,
     heard: Callable[[float, float], None] = lambda sent, late: None,
     end_of_speech: float | None = None,
+    since: float = 0.0,
 ) -> Talk:
     """Stream a recording as a call.
 
     Args:
         heard: called for each live text with the time of its audio and its delay.
         end_of_speech: end of its last word in seconds, if known.
+        since: time.monotonic() from which on live texts count.
     """
     sent: list[float] = []  # when each packet was
     partials, finals, late, ends = [], [], 0.0, list[tuple[float, float]]()
@@ -106,8 +109,9 @@ async def talk(
                         ends.append((got["end"], now - began))
                 packet = (got.get("recognized", 0) + REACH) // size
                 if got["type"] == "partial" and got["recognized"] > seen and packet < len(sent):
-                    partials.append(now - sent[packet])
-                    heard(sent[packet], partials[-1])
+                    at = sent[packet]
+                    partials += [now - at] if at >= since else []
+                    heard(at, now - at)
                     seen = got["recognized"]
                 if got["type"] == "error":
                     raise RuntimeError(got["message"])
@@ -128,17 +132,18 @@ async def doing(work: Coroutine[Any, Any, None]) -> AsyncIterator["asyncio.Task[
 
 
 async def caller(
-    address: str, recordings: list[np.ndarray], number: int, until: float, begin: float,
-    ends: list[float | None], lost: list[str],
+    address: str, recordings: list[np.ndarray], number: int, begin: float, since: float,
+    seconds: float, ends: list[float | None], lost: list[str],
 ) -> list[Talk]:  # fmt: skip
-    """Stream one recording after another, from a moment of its own on; note calls that are lost."""
-    await asyncio.sleep(begin)
+    """Stream one recording after another, from `begin` until `seconds` after `since`."""
+    await asyncio.sleep(begin - time.monotonic())
     talks = []
-    while time.monotonic() < until:
+    while time.monotonic() < since + seconds:
         recording = (7 * number + len(talks)) % len(recordings)
         end = ends[recording]
         try:
-            talks.append(await talk(address, recordings[recording], recording, end_of_speech=end))
+            samples = recordings[recording]
+            talks.append(await talk(address, samples, recording, end_of_speech=end, since=since))
         except LOST as error:  # among them a missed ping
             lost.append(f"{time.strftime('%X')} {error!r}")
             await asyncio.sleep(1.0)
@@ -149,10 +154,14 @@ async def callers(
     address: str, recordings: list[np.ndarray], count: int, seconds: float,
     ends: list[float | None], lost: list[str],
 ) -> list[Talk]:  # fmt: skip
-    """Have `count` clients talk for some seconds; append a line to `lost` for each lost call."""
-    until = time.monotonic() + seconds
+    """Have clients talk, `count` for some seconds; append a line to `lost` for each lost call."""
+    began = time.monotonic()
+    call_s = float(np.mean([len(samples) / RATE for samples in recordings]))
     each = (
-        caller(address, recordings, i, until, 2.0 * i / count, ends, lost) for i in range(count)
+        caller(
+            address, recordings, i, began + call_s * i / count, began + call_s, seconds, ends, lost
+        )
+        for i in range(count)
     )
     return [found for talks in await asyncio.gather(*each) for found in talks]
 

@@ -37,7 +37,7 @@ def test_a_missed_ping_is_a_lost_call(answers: bool, monkeypatch: pytest.MonkeyP
             host, port = server.sockets[0].getsockname()
             samples = np.zeros(4800, np.int16)
             where = f"ws://{host}:{port}"
-            return await tool.callers(where, [samples], 1, 0.2, [None], lost), lost
+            return await tool.callers(where, [samples], 1, 0.0, [None], lost), lost
 
     talks, lost = asyncio.run(main())
     assert [each.text for each in talks] == (["a"] if answers else [])
