@@ -33,7 +33,7 @@ CONVOLUTION = """
 <domain: "asrkit", opset_import: ["": 20, "com.microsoft": 1]>
 convolution (bytes, weight, scale, weight_scale, zero, bias) => (convolved) {
   frames = Transpose <perm = [0, 2, 3, 1]> (bytes)
-  pads = Constant <value_ints = [0, 0, 1, 0, 0, 0, 0, 0]> ()
+  pads = Constant <value = int64[8] {0, 0, 1, 0, 0, 0, 0, 0}> ()
   padded = Pad (frames, pads, zero)
 
   start0 = Constant <value_ints = [0]> ()
