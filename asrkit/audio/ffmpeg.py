@@ -39,6 +39,8 @@ CONTAINERS = (
     "iff,ircam,loas,matroska,webm,mov,mp4,m4a,3gp,3g2,mp2,mp3,mpc,mpc8,mpeg,mpegts,mxf,nistsphere,"
     "nut,ogg,oma,qcp,rm,shn,sox,tak,truehd,tta,voc,w64,wav,wtv,wv"
 )
+# Of these, what is recognised by frames that fit, and not by a signature: noise may fit, too.
+UNSIGNED = ("aac", "ac3", "ac4", "dts", "dtshd", "eac3", "loas", "mp3", "mpeg", "mpegts", "truehd")
 FROM_ZERO = ("matroska", "mov", "avi", "flv", "asf", "nut", "mxf")  # formats whose times begin at 0
 CLOCKS = ("mpegts", "mpeg")  # formats whose times are those of a clock
 COUNTED = ("aac",)  # formats without times: FFmpeg counts packets
@@ -252,6 +254,11 @@ class FFmpegFile(AudioFile):
             f"has {len(streams)} audio tracks ({names}); track {self._track} is read, --track N "
             "reads another"
         ]
+
+    @property
+    def is_signed(self) -> bool:
+        """Whether the file has the signature of its format."""
+        return not self._is(UNSIGNED)
 
     def _is(self, formats: tuple[str, ...]) -> bool:
         return self._container.format.name.split(",")[0] in formats

@@ -70,11 +70,16 @@ def open_audio(source: Source, track: int | None = None, ending: str = "") -> Au
         file = open_sndfile(source, ending)
     except soundfile.LibsndfileError as error:
         problem = error.error_string
-    if file is not None and is_exact(file) and not (track or layout.damage or layout.has_tracks):
+    is_named = file is not None and file.format == "RAW"  # recognised by its name alone
+    doubts = is_named or track or layout.damage or layout.has_tracks
+    if file is not None and is_exact(file) and not doubts:
         cut = [] if layout.is_complete else ["is cut off: its last page is missing"]
         return SndFile(file, source, ffmpeg, cut, ending)
     try:
         other = ffmpeg()
+        if is_named and not other.is_signed:
+            other.close()
+            raise NotAudioError("the name states another format")
     except AudioError as error:
         if file is not None and not track and 0 < file.frames <= MAX_SECONDS * file.samplerate:
             return SndFile(file, source, ffmpeg, known, ending)

@@ -4,7 +4,6 @@ import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import soundfile
@@ -24,6 +23,7 @@ UNKNOWN_SIZES = (0x7FFFF000, 0xFFFFF000)  # a size with these bits means "to the
 SIZES = re.compile(r"^(?! *(?:Bytes/sec|Block Align)).*?(\d+) \(?should be (\d+)", re.MULTILINE)
 # Formats without a header, which can only be recognised by the file name extension.
 HEADERLESS = {".gsm": "GSM610", ".vox": "VOX_ADPCM"}
+UNKNOWN = 1  # libsndfile's error code for a format that it does not recognise
 SHORTEST_CUT = 0.01  # seconds; some writers include their header in the size
 
 
@@ -141,16 +141,23 @@ def open_sndfile(source: Source, ending: str = "") -> soundfile.SoundFile:
     """
     if not isinstance(source, (str, Path)):
         return soundfile.SoundFile(bytes_of(source))
-    form: dict[str, Any] = {}
-    if ending in HEADERLESS:
-        form = {"format": "RAW", "subtype": HEADERLESS[ending], "channels": 1, "samplerate": 8000}
     path = Path(source).absolute()  # libsndfile would take "-" for standard input
-    try:  # pass bytes, because soundfile cannot encode every file name
-        return soundfile.SoundFile(os.fsencode(path) if os.name == "posix" else path, **form)
+    name = os.fsencode(path) if os.name == "posix" else path  # soundfile cannot encode every name
+    try:
+        file = soundfile.SoundFile(name)
     except TypeError as error:  # soundfile takes .raw for samples without a header
         raise AudioError(
             f"{name_of(source)} is headerless audio: give it a header, or stream it as -"
         ) from error
+    except soundfile.LibsndfileError as error:
+        if error.code != UNKNOWN or ending not in HEADERLESS:
+            raise
+        subtype = HEADERLESS[ending]
+        return soundfile.SoundFile(name, "r", 8000, 1, subtype, format="RAW")
+    if file.format == "RAW" and path.suffix.lower() not in HEADERLESS:
+        file.close()  # libsndfile takes all that is called .au or .snd for telephone samples
+        raise soundfile.LibsndfileError(UNKNOWN)
+    return file
 
 
 def is_exact(file: soundfile.SoundFile) -> bool:

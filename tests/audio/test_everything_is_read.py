@@ -198,6 +198,30 @@ def test_all_that_plays_is_read_or_it_is_said(
         assert audio.info(path).num_samples == len(samples)
 
 
+@pytest.mark.parametrize("ending", [".au", ".snd", ".vox", ".VOX", ".gsm"])
+@pytest.mark.parametrize("kind", ["flv", "mkv", "wav"])
+def test_a_wrong_name_makes_no_noise_of_a_file(ending: str, kind: str, tmp_path: Path) -> None:
+    """libsndfile takes what it does not know and has such a name for a telephone's samples."""
+    right, wrong = tmp_path / f"x.{kind}", tmp_path / f"y{ending}"
+    if kind == "wav":
+        right.write_bytes(written(SPEECH, format="WAV"))
+    else:
+        muxed(right, "aac", [(SPEECH, 0.0)])
+    wrong.write_bytes(right.read_bytes())
+    (expected, rate), (samples, same) = audio.read(right), audio.read(wrong)
+    assert same == rate == RATE
+    assert np.array_equal(samples, expected)
+
+
+def test_frames_that_fit_by_chance_do_not_refute_a_name(tmp_path: Path) -> None:
+    """The control: FFmpeg reads this as AAC, like one in 150 recordings called .vox."""
+    path = tmp_path / "x.vox"
+    path.write_bytes(bytes(9) + muxed(tmp_path / "x.aac", "aac", [(SPEECH, 0.0)]))
+    assert ffmpeg.open_container(io.BytesIO(path.read_bytes())).format.name == "aac"
+    samples, rate = audio.read(path)
+    assert (rate, len(samples)) == (8000, 2 * path.stat().st_size)
+
+
 @pytest.mark.parametrize("codec", ["VORBIS", "OPUS"])
 def test_joined_ogg_streams_are_their_parts(codec: str, tmp_path: Path) -> None:
     """Recordings of internet radio: bit for bit, at the rate of the parts."""
