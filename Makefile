@@ -2,7 +2,7 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help demo test unit test-slow torture nightly lint docs gpu-check release install clean
+.PHONY: help demo test unit test-slow torture nightly lint docs gpu-check release lowest install clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.* ## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -39,6 +39,9 @@ gpu-check: $(INSTALLED) ## what needs a GPU: checks, kernels, times
 
 release: $(VENV)/.release ## wheel and sdist, tried in empty environments, with SBOM and checksums: PYTHONS="python3.11" KEY=ID
 	.ci/release $(PYTHON)
+
+lowest: $(VENV)/.release ## the fast tests with the lowest versions of all dependencies but torch: ARGS="tests/audio"
+	.ci/lowest $(ARGS)
 
 install: $(INSTALLED) ## .venv with everything
 

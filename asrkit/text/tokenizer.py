@@ -254,7 +254,7 @@ class SentencePieceTokenizer:
     def _encoded(self, text: str, kind: type) -> Any:
         try:
             return self._processor.encode(text, out_type=kind)
-        except RuntimeError:  # a lone surrogate, which UTF-8 cannot encode
+        except (RuntimeError, TypeError):  # a lone surrogate, which UTF-8 cannot encode
             raise TextError(f"cannot be encoded: {shown(text)}") from None
 
     def piece(self, token: int) -> str:
