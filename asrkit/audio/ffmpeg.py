@@ -301,15 +301,16 @@ def quiet() -> Any:
 def described(stream: "AudioStream") -> str:
     """Return a track's codec, channels, language and title for a message."""
     names = [str(stream.metadata[key]) for key in ("language", "title") if key in stream.metadata]
-    words = [stream.codec_context.name, stream.codec_context.layout.name, *names]
-    return shown(" ".join(words), 80)[1:-1]
+    codec = stream.codec_context  # None: FFmpeg does not know it
+    words = [codec.name, codec.layout.name] if codec else ["unknown codec"]
+    return shown(" ".join([*words, *names]), 80)[1:-1]
 
 
 def samples_of(frame: "AudioFrame") -> np.ndarray:
     """Return a frame's samples (n, channels) in float32, full scale 1."""
     dtype, channels = np.dtype(DTYPES[frame.format.name.rstrip("p")]), frame.layout.nb_channels
-    buffers: Any = frame.planes
-    planes = [np.frombuffer(plane, dtype) for plane in buffers]
+    buffers: Any = frame.planes  # of many channels more than there are, whose memory is not theirs
+    planes = [np.frombuffer(plane, dtype) for plane in buffers[:channels]]
     if frame.format.is_planar:
         samples = np.stack([plane[: frame.samples] for plane in planes], axis=1)
     else:

@@ -43,7 +43,8 @@ class SndFile(AudioFile):
         known: Sequence[str] = (),
         ending: str = "",
     ) -> None:
-        super().__init__(name_of(source), file.samplerate, file.channels, file.frames)
+        size = None if "MPEG" in file.subtype else file.frames  # guessed lengths are counted
+        super().__init__(name_of(source), file.samplerate, file.channels, size)
         self._file, self._source, self._instead, self._known = file, source, instead, known
         self._ending = ending
 

@@ -210,3 +210,16 @@ def test_more_samples_than_the_header_counts_are_refused_too(
     with pytest.raises(audio.AudioError, match="too many to be read at once"):
         audio.read(path)
     assert len(audio.read(path, duration=1.0)[0]) == 16_000
+
+
+@pytest.mark.parametrize(("name", "length", "said"), [
+    ("planes.aac", 1024, "is damaged"),  # PyAV gives more planes than channels: a crash
+    ("unknown_codec.flv", 1024, "1: unknown codec"),  # a second track: a traceback
+    ("guessed.mpg", 768, None),  # libmpg123 guesses 1075 samples
+])  # fmt: skip
+def test_damaged_files_that_mutation_found(
+    name: str, length: int, said: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = Path(__file__).parents[1] / "kept" / "damaged" / name
+    assert audio.info(path).num_samples == len(audio.read(path)[0]) == length
+    assert said is None or said in caplog.text
