@@ -16,7 +16,7 @@ def test_a_missed_ping_is_a_lost_call(answers: bool, monkeypatch: pytest.MonkeyP
     monkeypatch.syspath_prepend(PROJECT / "tools")
     tool: Any = importlib.import_module("load_test")
     connect = tool.connect
-    pings = {} if answers else {"ping_interval": 0.05, "ping_timeout": 0.1}
+    pings = {} if answers else {"ping_interval": 0.05, "ping_timeout": 0.1, "close_timeout": 0.1}
     monkeypatch.setattr(tool, "connect", lambda *where, **how: connect(*where, **how, **pings))
 
     async def handle(call: ServerConnection) -> None:
