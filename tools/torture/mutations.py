@@ -102,7 +102,9 @@ def of_text(data: bytes, draw: Random) -> bytes:
         line = lines[place]
         words = line.split(b" ")
         draw.shuffle(words)
-        lines[place] = draw.choice([line * 2, line.strip() * 200, b" ".join(words), b"\n" * 50])
+        lines[place] = draw.choice(
+            [line * 2, line.strip()[:10_000] * 200, b" ".join(words), b"\n" * 50]
+        )
     return b"".join(lines)
 
 
