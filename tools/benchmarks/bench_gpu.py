@@ -3,7 +3,8 @@
 The reference network of the benchmarks with random weights, from samples to the best labels of
 each frame, and a training step of it. Live: all streams step together, one chunk each, with
 features on the card, and copies from and to pinned memory. `graph` is the step captured as a CUDA
-graph. An audio second a second is a stream that keeps up.
+graph, `compiled` this graph of the step that torch.compile made. An audio second a second is a
+stream that keeps up.
 """
 
 import argparse
@@ -138,7 +139,10 @@ def live(
     """Seconds of a step of all streams, and the seconds of audio in it."""
     model = network(large, options)
     work = Live(model, streams, options.device, DTYPES[dtype])
-    compute = work.captured() if how == "graph" else work.compute
+    if how == "compiled":
+        work.step.forward = torch.compile(work.step.forward, dynamic=False)  # type: ignore[method-assign]
+        work.compute()  # compiles, which a graph cannot capture
+    compute = work.compute if how == "eager" else work.captured()
     seconds = seconds_of(lambda: work.run(compute), options.device, options.rounds)
     return seconds, streams * work.samples.size(1) / SAMPLE_RATE
 
@@ -207,6 +211,8 @@ def cells(options: argparse.Namespace) -> Iterator[tuple[str, str, int, str, boo
         for dtype in DTYPES:
             for how in ("eager", "graph") if on_card else ("eager",):
                 yield "live", how, streams, dtype, False
+        if options.compile:
+            yield "live", "compiled", streams, "bfloat16", False
     if on_card and not options.quick:
         for streams in (1, 64, 512, 1024):
             yield "live", "graph", streams, "bfloat16", True
@@ -228,7 +234,12 @@ def main() -> None:
     arguments.add_argument(
         "--seconds", type=int, default=20, help="length of a recording (default 20)"
     )
+    arguments.add_argument(
+        "--compile", action="store_true", help="also compile live steps, half a minute each"
+    )
     options = arguments.parse_args()
+    if options.compile and options.device == "cpu":
+        arguments.error("--compile captures CUDA graphs: name a card with --device")
     if options.quick:
         options.seconds = 4
     facts = environment(options)
