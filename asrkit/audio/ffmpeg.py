@@ -14,6 +14,7 @@ from asrkit.audio.file import (
     TOLERANCE,
     AudioError,
     AudioFile,
+    NoSamplesError,
     NotAudioError,
     regrouped,
 )
@@ -77,7 +78,7 @@ class FFmpegFile(AudioFile):
             first = next(frames, None)
             if first is None:
                 of = f": none of {self._packets} packets can be decoded" if self._damaged else ""
-                raise AudioError(f"{name} has a header but no samples{of}")
+                raise self._without(f"{name} has a header but no samples{of}")
             super().__init__(name, first.sample_rate, first.samples.shape[1], None)
         except BaseException:
             self.close()
@@ -107,7 +108,7 @@ class FFmpegFile(AudioFile):
         streams = self._container.streams.audio
         if not streams:
             kinds = " and ".join(sorted({each.type for each in self._container.streams}))
-            raise AudioError(f"{self._name} has no audio track, only {kinds or 'a header'}")
+            raise self._without(f"{self._name} has no audio track, only {kinds or 'a header'}")
         if self._asked is not None and not 0 <= self._asked < len(streams):
             raise AudioError(
                 f"{self._name} has audio tracks 0 to {len(streams) - 1}, got track {self._asked}"
@@ -116,7 +117,7 @@ class FFmpegFile(AudioFile):
         self._track = next(default, 0) if self._asked is None else self._asked
         self._stream: AudioStream = streams[self._track]
         if self._stream.codec_context is None:
-            raise AudioError(
+            raise self._without(
                 f"{self._name} has an audio track in a codec that FFmpeg does not know"
             )
         self._stream.codec_context.thread_count = 1  # so that errors belong to their packets
@@ -259,6 +260,10 @@ class FFmpegFile(AudioFile):
     def is_signed(self) -> bool:
         """Whether the file has the signature of its format."""
         return not self._is(UNSIGNED)
+
+    def _without(self, problem: str) -> AudioError:
+        """Return the error about a file without audio."""
+        return NoSamplesError(problem) if self.is_signed else AudioError(problem)
 
     def _is(self, formats: tuple[str, ...]) -> bool:
         return self._container.format.name.split(",")[0] in formats

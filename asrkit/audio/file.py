@@ -72,6 +72,10 @@ class NotAudioError(AudioError):
     """A file that a reader does not recognise as audio; the message is only the reader's reason."""
 
 
+class NoSamplesError(AudioError):
+    """A file with the signature of a container that holds no audio that can be decoded."""
+
+
 class AudioFile(ABC):
     """An audio file that is open for reading.
 

@@ -13,6 +13,7 @@ from asrkit.audio.file import (
     MAX_SECONDS,
     AudioError,
     AudioFile,
+    NoSamplesError,
     NotAudioError,
     Source,
     bytes_of,
@@ -81,7 +82,9 @@ def open_audio(source: Source, track: int | None = None, ending: str = "") -> Au
             other.close()
             raise NotAudioError("the name states another format")
     except AudioError as error:
-        if file is not None and not track and 0 < file.frames <= MAX_SECONDS * file.samplerate:
+        is_other = is_named and isinstance(error, NoSamplesError)  # the name is wrong
+        fits = file is not None and 0 < file.frames <= MAX_SECONDS * file.samplerate
+        if file is not None and fits and not is_other and not track:
             return SndFile(file, source, ffmpeg, known, ending)
         if file is not None:
             file.close()

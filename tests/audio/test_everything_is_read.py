@@ -213,6 +213,18 @@ def test_a_wrong_name_makes_no_noise_of_a_file(ending: str, kind: str, tmp_path:
     assert np.array_equal(samples, expected)
 
 
+@pytest.mark.parametrize("ending", [".vox", ".gsm", ".au"])
+def test_a_film_without_sound_makes_no_noise(ending: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.mkv"
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("mpeg4", 25)
+        stream.width = stream.height = 16
+        for packet in (*stream.encode(av.VideoFrame(16, 16, "yuv420p")), *stream.encode()):
+            container.mux(packet)
+    with pytest.raises(audio.AudioError, match="has no audio track, only video"):
+        audio.read(path.rename(path.with_suffix(ending)))
+
+
 def test_frames_that_fit_by_chance_do_not_refute_a_name(tmp_path: Path) -> None:
     """The control: FFmpeg reads this as AAC, like one in 150 recordings called .vox."""
     path = tmp_path / "x.vox"
