@@ -77,6 +77,7 @@ class PrefixBeamValue(NamedTuple):
 NO_TOKEN = -1
 EMPTY = Prefix(1.0, 1.0, None, 1.0, 1.0, None, 0.0, 0.0, None, NO_TOKEN, 0, 0, None, 1.0)
 SMALL, LARGE = 2.0**-500, 2.0**500  # probabilities outside are rescaled
+MOST_UP = 1000  # largest exponent of a factor, which a float can hold
 ROUNDING = 1e-9  # larger than the rounding errors of the logarithms
 
 by_total = itemgetter(0)
@@ -284,8 +285,8 @@ def rescaled(beam: list[Prefix], log_scale: float) -> tuple[list[Prefix], float]
         )
     if SMALL < beam[0].total < LARGE and SMALL < beam[0].best < LARGE:
         return beam, log_scale
-    _, exponent = math.frexp(beam[0].total)
-    _, best_exponent = math.frexp(max(prefix.best for prefix in beam))
+    best = max(prefix.best for prefix in beam)
+    exponent, best_exponent = (max(-MOST_UP, math.frexp(each)[1]) for each in (beam[0].total, best))
     up, best_up = 2.0**-exponent, 2.0**-best_exponent
     beam = [
         prefix._replace(

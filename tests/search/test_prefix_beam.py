@@ -270,6 +270,15 @@ def test_blank_may_be_any_label() -> None:
     assert [each.hypothesis.tokens for each in found] == [(1, 0), (0, 1), (0,)]
 
 
+def test_the_smallest_probabilities_are_rescaled() -> None:
+    """2**-1040 is below the smallest normal number: its factor would be above the largest."""
+    lowest = -1040 * math.log(2.0)
+    log_probs = torch.tensor([[lowest, -math.inf, -math.inf], [-1.0, -2.0, -3.0]]).double()
+    found = nbest(PrefixBeamSearch(**ALL), log_probs)
+    assert [each.hypothesis.tokens for each in found] == [(), (1,), (2,)]
+    assert [each.score for each in found] == pytest.approx([lowest - n for n in (1, 2, 3)])
+
+
 @pytest.mark.parametrize("row", [[-math.inf] * 3, [-2000.0] * 3, [math.nan] * 3])
 def test_frames_that_are_no_distribution(row: list[float]) -> None:
     with pytest.raises(ValueError, match="every hypothesis has probability 0"):
