@@ -10,7 +10,7 @@ results of the neighbours, and the server's memory and disk. Linux only. The exi
 goal is missed:
 
 - live text: the 99th percentile of its delay is at most 1.5 times that alone, or NOISE_S more;
-- calls: each call has its text, and each suspended call is resumed;
+- calls: each call has its text unless the server was full, and each suspended call is resumed;
 - uploads: each short upload has its text within UPLOAD_S or 1.5 times the slowest alone;
 - health: /healthz answers within HEALTH_S;
 - memory: 75 s after the attack within 10 % of that before (not with --quick);
@@ -33,6 +33,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
@@ -76,9 +77,15 @@ class Neighbours:
         self.http = address.replace("ws://", "http://").removesuffix("/v1/stream")
         self.seen: list[Seen] = []
         self.upload_sent: float | None = None  # time of the unanswered upload
+        self.reasons: Counter[str] = Counter()  # why calls failed
 
     def note(self, kind: str, value: float = 0.0, at: float | None = None) -> None:
         self.seen.append(Seen(time.monotonic() if at is None else at, kind, value))
+
+    def fail(self, kind: str, reason: object) -> None:
+        """Note a call that failed, and why; one that may try again later has not failed."""
+        self.note("full" if "try again later" in str(reason) else kind)
+        self.reasons[f"{kind}: {reason or type(reason).__name__}"] += 1
 
     async def run(self, talkers: int, pause_s: float) -> None:
         """Use the server until cancelled."""
@@ -97,9 +104,12 @@ class Neighbours:
             try:
                 note = lambda sent, late: self.note("late", late, sent)  # noqa: E731
                 done = await talk(self.address, self.recordings[which], which, note)
-                self.note("call" if done.text == self.texts[which] else "wrong")
-            except LOST:
-                self.note("failed")
+                if done.text == self.texts[which]:
+                    self.note("call")
+                else:
+                    self.fail("wrong", f"{done.text!r}, not {self.texts[which]!r}")
+            except LOST as error:
+                self.fail("failed", error)
                 await asyncio.sleep(0.5)
 
     async def uploader(self, pause_s: float) -> None:
@@ -132,8 +142,8 @@ class Neighbours:
                     await client.send(samples)
                     await asyncio.wait_for(client.recv(), 10)
                     client.transport.abort()
-            except LOST:
-                self.note("failed")
+            except LOST as error:
+                self.fail("failed", error)
                 await asyncio.sleep(0.5)
                 continue
             lost = time.monotonic()
@@ -399,6 +409,8 @@ def attacked(cases: list[str], keeps: bool, options: argparse.Namespace) -> list
         trial = Trial(neighbours, watched, QUICK if options.quick else USUAL)
         host = address.removeprefix("ws://").removesuffix("/v1/stream")
         asyncio.run(trial.run(cases, host, folder))
+        for reason, count in neighbours.reasons.most_common(5):
+            print(f"{count} × {reason}")
     return trial.missed
 
 
