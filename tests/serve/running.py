@@ -1,16 +1,27 @@
 """A server in a thread, on a port of its own."""
 
+import inspect
 import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import uvicorn
+from websockets.sync.client import ClientConnection, connect
 
 from asrkit.serve.app import app_of
 from asrkit.serve.connections import config_of, gate_of
 from asrkit.serve.protocols.wyoming import wyoming
 from asrkit.serve.server import Server
+
+# websockets 17 asks whether connections are opened without a `with` statement.
+LEGACY = {"legacy": True} if "legacy" in inspect.signature(connect).parameters else {}
+
+
+def connected(url: str, **options: Any) -> ClientConnection:
+    """A client's connection to a server."""
+    return connect(url, **options, **LEGACY)
 
 
 class Running(uvicorn.Server):

@@ -17,7 +17,7 @@ import httpx
 import numpy as np
 import pytest
 from websockets.exceptions import ConnectionClosed
-from websockets.sync.client import ClientConnection, connect
+from websockets.sync.client import ClientConnection
 
 from asrkit.runtime import Recognizer
 from asrkit.serve import connections, fair
@@ -26,7 +26,7 @@ from asrkit.serve.calls import Call
 from asrkit.serve.gate import Gate, Wire
 from asrkit.serve.places import network_of
 from asrkit.serve.server import Limits, Server
-from tests.serve.running import serving
+from tests.serve.running import connected, serving
 from tests.serve.test_stream import answers, converse, start
 
 GET = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n"
@@ -146,7 +146,7 @@ def test_a_second_request_that_is_never_whole_is_closed_too(small: str) -> None:
 
 def test_a_websocket_that_never_sends_is_closed(small: str) -> None:
     for path in ("/v1/stream", "/vosk"):
-        with connect(f"ws://{small}{path}", legacy=True) as client:
+        with connected(f"ws://{small}{path}") as client:
             answers = [json.loads(each) for each in closing(client)]
             assert answers[-1]["reason"] == "silence"
 
@@ -162,7 +162,7 @@ def test_idle_connections_make_room_for_those_that_ask(small: str) -> None:
     with ExitStack() as stack:
         idle = [stack.enter_context(opened(small)) for _ in range(60)]
         assert slowest(small, 3) < 5
-        with connect(f"ws://{small}/v1/stream", legacy=True) as client:
+        with connected(f"ws://{small}/v1/stream") as client:
             client.send('{"type": "start"}')
             assert json.loads(client.recv(timeout=10))["type"] == "started"
             idle += [stack.enter_context(opened(small)) for _ in range(60)]
@@ -300,7 +300,7 @@ def test_connections_leave_descriptors_for_uploads(monkeypatch: pytest.MonkeyPat
 
 
 def test_no_message_is_compressed(address: str) -> None:
-    with connect(f"ws://{address}/v1/stream", compression="deflate", legacy=True) as client:
+    with connected(f"ws://{address}/v1/stream", compression="deflate") as client:
         assert client.response is not None
         assert "Sec-WebSocket-Extensions" not in client.response.headers
 

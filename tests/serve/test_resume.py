@@ -15,7 +15,7 @@ from websockets.sync.client import ClientConnection, connect
 
 from asrkit.runtime import Recognizer
 from asrkit.serve.server import Limits, Server
-from tests.serve.running import serving
+from tests.serve.running import connected, serving
 from tests.serve.test_stream import answers, assert_is
 
 Recordings = list[tuple[Path, np.ndarray]]
@@ -30,7 +30,7 @@ class Client:
         self.resumes = 0
 
     def open(self, first: dict[str, Any]) -> ClientConnection:
-        client = connect(f"ws://{self.address}/v1/stream", legacy=True)
+        client = connected(f"ws://{self.address}/v1/stream")
         client.send(json.dumps(first))
         self.started = json.loads(client.recv(timeout=10))
         if not self.messages:

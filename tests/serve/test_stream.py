@@ -23,13 +23,13 @@ from asrkit.runtime import Recognizer, Result
 from asrkit.serve.connections import WebSocket
 from asrkit.serve.server import Limits, Server
 from asrkit.serve.worker import RunningCall, Worker
-from tests.serve.running import serving
+from tests.serve.running import connected, serving
 
 Recordings = list[tuple[Path, np.ndarray]]
 
 
 def start(address: str, **options: object) -> ClientConnection:
-    client = connect(f"ws://{address}/v1/stream", max_size=None, legacy=True)
+    client = connected(f"ws://{address}/v1/stream", max_size=None)
     client.send(json.dumps({"type": "start", **options}))
     return client
 
@@ -353,7 +353,7 @@ def test_a_text_for_a_connection_that_is_closed_is_no_error(
         closed.set()
         raise RuntimeError("Unexpected ASGI message 'websocket.send'")
 
-    with connect(f"ws://{address}/{path}", legacy=True) as client:
+    with connected(f"ws://{address}/{path}") as client:
         if path == "v1/stream":
             client.send('{"type": "start"}')
             client.recv()
