@@ -13,7 +13,7 @@ import asrkit
 from asrkit import hub
 from asrkit.runtime import Recognizer
 from asrkit.serve.server import Limits, Server
-from tests.serve.running import serving
+from tests.serve.running import connected, serving
 from tests.serve.test_realtime import completed, talk
 from tests.serve.test_stream import converse, start, text_of
 from tests.serve.test_transcriptions import client_of
@@ -75,7 +75,7 @@ def test_a_call_that_is_resumed_keeps_its_model(two: str, recordings: Recordings
     client.send(samples[:8000].tobytes())
     started = json.loads(client.recv(timeout=10))
     client.socket.close()
-    client = connect(f"ws://{two}/v1/stream")
+    client = connected(f"ws://{two}/v1/stream")
     asked = {"type": "resume", "id": started["id"], "token": started["token"]}
     client.send(json.dumps(asked))
     again = json.loads(client.recv(timeout=10))

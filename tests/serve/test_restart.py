@@ -25,7 +25,7 @@ from asrkit.serve.__main__ import main
 from asrkit.serve.call_store import FolderStore, MemoryStore, RedisStore, Store, StoredCall
 from asrkit.serve.server import Limits, Server
 from tests.conftest import PROJECT
-from tests.serve.running import serving
+from tests.serve.running import connected, serving
 from tests.serve.test_stream import assert_is
 
 Recordings = list[tuple[Path, np.ndarray]]
@@ -128,7 +128,7 @@ class Caller:
     def connected(self) -> ClientConnection:
         for i in range(600):
             with suppress(OSError, ConnectionClosed, EOFError):
-                client = connect(f"ws://{self.addresses[i % len(self.addresses)]}/v1/stream")
+                client = connected(f"ws://{self.addresses[i % len(self.addresses)]}/v1/stream")
                 finals = sum(each["type"] == "final" for each in self.messages)
                 more = {"finals": finals} if self.messages else {}
                 client.send(json.dumps(self.first | more))
