@@ -157,7 +157,7 @@ class TransducerBeamSearch(BeamSearch):
         state: TransducerBeamState | None = None,
         after: TransducerBeamState | None = None,
     ) -> list[bool]:
-        """Return for each frame whether it writes no label of the likeliest sequence then."""
+        """Return for each frame whether it adds no label to the likeliest sequence."""
         return [*(after or self.step(state or self.start(), frames)).quiet]
 
     def ends(
@@ -166,24 +166,38 @@ class TransducerBeamSearch(BeamSearch):
         state: TransducerBeamState | None = None,
         after: TransducerBeamState | None = None,
     ) -> list[float]:
-        """Return for each frame the confidence of an end of turn in the likeliest sequence then."""
+        """Return for each frame the confidence of an end of turn that it adds."""
         return [*(after or self.step(state or self.start(), frames)).ends]
 
     def searched(self, state: TransducerBeamState, frames: Tensor) -> Searching:
         """Search projected frames (E, J), and return the state after them."""
         first, quiet, ends = state.frame, list[bool](), list[float]()
         for frame in frames:
-            number, state = state.frame, (yield from self.after(state, frame))
-            path = state.beam[0].path
-            end = 0.0
-            if path is not None and path[1] == self.end_of_turn and path[2] == number:
-                end, path = path[4], path[0]
-            quiet.append(path is None or path[2] < number)
+            before, state = state.beam[0], (yield from self.after(state, frame))
+            is_quiet, end = self.change(before, state.beam[0])
+            quiet.append(is_quiet)
             ends.append(end)
         if is_due(first, state.frame):
             paths = [prefix.path for prefix in state.beam]
             state = state._replace(stable=extend_stable(paths[0], paths, state.stable))
         return state._replace(quiet=tuple(quiet), ends=tuple(ends))
+
+    def change(self, before: Prefix, after: Prefix) -> tuple[bool, float]:
+        """Return whether a frame adds no label, and the probability of an end of turn that it adds.
+
+        Both are those of the likeliest sequences before and after the frame. A sequence may become
+        the likeliest some frames after its last label, and only then has anything been said.
+        """
+        if after.key == before.key:
+            return True, 0.0
+        ends_turn = after.path is not None and after.path[1] == self.end_of_turn
+        known, said = self.said(before.path), self.said(after.path)
+        is_quiet = said is None or (known is not None and said[1:3] == known[1:3])
+        return is_quiet, after.path[4] if ends_turn and after.path else 0.0
+
+    def said(self, path: Path | None) -> Path | None:
+        """Return a path without an end of turn after its last label."""
+        return path[0] if path is not None and path[1] == self.end_of_turn else path
 
     def after(self, state: TransducerBeamState, frame: Tensor) -> Searching:
         """Search a projected frame (J,), and return the state after it."""

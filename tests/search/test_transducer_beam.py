@@ -188,6 +188,26 @@ def test_any_split_of_the_frames_equals_the_whole(seed: int) -> None:
     assert not all(quiet)
 
 
+def test_a_label_that_wins_some_frames_later_is_heard() -> None:
+    """Else an endpointer would hear nothing, and never end the segment."""
+    late = 0
+    for seed in range(20):
+        search = TransducerBeamSearch(head(**HEADS[seed % 4]), beam=4)
+        state, old = search.start(), ()
+        for number, frame in enumerate(frames(20, seed).split(1)):
+            after = search.step(state, frame)
+            (quiet,) = search.quiet(frame, state, after)
+            best = after.beam[0]
+            new = search.nbest(after)[0].hypothesis.tokens
+            if new == old:
+                assert quiet
+            elif new and new[-1:] != old[-1:]:
+                assert not quiet
+                late += best.path is not None and best.path[2] < number
+            state, old = after, new
+    assert late  # the control: frames that write no label of the sequence that they make likeliest
+
+
 @pytest.mark.parametrize("options", HEADS)
 def test_streams_of_a_batch_equal_streams_alone(options: dict[str, Any]) -> None:
     """At different places, with different numbers of frames, none among them."""
