@@ -53,10 +53,10 @@ def processes(options: argparse.Namespace, shards: int) -> Iterator[Look]:
 
     def look() -> None:
         nonlocal restarts
-        for i, worker in enumerate(workers):
-            if (worker.poll() or 0) < 0 and restarts:  # ended by a signal: a crash, no memory
-                workers[i], restarts = start(), restarts - 1
         statuses = [worker.poll() for worker in workers]
+        for i, status in enumerate(statuses):
+            if (status or 0) < 0 and restarts:  # ended by a signal: a crash, no memory
+                workers[i], statuses[i], restarts = start(), None, restarts - 1
         if None not in statuses and any(statuses):
             raise UserError(NONE_LEFT)
 

@@ -9,6 +9,7 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -286,6 +287,12 @@ def test_workers_are_killed(engine: str, kills: int, command: list[str], many: s
     assert Path("out/all.txt").read_text() == many
 
 
+def wait_for_workers() -> None:
+    with workers.processes(argparse.Namespace(workers=2, argv=[]), 1) as look:
+        while True:
+            look()
+
+
 @pytest.mark.parametrize(
     ("end", "starts"), [("raise SystemExit(3)", 2), ("os.kill(os.getpid(), 9)", 5)]
 )
@@ -295,15 +302,23 @@ def test_workers_that_all_end_are_an_error(
     """Those that a signal kills are started again, ATTEMPTS times for each shard."""
     program = f"import os; open({str(tmp_path / 'starts')!r}, 'a').write('x'); {end}"
     monkeypatch.setattr(workers, "command", lambda argv: [sys.executable, "-S", "-c", program])
-
-    def wait() -> None:
-        with workers.processes(argparse.Namespace(workers=2, argv=[]), 1) as look:
-            while True:
-                look()
-
     with pytest.raises(UserError, match="all workers ended before the work was done"):
-        wait()
+        wait_for_workers()
     assert len((tmp_path / "starts").read_text()) == starts
+
+
+def test_workers_that_end_at_once_are_started_as_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine a worker may end before it is looked at."""
+    started = list[Any]()
+
+    def start(*arguments: Any, **options: Any) -> Any:
+        started.append(SimpleNamespace(poll=lambda: -9, wait=lambda s: -9, terminate=lambda: None))
+        return started[-1]
+
+    monkeypatch.setattr(workers.subprocess, "Popen", start)
+    with pytest.raises(UserError, match="all workers ended before the work was done"):
+        wait_for_workers()
+    assert len(started) == 2 + workers.ATTEMPTS
 
 
 def test_a_result_that_vanishes_before_it_is_joined(
