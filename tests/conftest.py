@@ -230,6 +230,17 @@ def environment() -> dict[str, str]:
     return os.environ | {"PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1"}
 
 
+def mel_difference(found: torch.Tensor, expected: torch.Tensor) -> float:
+    """The largest difference of log mels (T, F), less where a frame has little energy.
+
+    The rounding of a Fourier transform is relative to the frame's largest energy, and differs
+    between processors.
+    """
+    assert found.shape == expected.shape
+    weight = ((expected - expected.amax(-1, keepdim=True)) / 2).exp()
+    return float(((found - expected).abs() * weight).max())
+
+
 def skip(reason: str) -> NoReturn:
     """Skip a test for want of a package; a failure where all of them should be there."""
     if os.environ.get("ASRKIT_SKIP_NOTHING"):
