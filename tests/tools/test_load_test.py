@@ -33,7 +33,8 @@ def test_a_missed_ping_is_a_lost_call(answers: bool, monkeypatch: pytest.MonkeyP
 
     async def main() -> tuple[list[Any], list[str]]:
         lost: list[str] = []
-        async with serve(handle, "127.0.0.1", 0, ping_interval=None) as server:
+        ended = {"ping_interval": None, "close_timeout": 0.1}
+        async with serve(handle, "127.0.0.1", 0, **ended) as server:
             host, port = server.sockets[0].getsockname()
             samples = np.zeros(4800, np.int16)
             where = f"ws://{host}:{port}"
