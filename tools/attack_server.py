@@ -84,7 +84,8 @@ class Neighbours:
 
     def fail(self, kind: str, reason: object) -> None:
         """Note a call that failed, and why; one that may try again later has not failed."""
-        self.note("full" if "try again later" in str(reason) else kind)
+        kind = "full" if "try again later" in str(reason) else kind
+        self.note(kind)
         self.reasons[f"{kind}: {reason or type(reason).__name__}"] += 1
 
     async def run(self, talkers: int, pause_s: float) -> None:

@@ -190,14 +190,14 @@ class TransducerBeamSearch(BeamSearch):
         """
         if after.key == before.key:
             return True, 0.0
-        ends_turn = after.path is not None and after.path[1] == self.end_of_turn
-        known, said = self.said(before.path), self.said(after.path)
-        is_quiet = said is None or (known is not None and said[1:3] == known[1:3])
-        return is_quiet, after.path[4] if ends_turn and after.path else 0.0
+        (known, _), (said, end) = self.without_end(before.path), self.without_end(after.path)
+        return said is None or (known is not None and said[1:3] == known[1:3]), end
 
-    def said(self, path: Path | None) -> Path | None:
-        """Return a path without an end of turn after its last label."""
-        return path[0] if path is not None and path[1] == self.end_of_turn else path
+    def without_end(self, path: Path | None) -> tuple[Path | None, float]:
+        """Return a path without an end of turn after its last label, and the end's probability."""
+        if path is None or path[1] != self.end_of_turn:
+            return path, 0.0
+        return path[0], path[4]
 
     def after(self, state: TransducerBeamState, frame: Tensor) -> Searching:
         """Search a projected frame (J,), and return the state after it."""

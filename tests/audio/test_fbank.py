@@ -27,13 +27,17 @@ def ours(samples: torch.Tensor, num_mels: int = 80) -> torch.Tensor:
 @pytest.mark.parametrize("num_mels", [40, 80])
 def test_equals_kaldi(num_mels: int) -> None:
     samples = torch.from_numpy(speech(3.0))
-    assert mel_difference(ours(samples, num_mels), kaldi(samples, num_mels)) < 1e-4
+    found, expected = ours(samples, num_mels), kaldi(samples, num_mels)
+    assert (found - expected).abs().max() < 1e-3
+    assert mel_difference(found, expected) < 1e-4
 
 
 def test_equals_kaldi_on_real_speech(shared_data: Path) -> None:
     for path in sorted((shared_data / "an4" / "audio").rglob("*.flac"))[:20]:
         samples = torch.from_numpy(soundfile.read(path, dtype="float32")[0])
-        assert mel_difference(ours(samples), kaldi(samples)) < 1e-4
+        found, expected = ours(samples), kaldi(samples)
+        assert (found - expected).abs().max() < 5e-3
+        assert mel_difference(found, expected) < 1e-4
 
 
 def test_equals_kaldi_on_silence() -> None:

@@ -238,8 +238,8 @@ def main() -> None:
         "--compile", action="store_true", help="also compile live steps, half a minute each"
     )
     options = arguments.parse_args()
-    if options.compile and options.device == "cpu":
-        arguments.error("--compile captures CUDA graphs: name a card with --device")
+    if options.compile and (options.device == "cpu" or "live" not in options.parts):
+        arguments.error("--compile needs a card as --device, and live among the --parts")
     if options.quick:
         options.seconds = 4
     facts = environment(options)
