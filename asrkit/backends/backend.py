@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from asrkit.model import Context, EncoderState, FrameRate, Head, NetworkOutput
 from asrkit.search import Transducer
@@ -41,6 +42,12 @@ class Spec(NamedTuple):
     def step_frames(self) -> int:
         """Number of feature frames that a step of one chunk reads."""
         return self.rate.step_frames(self.context)
+
+    def whole_chunks(self, feats: Tensor) -> Tensor:
+        """Append zeros to (B, T, F), so that a step of it has whole chunks and what they see."""
+        frames = feats.size(1)
+        missing = max(self.step_frames - frames, (self.ahead_frames - frames) % self.chunk_frames)
+        return functional.pad(feats, (0, 0, 0, missing))
 
 
 class Backend(NamedTuple):

@@ -206,13 +206,12 @@ def of_step(step: OnnxStep, plain: Backend, parts: TransducerParts | None) -> Ba
     (kind,) = (each for each, name in PRECISIONS.items() if name == step.description.precision)
     if step.description.exported.context.full:
         return plain._replace(kind=kind, step=partial(whole, step, plain))
-    spec, chunk = plain.spec, plain.spec.chunk_frames
+    spec = plain.spec
 
     def run(feats: Tensor, lengths: Tensor, state: EncoderState) -> NetworkOutput:
-        frames = feats.size(1)
-        missing = max(spec.step_frames - frames, (spec.ahead_frames - frames) % chunk)
-        made, lengths, state = step(functional.pad(feats, (0, 0, 0, missing)), lengths, state)
-        return NetworkOutput(made[:, : spec.rate.num_frames(frames)], lengths, state)
+        frames = spec.rate.num_frames(feats.size(1))
+        made, lengths, state = step(spec.whole_chunks(feats), lengths, state)
+        return NetworkOutput(made[:, :frames], lengths, state)
 
     return plain._replace(kind=kind, init_state=step.init_state, step=run)
 

@@ -3,9 +3,18 @@
 import functools
 
 import torch
+from torch import Tensor
 
 from asrkit.backends.backend import Backend, Spec
-from asrkit.model import FULL, Context, FullContextStep, Network, NetworkStep
+from asrkit.model import (
+    FULL,
+    Context,
+    EncoderState,
+    FullContextStep,
+    Network,
+    NetworkOutput,
+    NetworkStep,
+)
 from asrkit.model_file import ModelFile, fingerprint
 
 
@@ -31,5 +40,22 @@ def eager(model: Network, context: Context) -> Backend:
 
 
 def compiled(file: ModelFile, plain: Backend) -> Backend:
-    """Return the eager backend through torch.compile, on any device; the first step compiles."""
-    return plain._replace(kind="compiled", step=torch.compile(plain.step, dynamic=True))
+    """Return the eager backend through torch.compile, for a GPU; the first steps compile.
+
+    Chunks are computed one after another, so one number of frames is compiled, for any number of
+    rows. A step of any number of frames takes minutes to compile.
+    """
+    spec, step = plain.spec, torch.compile(plain.step)
+
+    def run(feats: Tensor, lengths: Tensor, state: EncoderState) -> NetworkOutput:
+        frames, sizes = spec.rate.num_frames(feats.size(1)), torch.zeros_like(lengths)
+        feats, made = spec.whole_chunks(feats), []
+        for start in range(0, feats.size(1) - spec.ahead_frames, spec.chunk_frames):
+            part = feats[:, start : start + spec.step_frames].contiguous()
+            state = EncoderState(*(each.contiguous() for each in state))  # each stride compiles
+            output = step(part, (lengths - start).clamp(0, spec.step_frames), state)
+            made.append(output.frames)
+            sizes, state = sizes + output.lengths, output.state
+        return NetworkOutput(torch.cat(made, dim=1)[:, :frames], sizes, state)  # (B, E, V)
+
+    return plain._replace(kind="compiled", step=run)
