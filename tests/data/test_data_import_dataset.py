@@ -104,8 +104,11 @@ def test_bad_rows(tmp_path: Path, capsys: Output) -> None:
 def test_what_is_not_a_dataset(tmp_path: Path, capsys: Output) -> None:
     (tmp_path / "bad.parquet").write_bytes(b"PAR1" + bytes(100))
     write_parquet(table_of(tmp_path).drop_columns(["sentence"]), tmp_path / "no-text.parquet")
+    named = write_parquet(table_of(tmp_path), tmp_path / "latin1.parquet")  # a column's name
+    named.write_bytes(named.read_bytes().replace(b"up_votes", "up_völes".encode("latin-1")))
     for name, problem in (
-        ("bad.parquet", "cannot be read: "), ("no-text.parquet", "has no column for text: name it"),
+        ("bad.parquet", "cannot be read: "), ("latin1.parquet", "cannot be read: "),
+        ("no-text.parquet", "has no column for text: name it"),
     ):  # fmt: skip
         assert run("data", "import", "auto", tmp_path / name, "--output", tmp_path / "out") == 2
         assert problem in capsys.readouterr().err

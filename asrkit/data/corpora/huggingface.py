@@ -54,7 +54,7 @@ def read_dataset(source: Source, omitted: Omitted) -> Iterator[Entry]:
                     entry := entry_of(values | {"audio": audio}, root, ids, omitted, where)
                 ):
                     yield entry._replace(split=split)
-        except (pyarrow.ArrowException, OSError) as error:
+        except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
             raise CorpusError(f"{shown(path)} cannot be read: {reason(error)}") from error
 
 
