@@ -202,10 +202,7 @@ class FFmpegFile(AudioFile):
             self.problems.append("is cut off within a packet; the audio before it is used")
         is_wav = at_end and self._is(("wav",)) and self._data.seekable()
         if is_wav and (more := unread(self._data, self._end)):
-            self.problems.append(
-                f"holds {more} bytes after its samples, perhaps of a recorder that did not write "
-                "its length; they are not read"
-            )
+            self.goes_on(more)
         if self._damaged > (self._ends_damaged and is_cut):
             self.problems.append(
                 f"is damaged: {self._damaged} of {self._packets} packets ({self._lost:.2f} of "

@@ -124,6 +124,13 @@ class AudioFile(ABC):
             f"is cut off: it ends {seconds:.2f} s before its header says; the audio there is used"
         )
 
+    def goes_on(self, more: int) -> None:
+        """Note that the file has bytes after the samples that its header counts."""
+        self.problems.append(
+            f"holds {more} bytes after its samples, perhaps of a recorder that did not write its "
+            "length; they are not read"
+        )
+
 
 def source_of(value: object) -> Source | None:
     """Return a path, the bytes of an audio file, or an open binary file as a source.

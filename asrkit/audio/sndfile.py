@@ -21,6 +21,8 @@ from asrkit.audio.file import (
 UNKNOWN_SIZES = (0x7FFFF000, 0xFFFFF000)  # a size with these bits means "to the end"
 # Stated and real sizes of the file and its chunks in libsndfile's log, not of its other doubts.
 SIZES = re.compile(r"^(?! *(?:Bytes/sec|Block Align)).*?(\d+) \(?should be (\d+)", re.MULTILINE)
+# Sizes of an AU file in libsndfile's log: of the file, its header, and the samples by its header.
+AU_SIZES = re.compile(r"Length : (\d+)\n.snd\n *Data Offset : (\d+)\n *Data Size *: (\d+)\n")
 # Formats without a header, which can only be recognised by the file name extension.
 HEADERLESS = {".gsm": "GSM610", ".vox": "VOX_ADPCM"}
 UNKNOWN = 1  # libsndfile's error code for a format that it does not recognise
@@ -67,6 +69,8 @@ class SndFile(AudioFile):
             self.problems += self._known
             if (seconds := self._cut_seconds()) > SHORTEST_CUT:
                 self.cut_off(seconds)
+            if more := self._unread():
+                self.goes_on(more)
 
     def _read(self, size: int, first: int, wanted: int) -> Iterator[np.ndarray]:
         """Yield the next blocks of the file, without samples before `first`."""
@@ -124,6 +128,14 @@ class SndFile(AudioFile):
             if 0 < real < stated and not any(stated & bits == bits for bits in UNKNOWN_SIZES):
                 return seconds * (stated - real) / real
         return 0.0
+
+    def _unread(self) -> int:
+        """Return the number of an AU file's bytes after the samples that its header counts."""
+        found = AU_SIZES.search(self._file.extra_info)
+        if self._file.format != "AU" or found is None:
+            return 0
+        length, start, size = map(int, found.groups())
+        return max(0, length - start - size)
 
     def close(self) -> None:
         self._file.close()

@@ -115,6 +115,15 @@ def loud_then_speech() -> np.ndarray:
 
 # name: the file, its length in seconds, and what is said of it; None: nothing
 Make = Callable[[Path], bytes]
+
+
+def stale_au() -> bytes:
+    """An AU file whose header counts half of its samples."""
+    data = bytearray(written(SPEECH, format="AU"))
+    data[8:12] = (len(data) // 2 - 12).to_bytes(4, "big")
+    return bytes(data)
+
+
 FILES: dict[str, tuple[Make, float, str | None]] = {
     "vbr_no_xing.mp3": (lambda _: mp3_without_xing(loud_then_speech()), 5.0, None),
     "xing.mp3": (lambda _: written(loud_then_speech(), format="MP3"), 5.0, None),
@@ -158,6 +167,7 @@ FILES: dict[str, tuple[Make, float, str | None]] = {
     "two_tracks.mka": (
         lambda p: muxed(p, "pcm_s16le", [(SPEECH, 0.0)], tracks=2), 2.0, "has 2 audio tracks",
     ),
+    "stale.au": (lambda _: stale_au(), 1.0, "32000 bytes after its samples"),
     "stale.wav": (lambda _: wav(SPEECH, 32000), 1.0, "32000 bytes after its samples"),
     "cut.wav": (lambda _: wav(SPEECH)[: 44 + len(SPEECH)], 1.0, "ends 1.00 s before its header"),
     "cut.aiff": (lambda _: written(SPEECH, format="AIFF")[:32046], 1.0, "is cut off"),

@@ -87,7 +87,7 @@ def call(path: Path, said: list[str]) -> str:
         address, *kinds = map(str, json.loads(head))
     except (ValueError, TypeError, RecursionError):
         return ""
-    if not address.startswith("/") or not address.isascii():
+    if not address.startswith("/") or not address.isascii() or not address.isprintable():
         return ""
     server = Server({"m": recognizer("segments")}, Limits(resume_s=0.1, silence_s=2, header_s=1))
     with suppress(WebSocketDisconnect), ExitStack() as stack:
