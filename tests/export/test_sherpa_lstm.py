@@ -125,7 +125,7 @@ def compare_parts(file: ModelFile, decoder: Any, joiner: Any) -> None:
 
 
 def replay_about(theirs: Any, ours: Recognizer, recordings: list[np.ndarray], tail: int) -> None:
-    """Compare texts: a processor rounds labels of noise to others, so some letters may differ."""
+    """Compare texts loosely: where weights are noise, seven bits decide some labels by chance."""
     (samples,) = recordings
     whole = np.concatenate([samples, np.zeros(tail, np.float32)])
     found, other = (sherpa_folder.text_of(theirs, each) for each in (whole, whole[::-1].copy()))
