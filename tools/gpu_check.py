@@ -14,30 +14,37 @@ import numpy as np
 import torch
 
 import asrkit
+from asrkit.backends import eager
 from asrkit.commands.kernels import device_of_kernels, verify_kernels
 from asrkit.errors import UserError
 from asrkit.model import FULL, ConformerEncoder, Context, CTCHead, Network
+from asrkit.model_file import load_model
+from asrkit.runtime.load import known_device
 from asrkit.training.loss import Loss, View
 
+MODEL = "small-en-alnum"
 VOCABULARY = 30
 ROWS, FRAMES = 8, 1000  # of the batch of a training step
 CTC_LOSSES = 4  # of two views, each on the last layer and on one before it
 
 
 def streams(device: str) -> tuple[bool, str]:
-    """A random encoder on the card: chunk by chunk against one step, in two precisions."""
-    worst = {}
+    """The ready model's network on the card: chunk by chunk against one step, in two precisions."""
+    context, worst = asrkit.load(MODEL).engine.spec.context, {}
     for dtype, limit in ((torch.float64, 1e-9), (torch.float32, 1e-4)):
-        encoder = network().encoder.to(device, dtype).eval()
-        feats = torch.randn(2, 640, 80, generator=torch.Generator().manual_seed(0))
-        feats, lengths = feats.to(device, dtype), torch.tensor([640, 640], device=device)
+        backend = eager(load_model(MODEL).model.to(device, dtype), context)
+        spec, draw = backend.spec, torch.Generator().manual_seed(0)
+        frames = 20 * spec.chunk_frames + spec.ahead_frames
+        feats = 10 + 3 * torch.randn(3, frames, spec.num_mels, generator=draw)
+        feats, lengths = feats.to(device, dtype), torch.full((3,), frames, device=device)
         with torch.inference_mode():
-            whole = encoder(feats, lengths, encoder.init_state(2, 32), 16).encoded
-            state, parts = encoder.init_state(2, 32), []
-            for part in feats.split(64, dim=1):
-                own = torch.tensor([part.size(1)] * 2, device=device)
-                encoded, _, state = encoder(part, own, state, 16)
-                parts.append(encoded)
+            whole = backend.step(feats, lengths, backend.init_state(3)).frames
+            state, parts = backend.init_state(3), []
+            for start in range(0, frames - spec.ahead_frames, spec.chunk_frames):
+                part = feats[:, start : start + spec.step_frames]
+                output = backend.step(part, torch.full_like(lengths, part.size(1)), state)
+                parts.append(output.frames)
+                state = output.state
         worst[dtype] = float((torch.cat(parts, dim=1) - whole).abs().max()), limit
     passed = all(found <= limit for found, limit in worst.values())
     return passed, ", ".join(
@@ -45,14 +52,14 @@ def streams(device: str) -> tuple[bool, str]:
     )
 
 
-def texts(device: str) -> tuple[bool, str]:
+def texts(device: str, backend: str = "eager") -> tuple[bool, str]:
     """The ready model's text of tones: at once on the CPU; on the card at once, in packets of a
     session that is saved and resumed, as rows of a batch, and in a batcher."""
     time_s = np.arange(5 * 16000) / 16000
     samples = 0.2 * np.sin(2 * np.pi * 300 * time_s * (1 + 0.3 * np.sin(3 * time_s)))
     samples = samples.astype(np.float32)
-    expected = asrkit.load("small-en-alnum").transcribe(samples).text
-    recognizer = asrkit.load("small-en-alnum", device=device)
+    expected = asrkit.load(MODEL).transcribe(samples).text
+    recognizer = asrkit.load(MODEL, device=device, backend=backend)
     session = recognizer.start()
     for packet in np.array_split(samples, 23):
         session = recognizer.restore(session.save())
@@ -68,6 +75,11 @@ def texts(device: str) -> tuple[bool, str]:
             pass
         found += [caller.result.text for caller in callers]
     return all(text == expected for text in found), f"{len(found)} × {expected!r}"
+
+
+def compiled_texts(device: str) -> tuple[bool, str]:
+    """The same texts through torch.compile, which needs a GPU."""
+    return (True, "not on a CPU") if device == "cpu" else texts(device, "compiled")
 
 
 def losses(device: str) -> tuple[bool, str]:
@@ -126,6 +138,7 @@ def step(device: str, bfloat16: bool) -> tuple[float, float, Counter[str]]:
 CHECKS: dict[str, Callable[[str], tuple[bool, str]]] = {
     "streaming equals offline": streams,
     "text as on the CPU": texts,
+    "text through torch.compile": compiled_texts,
     "a training step as on the CPU": losses,
     "the CPU does not wait": waits,
 }
@@ -137,6 +150,7 @@ def main(argv: list[str] | None = None) -> int:
     options = arguments.parse_args(argv)
     try:
         device = options.device or device_of_kernels()
+        known_device(device)  # as `load` and training do: it makes convolutions exact
     except UserError as error:
         print(f"gpu_check: {error}", file=sys.stderr)
         return 2

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from asrkit.errors import UserError
+from asrkit.runtime.load import known_device
 from asrkit.train import main
 from asrkit.training.device import chosen_device
 from tests.conftest import write_config
@@ -37,6 +38,15 @@ def test_with_gpus(
 ) -> None:
     monkeypatch.setenv("LOCAL_RANK", str(local))
     assert chosen_device(asked) == (torch.device(device), where)
+
+
+@pytest.mark.usefixtures("two_gpus")
+@pytest.mark.parametrize(("asked", "rounded"), [("cuda:0", False), ("cpu", True)])
+def test_convolutions_are_exact_on_a_gpu(asked: str, rounded: bool) -> None:
+    """As torch has them, cuDNN rounds some to 10 bits: chunks differ from the whole by 8e-3."""
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=True):
+        known_device(asked)
+        assert torch.backends.cudnn.allow_tf32 == rounded
 
 
 @pytest.mark.usefixtures("two_gpus")

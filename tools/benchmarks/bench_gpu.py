@@ -37,6 +37,7 @@ from asrkit.model import (
     Network,
     NetworkStep,
 )
+from asrkit.runtime.load import known_device
 from asrkit.training.loss import Loss, View
 
 CONTEXT = Context(CHUNK_SIZE, LEFT_CONTEXT)
@@ -243,6 +244,7 @@ def main() -> None:
     if options.quick:
         options.seconds = 4
     facts = environment(options)
+    known_device(options.device)  # as `load` and training do: it makes convolutions exact
     if options.device != "cpu":
         facts["GPU"] = torch.cuda.get_device_name()
     rows: list[Row] = []
