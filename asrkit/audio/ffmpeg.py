@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
+from asrkit.audio.container import lacks_memory, open_container, quiet
 from asrkit.audio.file import (
     MAX_SECONDS,
     TOLERANCE,
     AudioError,
     AudioFile,
     NoSamplesError,
-    NotAudioError,
     regrouped,
 )
 from asrkit.audio.placement import (
@@ -31,16 +31,8 @@ from asrkit.errors import printable, shown
 
 if TYPE_CHECKING:
     from av import AudioFrame, AudioStream
-    from av.container import InputContainer
 
-# The formats that FFmpeg may read: containers of audio. Playlists name other files; devices,
-# scripts and protocols are not files at all.
-CONTAINERS = (
-    "aac,ac3,ac4,aiff,amr,amrnb,amrwb,ape,asf,au,avi,caf,dsf,dss,dts,dtshd,dv,eac3,flac,flv,gxf,"
-    "iff,ircam,loas,matroska,webm,mov,mp4,m4a,3gp,3g2,mp2,mp3,mpc,mpc8,mpeg,mpegts,mxf,nistsphere,"
-    "nut,ogg,oma,qcp,rm,shn,sox,tak,truehd,tta,voc,w64,wav,wtv,wv"
-)
-# Of these, what is recognised by frames that fit, and not by a signature: noise may fit, too.
+# Formats that are recognised by frames that fit, and not by a signature: noise may fit, too.
 UNSIGNED = ("aac", "ac3", "ac4", "dts", "dtshd", "eac3", "loas", "mp3", "mpeg", "mpegts", "truehd")
 FROM_ZERO = ("matroska", "mov", "avi", "flv", "asf", "nut", "mxf")  # formats whose times begin at 0
 CLOCKS = ("mpegts", "mpeg")  # formats whose times are those of a clock
@@ -264,40 +256,6 @@ class FFmpegFile(AudioFile):
 
     def _is(self, formats: tuple[str, ...]) -> bool:
         return self._container.format.name.split(",")[0] in formats
-
-
-def open_container(data: BinaryIO) -> "InputContainer":
-    """Open a container with FFmpeg; raise NotAudioError if it is not one of CONTAINERS."""
-    import av
-
-    alone = {"protocol_whitelist": "", "format_whitelist": CONTAINERS}
-    try:
-        with quiet():
-            return av.open(data, "r", options=alone, metadata_errors="replace")
-    except Exception as error:  # PyAV raises a dozen types, AttributeError among them
-        if lacks_memory(error):
-            raise
-        log = getattr(error, "log", None)
-        text = f"{getattr(error, 'strerror', error)}" + (f": {log[2].strip()}" if log else "")
-        raise NotAudioError(printable(text)[:300]) from error
-
-
-def lacks_memory(error: Exception) -> bool:
-    """Return whether Python lacks memory.
-
-    FFmpeg also reports a lack for a size that a damaged file states, which is damage.
-    """
-    return isinstance(error, MemoryError) and not hasattr(error, "errno")
-
-
-def quiet() -> Any:
-    """Return a context that collects FFmpeg's messages of this thread: (level, source, text)."""
-    import av.logging
-
-    if av.logging.get_level() is None:
-        av.logging.set_level(av.logging.ERROR)  # the default level reports none
-        av.logging.set_skip_repeated(False)  # otherwise FFmpeg says "repeated" for the next file
-    return av.logging.Capture()
 
 
 def described(stream: "AudioStream") -> str:

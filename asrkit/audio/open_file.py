@@ -8,6 +8,7 @@ from pathlib import Path
 
 import soundfile
 
+from asrkit.audio.container import unsigned_format
 from asrkit.audio.ffmpeg import FFmpegFile
 from asrkit.audio.file import (
     MAX_SECONDS,
@@ -103,8 +104,7 @@ def open_audio(source: Source, track: int | None = None, ending: str = "") -> Au
 def looks_like_mp3(source: Source) -> bool:
     """Return whether a file begins with an ID3 tag or with the sync word of MPEG audio."""
     with bytes_of(source) as data:
-        head = data.read(3)
-    return head == b"ID3" or (head[:1] == b"\xff" and head[1:2] >= b"\xe0")
+        return unsigned_format(data) is not None
 
 
 def check_path(path: Path, name: str) -> None:

@@ -212,6 +212,20 @@ def test_more_samples_than_the_header_counts_are_refused_too(
     assert len(audio.read(path, duration=1.0)[0]) == 16_000
 
 
+@pytest.mark.parametrize(("name", "first", "called", "length"), [
+    ("joined_tagged.mp3", 0, "a.mp3", 61632),  # from memory libmpg123 read 3503 samples of it
+    ("planes.aac", 4, "a.mp3", 1024),  # from memory it was rejected
+])  # fmt: skip
+def test_damaged_files_are_recognised_without_a_name(
+    name: str, first: int, called: str, length: int, tmp_path: Path
+) -> None:
+    data = (Path(__file__).parents[1] / "kept" / "damaged" / name).read_bytes()[first:]
+    path = tmp_path / called
+    path.write_bytes(data)
+    for source in (path, io.BytesIO(data)):
+        assert len(audio.read(source)[0]) == length
+
+
 @pytest.mark.parametrize(("name", "length", "said"), [
     ("planes.aac", 1024, "is damaged"),  # PyAV gives more planes than channels: a crash
     ("unknown_codec.flv", 1024, "1: unknown codec"),  # a second track: a traceback

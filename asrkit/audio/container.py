@@ -1,0 +1,83 @@
+"""Opening containers of audio with FFmpeg, which gets no other file to open."""
+
+from contextlib import suppress
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from asrkit.audio.file import NotAudioError
+from asrkit.errors import printable
+
+if TYPE_CHECKING:
+    from av.container import InputContainer
+
+# The formats that FFmpeg may read: containers of audio. Playlists name other files; devices,
+# scripts and protocols are not files at all.
+CONTAINERS = (
+    "aac,ac3,ac4,aiff,amr,amrnb,amrwb,ape,asf,au,avi,caf,dsf,dss,dts,dtshd,dv,eac3,flac,flv,gxf,"
+    "iff,ircam,loas,matroska,webm,mov,mp4,m4a,3gp,3g2,mp2,mp3,mpc,mpc8,mpeg,mpegts,mxf,nistsphere,"
+    "nut,ogg,oma,qcp,rm,shn,sox,tak,truehd,tta,voc,w64,wav,wtv,wv"
+)
+
+
+def open_container(data: BinaryIO) -> "InputContainer":
+    """Open a container with FFmpeg; raise NotAudioError if it is not one of CONTAINERS.
+
+    The content decides. If FFmpeg does not recognise it, as of damaged files, its first bytes do,
+    and the file's name last: the same bytes in memory have no name.
+    """
+    if not data.seekable():
+        return opened_as(data)
+    hidden = SimpleNamespace(read=data.read, seek=data.seek, tell=data.tell)  # without the name
+    ways: list[tuple[Any, str | None]] = [(hidden, None), (data, None)]
+    if (begins_as := unsigned_format(data)) is not None:
+        ways.insert(1, (hidden, begins_as))
+    for source, format_name in ways[:-1]:
+        with suppress(NotAudioError):
+            return opened_as(source, format_name)
+        data.seek(0)
+    return opened_as(*ways[-1])
+
+
+def opened_as(data: Any, format_name: str | None = None) -> "InputContainer":
+    """Open a container of this format of FFmpeg's; None to recognise it."""
+    import av
+
+    alone = {"protocol_whitelist": "", "format_whitelist": CONTAINERS}
+    try:
+        with quiet():
+            return av.open(data, "r", format=format_name, options=alone, metadata_errors="replace")
+    except Exception as error:  # PyAV raises a dozen types, AttributeError among them
+        if lacks_memory(error):
+            raise
+        log = getattr(error, "log", None)
+        text = f"{getattr(error, 'strerror', error)}" + (f": {log[2].strip()}" if log else "")
+        raise NotAudioError(printable(text)[:300]) from error
+
+
+def unsigned_format(data: BinaryIO) -> str | None:
+    """Return the format whose frames begin a file as its first bytes do; None for others."""
+    head = data.read(3)
+    data.seek(0)
+    if head == b"ID3":
+        return "mp3"
+    if len(head) < 2 or head[0] != 0xFF or head[1] < 0xE0:
+        return None
+    return "mp3" if head[1] & 0x06 else "aac"  # AAC has layer 0
+
+
+def lacks_memory(error: Exception) -> bool:
+    """Return whether Python lacks memory.
+
+    FFmpeg also reports a lack for a size that a damaged file states, which is damage.
+    """
+    return isinstance(error, MemoryError) and not hasattr(error, "errno")
+
+
+def quiet() -> Any:
+    """Return a context that collects FFmpeg's messages of this thread: (level, source, text)."""
+    import av.logging
+
+    if av.logging.get_level() is None:
+        av.logging.set_level(av.logging.ERROR)  # the default level reports none
+        av.logging.set_skip_repeated(False)  # otherwise FFmpeg says "repeated" for the next file
+    return av.logging.Capture()
