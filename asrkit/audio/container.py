@@ -1,5 +1,6 @@
 """Opening containers of audio with FFmpeg, which gets no other file to open."""
 
+import os
 from contextlib import suppress
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -27,10 +28,19 @@ def open_container(data: BinaryIO) -> "InputContainer":
     """
     if not data.seekable():
         return opened_as(data)
-    hidden = SimpleNamespace(read=data.read, seek=data.seek, tell=data.tell)  # without the name
-    ways: list[tuple[Any, str | None]] = [(hidden, None), (data, None)]
+
+    def seek(offset: int, whence: int = os.SEEK_SET) -> int:
+        try:
+            return data.seek(offset, whence)
+        except (OSError, ValueError):  # before the start; PyAV would print a traceback
+            return -1
+
+    hidden = SimpleNamespace(read=data.read, seek=seek, tell=data.tell)  # without the name
+    ways: list[tuple[Any, str | None]] = [(hidden, None)]
     if (begins_as := unsigned_format(data)) is not None:
-        ways.insert(1, (hidden, begins_as))
+        ways.append((hidden, begins_as))
+    if hasattr(data, "name"):
+        ways.append((SimpleNamespace(**vars(hidden), name=data.name), None))
     for source, format_name in ways[:-1]:
         with suppress(NotAudioError):
             return opened_as(source, format_name)

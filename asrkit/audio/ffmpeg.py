@@ -1,7 +1,5 @@
 """Audio files that FFmpeg reads; each sample is at the time at which a player plays it."""
 
-import os
-import struct
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from itertools import chain
@@ -9,6 +7,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 
+from asrkit.audio.chunks import unread
 from asrkit.audio.container import lacks_memory, open_container, quiet
 from asrkit.audio.file import (
     MAX_SECONDS,
@@ -192,9 +191,10 @@ class FFmpegFile(AudioFile):
             self.cut_off(missing)
         elif at_end and self._ends_early:
             self.problems.append("is cut off within a packet; the audio before it is used")
-        is_wav = at_end and self._is(("wav",)) and self._data.seekable()
-        if is_wav and (more := unread(self._data, self._end)):
-            self.goes_on(more)
+        if at_end and self._data.seekable():
+            after_samples = self._end if self._is(("wav",)) else None
+            if more := unread(self._data, after_samples):
+                self.goes_on(more)
         if self._damaged > (self._ends_damaged and is_cut):
             self.problems.append(
                 f"is damaged: {self._damaged} of {self._packets} packets ({self._lost:.2f} of "
@@ -279,18 +279,6 @@ def samples_of(frame: "AudioFrame") -> np.ndarray:
         return samples.astype(np.float32, copy=False)
     middle, scale = (128.0, 128.0) if dtype.kind == "u" else (0.0, -float(np.iinfo(dtype).min))
     return ((samples - middle) / scale).astype(np.float32)
-
-
-def unread(data: BinaryIO, end: int) -> int:
-    """Count the bytes of a wav file after its samples; 0 if all are chunks, such as tags."""
-    size, at = data.seek(0, os.SEEK_END), end + end % 2
-    while at + 8 <= size:
-        data.seek(at)
-        name, length = struct.unpack("<4sI", data.read(8))
-        if name == b"RIFF" or not name.isascii() or at + 8 + length > size:
-            return size - end
-        at += 8 + length + length % 2
-    return 0
 
 
 def mp3_seconds(data: BinaryIO) -> float | None:

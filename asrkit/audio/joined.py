@@ -12,6 +12,7 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 
 from asrkit.audio.file import AudioError, AudioFile, FilePart, Source, bytes_of, name_of, regrouped
+from asrkit.audio.flac import counts_all
 from asrkit.audio.placement import Converter, Frame, part_of
 
 SIGNATURES = {  # keys: first four bytes; values: a mark that a file has once, and its offset
@@ -30,6 +31,7 @@ class Layout(NamedTuple):
     damage: str | None = None  # line about damaged parts, or None
     is_complete: bool = True  # whether the last file is complete, as far as the format shows it
     has_tracks: bool = False  # whether an Ogg file has several streams at the same time
+    is_counted: bool = True  # whether a FLAC file ends with the last sample that its header counts
 
 
 class JoinedFile(AudioFile):
@@ -106,8 +108,9 @@ def layout_in(data: BinaryIO) -> Layout:
     if head[:4] not in SIGNATURES or 0 <= size - stated_size(head) <= 1:
         return Layout()
     signature, offset = SIGNATURES[head[:4]]
-    starts = [at - offset for at in occurrences(data, signature)]
-    return Layout((0, *(each for each in starts if each > 0)))
+    places = [at - offset for at in occurrences(data, signature)]
+    starts = (0, *(each for each in places if each > 0))
+    return Layout(starts, is_counted=head[:4] != b"fLaC" or len(starts) > 1 or counts_all(data))
 
 
 def stated_size(head: bytes) -> int:

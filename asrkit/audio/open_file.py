@@ -73,7 +73,7 @@ def open_audio(source: Source, track: int | None = None, ending: str = "") -> Au
     except soundfile.LibsndfileError as error:
         problem = error.error_string
     is_named = file is not None and file.format == "RAW"  # recognised by its name alone
-    doubts = is_named or track or layout.damage or layout.has_tracks
+    doubts = is_named or track or layout.damage or layout.has_tracks or not layout.is_counted
     if file is not None and is_exact(file) and not doubts:
         cut = [] if layout.is_complete else ["is cut off: its last page is missing"]
         return SndFile(file, source, ffmpeg, cut, ending)

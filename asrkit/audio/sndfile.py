@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import soundfile
 
+from asrkit.audio.chunks import unread
 from asrkit.audio.file import (
     MAX_SECONDS,
     TOLERANCE,
@@ -25,6 +26,7 @@ SIZES = re.compile(r"^(?! *(?:Bytes/sec|Block Align)).*?(\d+) \(?should be (\d+)
 AU_SIZES = re.compile(r"Length : (\d+)\n.snd\n *Data Offset : (\d+)\n *Data Size *: (\d+)\n")
 # Formats without a header, which can only be recognised by the file name extension.
 HEADERLESS = {".gsm": "GSM610", ".vox": "VOX_ADPCM"}
+CHUNKED = ("AIFF", "CAF", "SVX")  # formats with chunks, as wav, whose end libsndfile does not log
 UNKNOWN = 1  # libsndfile's error code for a format that it does not recognise
 SHORTEST_CUT = 0.01  # seconds; some writers include their header in the size
 
@@ -130,7 +132,10 @@ class SndFile(AudioFile):
         return 0.0
 
     def _unread(self) -> int:
-        """Return the number of an AU file's bytes after the samples that its header counts."""
+        """Return the number of bytes after the samples that the header counts."""
+        if self._file.format in CHUNKED:
+            with bytes_of(self._source) as data:
+                return unread(data)
         found = AU_SIZES.search(self._file.extra_info)
         if self._file.format != "AU" or found is None:
             return 0

@@ -124,6 +124,18 @@ def stale_au() -> bytes:
     return bytes(data)
 
 
+def stale_flac() -> bytes:
+    """A FLAC file whose header counts half of its samples."""
+    data = bytearray(written(SPEECH, format="FLAC"))
+    data[22:26] = (len(SPEECH) // 2).to_bytes(4, "big")
+    return bytes(data)
+
+
+def joined_flac_with_damage() -> bytes:
+    """Two FLAC files; the signature of the second one is damaged."""
+    return written(SPEECH, format="FLAC") + bytes(4) + written(SPEECH[:20000], format="FLAC")[4:]
+
+
 FILES: dict[str, tuple[Make, float, str | None]] = {
     "vbr_no_xing.mp3": (lambda _: mp3_without_xing(loud_then_speech()), 5.0, None),
     "xing.mp3": (lambda _: written(loud_then_speech(), format="MP3"), 5.0, None),
@@ -168,6 +180,17 @@ FILES: dict[str, tuple[Make, float, str | None]] = {
         lambda p: muxed(p, "pcm_s16le", [(SPEECH, 0.0)], tracks=2), 2.0, "has 2 audio tracks",
     ),
     "stale.au": (lambda _: stale_au(), 1.0, "32000 bytes after its samples"),
+    "stale.flac": (lambda _: stale_flac(), 2.0, None),
+    "more.aiff": (
+        lambda _: written(SPEECH, format="AIFF") + wav(SPEECH)[44:], 2.0, "64000 bytes after",
+    ),
+    "more.caf": (
+        lambda _: written(SPEECH, format="CAF") + wav(SPEECH)[44:], 2.0, "64000 bytes after",
+    ),
+    "more.iff": (
+        lambda _: written(SPEECH, format="SVX") + wav(SPEECH)[44:], 2.0, "64000 bytes after",
+    ),
+    "damage.flac": (lambda _: joined_flac_with_damage(), 3.0, "is damaged"),
     "stale.wav": (lambda _: wav(SPEECH, 32000), 1.0, "32000 bytes after its samples"),
     "cut.wav": (lambda _: wav(SPEECH)[: 44 + len(SPEECH)], 1.0, "ends 1.00 s before its header"),
     "cut.aiff": (lambda _: written(SPEECH, format="AIFF")[:32046], 1.0, "is cut off"),
