@@ -204,6 +204,8 @@ def main() -> int:
                     faults += outcome.is_fault
             else:
                 faults += torture(name, options, Path(folder))
+    if len(names) > 1:
+        print(f"{len(names)} parts, {faults} faults")
     return 1 if faults else 0
 
 
