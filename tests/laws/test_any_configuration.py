@@ -1,5 +1,9 @@
-"""Law 1 for what nobody thought of: networks, searches and endpoints drawn at random."""
+"""Law 1 for what nobody thought of: networks, searches and endpoints drawn at random.
 
+ASRKIT_DEVICE=cuda pytest tests/laws/test_any_configuration.py tries them on a GPU.
+"""
+
+import os
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -21,6 +25,7 @@ from asrkit.model.attention import ChunkAttention
 from asrkit.model.layer import NORMS, PADDINGS, ConformerLayer
 from asrkit.model.positions import KINDS, Position
 from asrkit.runtime import BatchedSession, Recognizer, Result, Session
+from asrkit.runtime.load import known_device
 from asrkit.search import (
     Fusion,
     GreedySearch,
@@ -56,6 +61,7 @@ REWRITINGS: list[Callable[[str], str] | None] = [
     lambda text: "",
 ]
 
+DEVICE = known_device(os.environ.get("ASRKIT_DEVICE", "cpu"))
 CONTROLS = (0, 1, 2, 3, 5, 8)  # cheap seeds; one of them has full context
 HEADS: list[dict[str, Any]] = [
     *[{"kind": "ctc"}] * 4,
@@ -146,6 +152,7 @@ def case(seed: int, folder: Path) -> Case:
     if isinstance(model.head, TransducerHead):
         search = of_transducer(search, model.head)
         other_search = other_search and of_transducer(other_search, model.head)
+    model = model.to(DEVICE)
     larger_pass = eager(model, Context(second, left_context)) if second else None
     recognizer = Recognizer(
         eager(model, Context(chunk_size, left_context, right_context)), tokenizer, search,
