@@ -23,8 +23,8 @@ CONTAINERS = (
 def open_container(data: BinaryIO) -> "InputContainer":
     """Open a container with FFmpeg; raise NotAudioError if it is not one of CONTAINERS.
 
-    The content decides. If FFmpeg does not recognise it, as of damaged files, its first bytes do,
-    and the file's name last: the same bytes in memory have no name.
+    The content decides. A file that FFmpeg does not recognise, such as a damaged one, is MP3 if it
+    begins so, or else what its name says. The same bytes in memory have no name.
     """
     if not data.seekable():
         return opened_as(data)
@@ -37,8 +37,8 @@ def open_container(data: BinaryIO) -> "InputContainer":
 
     hidden = SimpleNamespace(read=data.read, seek=seek, tell=data.tell)  # without the name
     ways: list[tuple[Any, str | None]] = [(hidden, None)]
-    if (begins_as := unsigned_format(data)) is not None:
-        ways.append((hidden, begins_as))
+    if begins_as_mp3(data):
+        ways.append((hidden, "mp3"))
     if hasattr(data, "name"):
         ways.append((SimpleNamespace(**vars(hidden), name=data.name), None))
     for source, format_name in ways[:-1]:
@@ -64,15 +64,11 @@ def opened_as(data: Any, format_name: str | None = None) -> "InputContainer":
         raise NotAudioError(printable(text)[:300]) from error
 
 
-def unsigned_format(data: BinaryIO) -> str | None:
-    """Return the format whose frames begin a file as its first bytes do; None for others."""
+def begins_as_mp3(data: BinaryIO) -> bool:
+    """Return whether a file begins with an ID3 tag or with the sync word of MPEG audio."""
     head = data.read(3)
     data.seek(0)
-    if head == b"ID3":
-        return "mp3"
-    if len(head) < 2 or head[0] != 0xFF or head[1] < 0xE0:
-        return None
-    return "mp3" if head[1] & 0x06 else "aac"  # AAC has layer 0
+    return head == b"ID3" or (head[:1] == b"\xff" and head[1:2] >= b"\xe0")
 
 
 def lacks_memory(error: Exception) -> bool:

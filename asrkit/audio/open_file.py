@@ -8,7 +8,7 @@ from pathlib import Path
 
 import soundfile
 
-from asrkit.audio.container import unsigned_format
+from asrkit.audio.container import begins_as_mp3
 from asrkit.audio.ffmpeg import FFmpegFile
 from asrkit.audio.file import (
     MAX_SECONDS,
@@ -56,7 +56,9 @@ def open_audio(source: Source, track: int | None = None, ending: str = "") -> Au
     name = name_of(source)
     if isinstance(source, (str, Path)):
         check_path(Path(source), name)
-    if looks_like_mp3(source):  # libmpg123 guesses lengths and writes to standard error
+    with bytes_of(source) as data:
+        is_mp3 = begins_as_mp3(data)
+    if is_mp3:  # libmpg123 guesses lengths and writes to standard error
         with suppress(AudioError):  # FFmpeg decodes nothing of free-format files
             return FFmpegFile(bytes_of(source), name, track)
     layout = layout_of(source)
@@ -99,12 +101,6 @@ def open_audio(source: Source, track: int | None = None, ending: str = "") -> Au
     if file is not None:
         file.close()
     return other
-
-
-def looks_like_mp3(source: Source) -> bool:
-    """Return whether a file begins with an ID3 tag or with the sync word of MPEG audio."""
-    with bytes_of(source) as data:
-        return unsigned_format(data) is not None
 
 
 def check_path(path: Path, name: str) -> None:

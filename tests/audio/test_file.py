@@ -214,7 +214,7 @@ def test_more_samples_than_the_header_counts_are_refused_too(
 
 @pytest.mark.parametrize(("name", "first", "called", "length"), [
     ("joined_tagged.mp3", 0, "a.mp3", 61632),  # from memory libmpg123 read 3503 samples of it
-    ("planes.aac", 4, "a.mp3", 1024),  # from memory it was rejected
+    ("planes.aac", 4, "a.mp3", 1024),  # by its name it was rejected
 ])  # fmt: skip
 def test_damaged_files_are_recognised_without_a_name(
     name: str, first: int, called: str, length: int, tmp_path: Path

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from asrkit.audio.flac import counts_all
+from asrkit.audio.flac import counts_all, crc, frame_end
 
 
 def by_libsndfile(samples: np.ndarray) -> bytes:
@@ -46,6 +46,32 @@ def test_it_counts_all(encoder: Callable[[np.ndarray], bytes], length: int) -> N
     assert not counts_all(io.BytesIO(stated(data, length // 2)))
     assert not counts_all(io.BytesIO(data + encoder(samples[:2000])[42:]))
     assert counts_all(io.BytesIO(stated(data[:-1] + bytes([data[-1] ^ 1]), length // 2)))
+
+
+def header(block: int, number: bytes, more: bytes = b"", variable: bool = False) -> bytes:
+    """A frame's header of 16 kHz, mono, 16 bits; `block` is the code of its number of samples."""
+    data = bytes([0xFF, 0xF8 | variable, block << 4 | 5, 0x08]) + number + more
+    return data + bytes([crc(data, 0x07, 8)])
+
+
+@pytest.mark.parametrize(("data", "end"), [
+    (header(12, b"\0"), 4096),
+    (header(12, b"\x7f"), 128 * 4096),
+    (header(12, b"\xc2\x80"), 129 * 4096),
+    (header(12, b"\xe1\x80\x80"), 4097 * 4096),
+    (header(12, b"\xe1\x80\x80", variable=True), 4096 + 4096),
+    (header(1, b"\5", variable=True), 5 + 192),
+    (header(5, b"\5", variable=True), 5 + 4608),
+    (header(6, b"\3", b"\x09"), 3 * 4096 + 10),
+    (header(7, b"\3", b"\x01\x09"), 3 * 4096 + 0x10A),
+    (header(12, b"\xfe" + 6 * b"\x80", variable=True), 4096),
+    (header(12, b"\x80"), None),  # no first byte of a number
+    (header(12, b"\xff"), None),
+    (header(0, b"\0"), None),  # reserved
+    (header(12, b"\0")[:-1] + b"\1", None),  # another CRC
+])  # fmt: skip
+def test_the_end_of_a_frame(data: bytes, end: int | None) -> None:
+    assert frame_end(data + b"abc", 4096) == end
 
 
 def test_many_headers_of_frames_take_little_time() -> None:
