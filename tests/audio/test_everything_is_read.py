@@ -538,3 +538,18 @@ def test_headers_on_standard_input() -> None:
     form += struct.pack("<H", PCM) + bytes(14)
     header = b"fmt " + struct.pack("<I", len(form)) + form + b"data" + struct.pack("<I", 8)
     assert wav_format(io.BytesIO(header)) == PCMFormat(16000, 2, 8)
+
+
+@pytest.mark.parametrize(("codec", "ending"), [
+    ("pcm_s16le", "mka"), ("aac", "mp4"), ("libopus", "webm"),
+])  # fmt: skip
+def test_a_gap_is_where_its_times_are(codec: str, ending: str, tmp_path: Path) -> None:
+    path = tmp_path / f"x.{ending}"
+    muxed(path, codec, [(SPEECH, 0.0), (SPEECH, 5.0)])
+    samples, rate = audio.read(path)
+    assert not samples[int(2.2 * rate) : int(4.8 * rate)].any()
+    first, last = (
+        np.abs(each).reshape(200, -1).mean(axis=1)  # of each hundredth of a second
+        for each in (samples[: 2 * rate], samples[5 * rate : 7 * rate])
+    )
+    assert np.corrcoef(first, last)[0, 1] > 0.95

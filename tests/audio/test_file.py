@@ -212,6 +212,16 @@ def test_more_samples_than_the_header_counts_are_refused_too(
     assert len(audio.read(path, duration=1.0)[0]) == 16_000
 
 
+def test_a_flac_file_of_which_nothing_decodes(tmp_path: Path) -> None:
+    data = io.BytesIO()
+    soundfile.write(data, np.zeros(16000), 16000, format="FLAC")
+    path = tmp_path / "x.flac"
+    path.write_bytes(data.getvalue()[:86] + b"\x55" * 500)
+    assert audio.info(path).num_samples == 16000
+    with pytest.raises(audio.AudioError, match=r"x\.flac is damaged: "):
+        audio.read(path)
+
+
 @pytest.mark.parametrize(("name", "first", "called", "length"), [
     ("joined_tagged.mp3", 0, "a.mp3", 61632),  # from memory libmpg123 read 3503 samples of it
     ("planes.aac", 4, "a.mp3", 1024),  # by its name it was rejected
