@@ -89,12 +89,14 @@ def text_lines(path: Path, kind: LineKind, most: float = math.inf) -> Iterator[t
             if (size := size + len(line)) > most:
                 raise kind.error(f"{shown(path)}: {kind.name} must have at most {most:.0f} bytes")
             try:
-                yield number, line.decode().rstrip("\r\n")
+                text = line.decode()
             except UnicodeDecodeError:
                 raise kind.error(
                     f"{path}:{number}: not UTF-8: convert the file, for example with iconv "
                     "-f WINDOWS-1252 -t UTF-8"
                 ) from None
+            if text.strip():  # also without spaces that are not ASCII
+                yield number, text.rstrip("\r\n")
 
 
 def unmarked(stream: Any) -> Any:

@@ -80,7 +80,7 @@ def test_kaldi(audio: Path, tmp_path: Path, capsys: Output) -> None:
         "r5\nr6 ../../x.wav\nr2 audio/a.wav\nr7 audio/d.wav\n"
     )
     (audio / "text").write_text("u1 one two\nu2 three\nu3 four\nu9 nine\nu5\nu6 six\nu7 seven\n")
-    (audio / "utt2spk").write_text("u1 s1\nu2 s1\nu3 s2\nu5 s2\nu7 u7\n")
+    (audio / "utt2spk").write_text("u1 s1\nu2 s1\nu3 s2\nu5 s2\nu7 u7\n\u2028\n\u3000", "utf-8")
     (audio / "segments").write_text(
         "u1 r1 0.0 0.2\nu2 r1 0.2 0.5\nu3 r2 0.1 -1\nu4 r2 0 0.1\nu5 r2 0.2 0.3\nu6 r3 0 1\n"
         "u7 r7 0 0.5\nu8 r7 0\n"
