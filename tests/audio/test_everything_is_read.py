@@ -201,6 +201,10 @@ FILES: dict[str, tuple[Make, float, str | None]] = {
     "cut.flac": (lambda _: written(SPEECH, format="FLAC")[:20000], 0.9, "is cut off"),
     "cut.ogg": (lambda _: ogg(np.tile(SPEECH, 3), "VORBIS")[:12000], 2.0, "is cut off"),
     "cut.mp3": (lambda _: written(np.tile(SPEECH, 2), format="MP3")[:8000], 2.0, "is cut off"),
+    "cut_tagged.mp3": (  # 300 bytes of ID3
+        lambda _: b"ID3\4\0\0\0\0\2\x2c" + bytes(300)
+        + written(np.tile(SPEECH, 2), format="MP3")[:8000], 2.0, "is cut off",
+    ),
     "cut.webm": (lambda p: muxed(p, "libopus", [(SPEECH, 0.0)])[:8000], 1.0, "is cut off"),
 }  # fmt: skip
 
