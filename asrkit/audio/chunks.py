@@ -1,4 +1,4 @@
-"""The chunks of wav, AIFF and CAF files, and what follows them."""
+"""The chunks of wav, AIFF, 8SVX and CAF files, and what follows them."""
 
 import os
 import struct
