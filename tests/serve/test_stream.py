@@ -360,7 +360,8 @@ def test_a_text_for_a_connection_that_is_closed_is_no_error(
         monkeypatch.setattr("starlette.websockets.WebSocket.send_text", late)
         client.send(recordings[0][1].tobytes())
         if path == "vosk":
-            client.send('{"eof": 1}')
+            with suppress(ConnectionClosed):  # a text may already have come
+                client.send('{"eof": 1}')
         assert closed.wait(10)
         with suppress(ConnectionClosed, TimeoutError):
             client.recv(1.0)
