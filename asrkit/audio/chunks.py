@@ -1,12 +1,15 @@
-"""The chunks of wav, AIFF, 8SVX and CAF files, and what follows them."""
+"""The chunks of wav, W64, AIFF, 8SVX and CAF files, and what follows them."""
 
 import os
 import struct
 from typing import BinaryIO
 
-LAYOUTS = {  # keys: first four bytes; values: first chunk, and name and size that begin a chunk
-    b"RIFF": (12, "<4sI"), b"RF64": (12, "<4sI"), b"FORM": (12, ">4sI"), b"caff": (8, ">4sq"),
+# Keys: first four bytes; values: first chunk, name and size that begin a chunk, alignment of chunks
+LAYOUTS = {
+    b"RIFF": (12, "<4sI", 2), b"RF64": (12, "<4sI", 2), b"FORM": (12, ">4sI", 2),
+    b"caff": (8, ">4sq", 1), b"riff": (40, "<16sQ", 8),
 }  # fmt: skip
+GUID = b"\0\xc0\x4f\x8e\xdb\x8a"  # end of the names of W64's chunks
 SAMPLES = (b"data", b"SSND", b"BODY")  # names of the chunk of samples
 
 
@@ -23,17 +26,18 @@ def unread(data: BinaryIO, after_samples: int | None = None) -> int:
     magic = data.read(4)
     if magic not in LAYOUTS:
         return 0
-    at, layout = LAYOUTS[magic]
+    at, layout, alignment = LAYOUTS[magic]
     if after_samples is not None:
-        at = after_samples + after_samples % 2
+        at = after_samples + -after_samples % alignment
     head = struct.calcsize(layout)
     while at + head <= size:
         data.seek(at)
         name, length = struct.unpack(layout, data.read(head))
-        end = at + head + length
-        if name in SAMPLES and not at + head <= end <= size:
+        end = at + length + (head if len(name) == 4 else 0)  # W64 counts the head, too
+        if name[:4] in SAMPLES and not at + head <= end <= size:
             return 0  # cut off, or without its size
-        if name in LAYOUTS or not name.isascii() or not at + head <= end <= size:
+        is_name = name.isascii() or name.endswith(GUID)
+        if name[:4] in LAYOUTS or not is_name or not at + head <= end <= size:
             return size - at
-        at = end + (length % 2 if magic != b"caff" else 0)
+        at = end + -end % alignment
     return 0

@@ -19,6 +19,14 @@ def caf(samples: bytes, after: bytes = b"", size: int | None = None) -> bytes:
     return b"caff\0\1\0\0" + struct.pack(">4sq", b"data", stated) + samples + after
 
 
+def w64(samples: bytes, after: bytes = b"", size: int | None = None) -> bytes:
+    stated = len(samples) if size is None else size
+    head = b"riff" + GUID + bytes(8) + b"wave" + GUID
+    return head + b"data" + GUID + struct.pack("<Q", 24 + stated) + samples + after
+
+
+GUID = bytes.fromhex("f3acd3118cd100c04f8edb8a")
+W64_TAG = b"list" + GUID + struct.pack("<Q", 24 + 3) + b"abc".ljust(8, b"\0")
 TAG = struct.pack("<4sI", b"LIST", 3) + b"abc\0"  # of an odd size
 CAF_TAG = struct.pack(">4sq", b"info", 3) + b"abc"
 JUNK = b"\xa0\xb1" * 20
@@ -39,6 +47,11 @@ JUNK = b"\xa0\xb1" * 20
     (caf(b"1234", size=-1), 0),  # to the end
     (caf(b"1234", size=1 << 62), 0),
     (caf(b"1234", struct.pack(">4sq", b"info", -99)), 12),
+    (w64(b"12345678"), 0),
+    (w64(b"1234\0\0\0\0", W64_TAG + W64_TAG, size=4), 0),
+    (w64(b"12345678", W64_TAG + JUNK), len(JUNK)),
+    (w64(b"12345678", w64(b"12345678")), len(w64(b"12345678"))),  # joined
+    (w64(b"12345678", size=9), 0),  # cut off
     (b"fLaC" + JUNK, 0),
 ])  # fmt: skip
 def test_bytes_after_chunks(data: bytes, found: int) -> None:

@@ -190,6 +190,9 @@ FILES: dict[str, tuple[Make, float, str | None]] = {
     "more.iff": (
         lambda _: written(SPEECH, format="SVX") + wav(SPEECH)[44:], 2.0, "64000 bytes after",
     ),
+    "more.w64": (
+        lambda _: written(SPEECH, format="W64") + wav(SPEECH)[44:], 2.0, "64000 bytes after",
+    ),
     "damage.flac": (lambda _: joined_flac_with_damage(), 3.0, "is damaged"),
     "stale.wav": (lambda _: wav(SPEECH, 32000), 1.0, "32000 bytes after its samples"),
     "cut.wav": (lambda _: wav(SPEECH)[: 44 + len(SPEECH)], 1.0, "ends 1.00 s before its header"),
