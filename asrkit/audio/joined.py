@@ -146,7 +146,8 @@ def ogg_layout(data: BinaryIO) -> Layout:
         if head[:4] != b"OggS":
             if not next_page(data, len(head)):
                 break
-            bad += 1
+            bad, pages = bad + 1, pages + 1
+            following.clear()  # the next page's number does not fit, but that page is whole
             continue
         at, lengths = data.tell() - 27, data.read(head[26])
         body = data.read(sum(lengths))
@@ -162,7 +163,7 @@ def ogg_layout(data: BinaryIO) -> Layout:
         changed = ogg_checksum(page) != int.from_bytes(head[22:26], "little")
         bad += changed or (not begins and number != following.get(serial, number))
         following[serial] = number + 1
-    damage = f"is damaged: at least {bad} of its {pages + bad} pages" if bad else None
+    damage = f"is damaged: at least {bad} of its {pages} pages" if bad else None
     return Layout(tuple(starts) or (0,), damage, bool(flags & 4), beginnings > 1)
 
 

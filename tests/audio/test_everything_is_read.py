@@ -320,17 +320,28 @@ def test_damaged_packets_are_silent_and_counted(
     assert "cannot be decoded and are replaced by silence" in caplog.text
 
 
+def test_a_start_beyond_the_end_of_a_file_without_a_length(tmp_path: Path) -> None:
+    (tmp_path / "x.flac").write_bytes(written(SPEECH, format="FLAC") * 2)
+    assert len(audio.load(tmp_path / "x.flac", start=3.5)) == 8000
+    assert not len(audio.load(tmp_path / "x.flac", start=4.0))
+    with pytest.raises(audio.AudioError, match=r"has 4\.00 s; start 4\.5 s is not in it"):
+        audio.load(tmp_path / "x.flac", start=4.5)
+
+
 @pytest.mark.parametrize("codec", ["VORBIS", "OPUS"])
+@pytest.mark.parametrize("is_mark", [False, True])
 def test_a_damaged_ogg_page_does_not_shift_what_follows(
-    codec: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    codec: str, is_mark: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """libsndfile leaves the page out in silence, a second of it."""
     data = bytearray(ogg(np.tile(SPEECH, 3), codec))
-    data[len(data) // 2] ^= 0xFF
+    pages = data.count(b"OggS")
+    at = len(data) // 2
+    data[data.find(b"OggS", at) if is_mark else at] ^= 0xFF
     (tmp_path / "x.ogg").write_bytes(data)
     samples, rate = audio.read(tmp_path / "x.ogg")
     assert abs(len(samples) / rate - 6.0) < 0.02
-    assert "is damaged: at least 1 of its" in caplog.text
+    assert f"is damaged: at least 1 of its {pages} pages" in caplog.text
 
 
 def test_the_default_track_is_read_and_any_other(
