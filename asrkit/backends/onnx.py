@@ -269,6 +269,11 @@ def open_session(model: bytes, data: ExternalData) -> "tuple[InferenceSession, E
     options.log_severity_level = 3
     options.add_session_config_entry(FOLDER, os.devnull)
     if data.name:
+        if not hasattr(options, "add_external_initializers_from_files_in_memory"):
+            raise UserError(
+                "an export with its weights in a second file needs onnxruntime 1.24 or later, "
+                f"{onnxruntime.__version__} is installed: pip install --upgrade onnxruntime"
+            )
         options.add_external_initializers_from_files_in_memory(
             [data.name], [data.content], [data.content.size]
         )

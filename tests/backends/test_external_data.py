@@ -20,7 +20,7 @@ from asrkit.model_file import ModelFile, load_model
 from tests.conftest import PROJECT
 
 package = pytest.importorskip("onnx")
-onnxruntime = pytest.importorskip("onnxruntime")
+onnxruntime = pytest.importorskip("onnxruntime", minversion="1.24")  # earlier: refused
 ir = pytest.importorskip("onnxscript").ir
 
 KEPT = PROJECT / "tests" / "kept" / "models"
@@ -68,6 +68,13 @@ def test_the_export_is_found_and_equals_eager(large: Path) -> None:
     path = exported(large)
     assert path.stat().st_size < data_path(path).stat().st_size * 20
     assert not [*large.parent.glob(".asrkit-*")]
+
+
+def test_an_older_onnxruntime_is_named(large: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    method = "add_external_initializers_from_files_in_memory"
+    monkeypatch.delattr(onnxruntime.SessionOptions, method)
+    with pytest.raises(UserError, match=r"needs onnxruntime 1\.24 or later, .* is installed: pip"):
+        build_backend("onnx", load_model(large), CONTEXT)
 
 
 def test_other_programs_find_the_data(large: Path, tmp_path: Path) -> None:
