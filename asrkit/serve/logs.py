@@ -20,7 +20,6 @@ from asrkit.errors import printable
 
 logger = logging.getLogger("asrkit.serve")
 
-OTHERS = ("uvicorn", "asyncio", "websockets")  # libraries whose problems are logged, too
 WINDOW_S, MOST = 10.0, 500  # seconds of a window; lines of each level in a window
 LONGEST = 2000  # characters of a line
 QUOTED = re.compile(r'[\s="\\]|^$')  # a value with one of these would look like another field
@@ -120,10 +119,13 @@ class Window:
 
 
 def set_up(form: str) -> None:
-    """Write events to standard error; with "off" only problems."""
+    """Write events, and the problems of all libraries, to standard error; with "off" only problems.
+
+    Other handlers remain.
+    """
     handler = Bounded()
     handler.setFormatter(Lines("text" if form == "off" else form))
-    for name in OTHERS:
-        logging.getLogger(name).handlers = [handler]
-    logger.handlers = [handler]
+    root = logging.getLogger()
+    root.handlers = [*(each for each in root.handlers if not isinstance(each, Bounded)), handler]
     logger.setLevel(logging.WARNING if form == "off" else logging.INFO)
+    logging.captureWarnings(True)

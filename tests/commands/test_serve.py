@@ -3,10 +3,12 @@
 import gc
 import io
 import json
+import logging
 import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import httpx
@@ -16,6 +18,7 @@ import soundfile
 
 from asrkit.commands.serve import name_of
 from asrkit.pretrained import ready_models
+from asrkit.serve import logs
 from asrkit.serve.__main__ import main
 from tests.conftest import PROJECT
 
@@ -39,6 +42,15 @@ def test_it_says_where_it_is_and_ends_when_it_is_told_to() -> None:
     process.send_signal(signal.SIGTERM)
     assert process.wait(timeout=20) in (0, -signal.SIGTERM)
     assert process.stderr.read() == ""
+
+
+@pytest.fixture(autouse=True)
+def _log() -> Iterator[None]:
+    """End the log of a server in this process."""
+    yield
+    root = logging.getLogger()
+    root.handlers = [each for each in root.handlers if not isinstance(each, logs.Bounded)]
+    logging.captureWarnings(False)
 
 
 def test_collections_do_not_search_what_was_loaded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,17 +25,13 @@ HOSTILE = "/\x1b[31m\n2026-01-01T00:00:00Z INFO call: x=1\u202e\x9b2J status=200
 @pytest.fixture(params=["text", "json"])
 def written(request: pytest.FixtureRequest) -> Iterator[io.StringIO]:
     """What a log of this form writes."""
-    loggers = [logging.getLogger(name) for name in logs.OTHERS]
-    before = [each.handlers for each in loggers]
+    root = logging.getLogger()
     logs.set_up(request.param)
-    logs.logger.propagate = False
-    (handler,) = logs.logger.handlers
-    assert isinstance(handler, logs.Bounded)
+    (handler,) = [each for each in root.handlers if isinstance(each, logs.Bounded)]
     handler.setStream(io.StringIO())
     yield handler.stream
-    logs.logger.propagate = True
-    for each, handlers in zip(loggers, before, strict=True):
-        each.handlers = handlers
+    root.removeHandler(handler)
+    logging.captureWarnings(False)
 
 
 def test_what_clients_send_stays_one_printable_line(written: io.StringIO) -> None:
@@ -103,6 +99,27 @@ def test_a_flood_of_lines_is_bounded_and_hides_no_problem(
     assert str(19 * logs.MOST) in told
     assert "left out" in told
     assert "200" in last
+
+
+def test_problems_of_libraries_are_lines_of_the_log() -> None:
+    """An old python-multipart warned in plain text, which programs could not read."""
+    program = (
+        "import logging, warnings\n"
+        "from asrkit.serve import logs\n"
+        "logs.set_up('json')\n"
+        "for name in ('python_multipart.multipart', 'uvicorn.error', 'asyncio', 'asrkit.audio'):\n"
+        "    logging.getLogger(name).info('fine')\n"
+        "    logging.getLogger(name).warning('bad')\n"
+        "logs.log('call')\n"
+        "warnings.warn('old')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=PROJECT, capture_output=True, text=True, check=True
+    )
+    events = [json.loads(line)["event"] for line in done.stderr.splitlines()]
+    assert events[:5] == ["bad"] * 4 + ["call"]
+    assert "UserWarning: old" in events[5]
+    assert len(events) == 6
 
 
 def test_lines_left_out_before_the_end_are_said_at_the_end() -> None:
