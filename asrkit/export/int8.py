@@ -9,7 +9,7 @@ Weights of 8 bits would overflow sums on CPUs without VNNI.
 """
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from torch import nn
@@ -155,6 +155,15 @@ def put_on_integers(
         model.opset_import.append(helper.make_opsetid(domain, 1))
 
 
+class Product(NamedTuple):
+    """A float product."""
+
+    weight: np.ndarray  # (K, N)
+    bias: np.ndarray | None  # (N,)
+    output: str  # name of its value with the bias
+    axis: int  # of the N columns in the output
+
+
 def quantize_product(
     model: "ModelProto", node: "NodeProto", bounds: Range, data: ExternalData
 ) -> None:
@@ -162,40 +171,73 @@ def quantize_product(
     from onnx import helper, numpy_helper
 
     graph = model.graph
-    arrays = {each.name: each for each in graph.initializer}
-    source, weight = node.input[0], data.array(arrays[node.input[1]])
+    product = product_of(model, node, data)
+    constants = constants_of(product, bounds)
+    names = {each: f"{node.output[0]}_{each}" for each in ("bytes", "wide", *constants)}
+    for each, array in constants.items():
+        graph.initializer.append(numpy_helper.from_array(array, names[each]))
+
+    inputs = [names[each] for each in ("bytes", "weight", "scale", "weight_scale", "zero")]
+    bias = [names["bias"]] if product.bias is not None else []
+    output = names["wide"] if "end" in constants else product.output
     if node.op_type == "Conv":
-        weight = weight.transpose(2, 3, 1, 0).reshape(-1, len(weight))  # (9·S, O)
-    columns = np.abs(weight).max(axis=0).clip(min=1e-20) / 63  # the step of each column
-    step = max(bounds[1] - bounds[0], 1e-10) / 255
-    constants: dict[str, Any] = {
-        "weight": np.rint(weight / columns).astype(np.int8),
-        "scale": np.float32(step),
-        "weight_scale": columns.astype(np.float32),
-        "zero": np.uint8(round(-bounds[0] / step)),
-    }
-    names = {kind: f"{node.output[0]}_{kind}" for kind in ("bytes", *constants)}
-    for kind, array in constants.items():
-        graph.initializer.append(numpy_helper.from_array(np.asarray(array), names[kind]))
-    quantize = helper.make_node(
-        "QuantizeLinear", [source, names["scale"], names["zero"]], [names["bytes"]]
-    )
-    inputs = [names[kind] for kind in ("bytes", "weight", "scale", "weight_scale", "zero")]
-    if node.op_type == "Conv":
-        product = helper.make_node(
-            "convolution", [*inputs, node.input[2]], node.output, domain="asrkit"
-        )
+        multiply = helper.make_node("convolution", [*inputs, *bias], [output], domain="asrkit")
     else:
-        outputs, bias = node.output, []
-        users = [each for each in graph.node if node.output[0] in each.input]
-        vectors = [n for n in users[0].input if n in arrays and len(arrays[n].dims) == 1]
-        if len(users) == 1 and users[0].op_type == "Add" and vectors:
-            outputs, bias = users[0].output, ["", *vectors]
-            graph.node.remove(users[0])
-        product = helper.make_node(
-            "MatMulIntegerToFloat", [*inputs, *bias], outputs, domain="com.microsoft"
+        inputs += ["", *bias] if bias else []
+        multiply = helper.make_node(
+            "MatMulIntegerToFloat", inputs, [output], domain="com.microsoft"
         )
+    source = [node.input[0], names["scale"], names["zero"]]
+    nodes = [helper.make_node("QuantizeLinear", source, [names["bytes"]]), multiply]
+    if "end" in constants:
+        cut = [names[each] for each in ("wide", "start", "end", "axis")]
+        nodes.append(helper.make_node("Slice", cut, [product.output]))
     place = next(i for i, each in enumerate(graph.node) if each.output[0] == node.output[0])
     del graph.node[place]
-    graph.node.insert(place, product)
-    graph.node.insert(place, quantize)
+    for each in reversed(nodes):
+        graph.node.insert(place, each)
+
+
+def product_of(model: "ModelProto", node: "NodeProto", data: ExternalData) -> Product:
+    """Return a float product with the addition of its bias, which is removed from the graph."""
+    graph = model.graph
+    arrays = {each.name: each for each in graph.initializer}
+    weight = data.array(arrays[node.input[1]])
+    if node.op_type == "Conv":
+        matrix = weight.transpose(2, 3, 1, 0).reshape(-1, len(weight))  # (9·S, O)
+        return Product(matrix, data.array(arrays[node.input[2]]), node.output[0], 1)
+    users = [each for each in graph.node if node.output[0] in each.input]
+    is_added = len(users) == 1 and users[0].op_type == "Add"
+    vectors = (
+        [n for n in users[0].input if n in arrays and len(arrays[n].dims) == 1] if is_added else []
+    )
+    if not vectors:
+        return Product(weight, None, node.output[0], -1)
+    graph.node.remove(users[0])
+    return Product(weight, data.array(arrays[vectors[0]]), users[0].output[0], -1)
+
+
+def constants_of(product: Product, bounds: Range) -> dict[str, np.ndarray]:
+    """Return the constants of an integer product whose input has these bounds.
+
+    They have "start", "end" and "axis" if the product has columns that must be cut off.
+    """
+    count = product.weight.shape[1]
+    # Zero columns: with AMX, ONNX Runtime before 1.25 multiplies 32 rows wrongly by the others
+    # (https://github.com/microsoft/onnxruntime/pull/27671).
+    more = -count % 32 if count % 32 > 16 else 0
+    weight = np.pad(product.weight, ((0, 0), (0, more)))
+    columns = np.abs(weight).max(axis=0).clip(min=1e-20) / 63  # the step of each column
+    step = max(bounds[1] - bounds[0], 1e-10) / 255
+    constants = {
+        "weight": np.rint(weight / columns).astype(np.int8),
+        "scale": np.array(step, np.float32),
+        "weight_scale": columns.astype(np.float32),
+        "zero": np.array(round(-bounds[0] / step), np.uint8),
+    }
+    if product.bias is not None:
+        constants["bias"] = np.pad(product.bias, (0, more))
+    if more:
+        cut = {"start": 0, "end": count, "axis": product.axis}
+        constants |= {name: np.array([number]) for name, number in cut.items()}
+    return constants
