@@ -239,6 +239,8 @@ def read(path: str | Path) -> tuple[OnnxStep, Exported]:
 def read_graph(path: Path, kind: type[Graph]) -> Graph:
     """Return the graph in a file of asrkit, of this class."""
     need("onnxruntime")
+    import onnxruntime
+
     try:
         model = path.read_bytes()
         graph = kind(*open_session(model, read_data(path, model)))
@@ -247,6 +249,11 @@ def read_graph(path: Path, kind: type[Graph]) -> Graph:
     except UserError:
         raise
     except Exception as error:  # ONNX Runtime's errors have no other common class
+        if type(error).__name__ == "NotImplemented":
+            raise UserError(
+                f"onnxruntime {onnxruntime.__version__} cannot run this export, a later one may: "
+                f"pip install --upgrade onnxruntime ({reason(error)})"
+            ) from None
         raise UserError(
             f"{shown(path)} is not a file that asrkit export wrote: {reason(error)}"
         ) from None

@@ -5,6 +5,7 @@ A file for full context has no state, and the number of frames is dynamic.
 """
 
 import logging
+import math
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -68,6 +69,7 @@ def write(
             program, dynamo=True, verbose=False,
             input_names=[*(name for name in inputs if name != "state"), *state],
             output_names=[*output_names(exported, file), *(f"new_{name}" for name in state)],
+            custom_translation_table={torch.ops.aten.cos.default: cosine},
         )  # fmt: skip
         assert result is not None
         strip(result.model.graph)
@@ -76,6 +78,17 @@ def write(
         result.model.metadata_props.update(metadata(exported, file))
         save(result.model, path, name or path.name)
     seal(path)
+
+
+def cosine(x: Any) -> Any:
+    """Add cos x to a graph, in float64 as a sine: ONNX Runtime before 1.29 has no cosine there."""
+    from onnx.numpy_helper import from_array
+    from onnxscript import ir
+    from onnxscript import opset18 as op
+
+    if x.dtype != ir.DataType.DOUBLE:
+        return op.Cos(x)
+    return op.Sin(op.Add(x, op.Constant(value=from_array(np.array(math.pi / 2)))))
 
 
 def save(model: "ir.Model", path: Path, name: str) -> None:
