@@ -44,6 +44,11 @@ class Figures:
             MultiProcessCollector(registry)
         return generate_latest(registry)
 
+    def add(self, model: str) -> None:
+        """Add the metrics of a model, which are 0 until its first call."""
+        for each in (self.streams, self.audio, self.rows, self.seconds):
+            each.labels(model)
+
     def step(self, model: str, rows: int, seconds: float) -> None:
         """Note a step of a model's network."""
         self.rows.labels(model).observe(rows)

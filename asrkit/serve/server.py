@@ -147,6 +147,7 @@ class Server:
         self.lines: dict[str, Any] = {}  # connections of resumable calls, by the call's name
 
     def _model(self, name: str, recognizer: Recognizer, threads: int) -> Model:
+        self.figures.add(name)
         step = partial(self.figures.step, name)
         workers = [Worker(recognizer, self.limits.ahead_s, step) for _ in range(threads)]
         return Model(name, recognizer, workers)
