@@ -125,7 +125,7 @@ def kind_of(name: str) -> BackendKind:
 
 @torch.inference_mode()
 def check(backend: Backend, file: ModelFile, plain: Backend) -> None:
-    """Compare two steps of three rows of noise with eager: one of a chunk, a later one of two.
+    """Compare two steps of three rows of noise with eager: one of a chunk, a later one of several.
 
     The second step follows at once for one row, an hour and a day later for the others. In full
     context, both steps have their own recordings.
@@ -135,9 +135,11 @@ def check(backend: Backend, file: ModelFile, plain: Backend) -> None:
     states = [each.init_state(3) for each in (backend, plain)]
     factor = spec.rate.factor
     chunk, part = WHOLE_FRAMES * factor if full else spec.chunk_frames, factor - 1
+    # The second step has 33 frames: on some processors, ONNX Runtime's kernel of 32 rows was wrong.
+    many = 2 if full else max(2, -(-11 // spec.context.chunk_size))
     outputs = []
     frontend, draw = build_frontend(file.config.model), torch.Generator().manual_seed(0)
-    for frames, short in ((chunk, 0), (2 * chunk - part, part)):
+    for frames, short in ((chunk, 0), (many * chunk - part, part)):
         frames += spec.ahead_frames
         feats = noise(frontend, frames, draw)
         lengths = torch.tensor([frames, frames - short, frames])

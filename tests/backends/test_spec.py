@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from asrkit.backends.export_metadata import Exported, describe, described, expor
 from asrkit.backends.registry import check
 from asrkit.backends.tolerance import aged
 from asrkit.errors import UserError
-from asrkit.model import FULL, FULL_CONTEXT, Context, FrameRate
+from asrkit.model import FULL, FULL_CONTEXT, Context, FrameRate, NetworkOutput
 from asrkit.runtime.load import on_device
 from tests.conftest import tiny_model
 from tests.test_model_file import a_file
@@ -49,6 +50,21 @@ def test_control_a_backend_of_another_factor_is_noticed() -> None:
     )
     with pytest.raises(UserError, match="differs from eager by inf"):
         check(eight._replace(spec=four.spec), a_file(), four)
+
+
+@pytest.mark.parametrize("chunk", [1, 4, 8, 16])
+def test_control_a_kernel_that_is_wrong_for_32_rows_is_noticed(chunk: int) -> None:
+    """As that of ONNX Runtime before 1.25 on processors with AMX."""
+    plain = eager(tiny_model(), Context(chunk, 16))
+
+    def step(*given: Any) -> NetworkOutput:
+        output = plain.step(*given)
+        rows = output.frames.flatten(0, 1)
+        return output._replace(frames=output.frames + len(rows) // 32)
+
+    check(plain, a_file(), plain)
+    with pytest.raises(UserError, match=r"differs from eager by 1"):
+        check(plain._replace(step=step), a_file(), plain)
 
 
 def test_another_device_gets_a_copy() -> None:
