@@ -96,7 +96,7 @@ def test_profile(run: Run) -> None:
     for step in ("float32", "int8"):
         mine = [row for row in rows if row["step"] == step]
         shares = [float(row["share, %"]) for row in mine if row["operation"] not in SUMS]
-        assert sum(shares) == pytest.approx(100, abs=5)
+        assert sum(shares) == pytest.approx(100, abs=15)  # medians, beside other programs
         products = [row for row in mine if row["operation"].startswith("product")]
         assert len(products) > 4
         for row in products:
