@@ -135,7 +135,7 @@ def check(backend: Backend, file: ModelFile, plain: Backend) -> None:
     states = [each.init_state(3) for each in (backend, plain)]
     factor = spec.rate.factor
     chunk, part = WHOLE_FRAMES * factor if full else spec.chunk_frames, factor - 1
-    # The second step has 33 frames: on some processors, ONNX Runtime's kernel of 32 rows was wrong.
+    # At least 33 frames: on some processors, ONNX Runtime's kernel for 32 rows was wrong.
     many = 2 if full else max(2, -(-11 // spec.context.chunk_size))
     outputs = []
     frontend, draw = build_frontend(file.config.model), torch.Generator().manual_seed(0)

@@ -184,9 +184,8 @@ def quantize_product(
         multiply = helper.make_node("convolution", [*inputs, *bias], [output], domain="asrkit")
     else:
         inputs += ["", *bias] if bias else []
-        multiply = helper.make_node(
-            "MatMulIntegerToFloat", inputs, [output], domain="com.microsoft"
-        )
+        kind, domain = "MatMulIntegerToFloat", "com.microsoft"
+        multiply = helper.make_node(kind, inputs, [output], domain=domain)
     source = [node.input[0], names["scale"], names["zero"]]
     nodes = [helper.make_node("QuantizeLinear", source, [names["bytes"]]), multiply]
     if "end" in constants:
@@ -207,10 +206,8 @@ def product_of(model: "ModelProto", node: "NodeProto", data: ExternalData) -> Pr
         matrix = weight.transpose(2, 3, 1, 0).reshape(-1, len(weight))  # (9·S, O)
         return Product(matrix, data.array(arrays[node.input[2]]), node.output[0], 1)
     users = [each for each in graph.node if node.output[0] in each.input]
-    is_added = len(users) == 1 and users[0].op_type == "Add"
-    vectors = (
-        [n for n in users[0].input if n in arrays and len(arrays[n].dims) == 1] if is_added else []
-    )
+    added = users[0].input if len(users) == 1 and users[0].op_type == "Add" else []
+    vectors = [name for name in added if name in arrays and len(arrays[name].dims) == 1]
     if not vectors:
         return Product(weight, None, node.output[0], -1)
     graph.node.remove(users[0])
