@@ -27,17 +27,6 @@ def test_the_extras_of_pyproject() -> None:
     assert not base & EXTRA_OF.keys()
 
 
-def test_a_wheel_holds_every_folder() -> None:
-    tomllib = pytest.importorskip("tomllib")
-    tools = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
-    folders = {
-        ".".join(path.relative_to(PROJECT).parts)
-        for path in (PROJECT / "asrkit").rglob("*")
-        if path.is_dir() and any(path.glob("*.py"))
-    }
-    assert folders <= {*tools["setuptools"]["packages"]}
-
-
 def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     need("asrkit", "torch")
     monkeypatch.setitem(sys.modules, "jiwer", None)

@@ -1,6 +1,5 @@
 """Ready models: a name stands for a file of the package, everywhere; and every file that ships."""
 
-import fnmatch
 import re
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import asrkit
 from asrkit import pretrained
 from asrkit.model_file import ModelFileError, load_model, model_path, save_model
 from asrkit.text import CharTokenizer
-from tests.conftest import PROJECT, speech, timed
+from tests.conftest import speech, timed
 from tests.running import run
 from tests.test_model_file import a_file
 
@@ -142,20 +141,6 @@ def test_without_ready_models(tiny: Path) -> None:
     tiny.unlink()
     with pytest.raises(ModelFileError, match="ready models: none; else give a path"):
         load_model("tiny-en")
-
-
-def packaged(name: str) -> bool:
-    """Whether a wheel has this file of the folder."""
-    tomllib = pytest.importorskip("tomllib")
-    settings = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))
-    patterns = settings["tool"]["setuptools"]["package-data"]["asrkit.pretrained"]
-    return any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
-
-
-def test_models_and_their_cards_are_packaged() -> None:
-    assert packaged("tiny-en.safetensors")
-    assert packaged("tiny-en.md")
-    assert not packaged("tiny-en.ts")
 
 
 def sections(card: str) -> dict[str, str]:

@@ -5,6 +5,8 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
+import venv
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -126,31 +128,61 @@ def test_it_never_makes_a_users_own(
     assert ran == []
 
 
-def test_every_package_is_in_the_wheel() -> None:
-    tomllib = pytest.importorskip("tomllib")
-    settings = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))
-    folders = {path.parent for path in PROJECT.glob("asrkit/**/__init__.py")}
-    packages = {".".join(folder.relative_to(PROJECT).parts) for folder in folders}
-    listed = settings["tool"]["setuptools"]["packages"]
-    assert sorted(packages | {"asrkit.conf", "asrkit.recipes"}) == listed
+def copy_of_the_clone(folder: Path) -> Path:
+    """Copy the files that a build reads."""
+    folder.mkdir()
+    for name in ("asrkit", "conf", "recipes", "pyproject.toml", "README.md", "LICENSE"):
+        source = PROJECT / name
+        if source.is_dir():
+            shutil.copytree(source, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(source, folder / name)
+    return folder
+
+
+def pip(python: Path | str, command: str, *arguments: Path | str) -> None:
+    """Run pip for a Python, without dependencies."""
+    done = subprocess.run(
+        [*PIP, "--python", python, command, "-q", "--no-deps", *arguments],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode and "No matching distribution" in done.stderr:
+        skip("nowhere to get hatchling from")
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_script_beside_an_editable_clone_imports_asrkit(tmp_path: Path) -> None:
+    """Python takes a folder without `__init__.py` for a package only where no path has another.
+
+    The control is a clone that is not installed.
+    """
+    clone = copy_of_the_clone(tmp_path / "asrkit")
+    (clone / "build").mkdir()  # not asrkit.build
+    venv.create(tmp_path / "venv", symlinks=True)
+    python = tmp_path / "venv" / "bin" / "python"
+    (site,) = tmp_path.glob("venv/lib/python*/site-packages")
+    site.joinpath("dependencies.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
+    script = tmp_path / "my.py"
+    script.write_text("import asrkit, asrkit.build; print(asrkit.load, asrkit.build.__file__)")
+
+    def run(*command: Path | str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [python, *command], cwd=tmp_path, env=os.environ | {"PYTHONPATH": ""},
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+
+    assert "has no attribute 'load'" in run(script).stderr
+    pip(python, "install", "--editable", clone)
+    done = run(script)
+    assert done.stdout.endswith(f"{clone / 'asrkit' / 'build.py'}\n"), done.stderr
+    assert "usage: asrkit train" in run("-m", "asrkit.train", "--help").stdout
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Built from a copy."""
     folder = tmp_path_factory.mktemp("wheel")
-    source = folder / "source"
-    source.mkdir()
-    for name in ("asrkit", "conf", "recipes", "pyproject.toml", "README.md", "LICENSE"):
-        copy = shutil.copytree if (PROJECT / name).is_dir() else shutil.copy
-        copy(PROJECT / name, source / name)
-    built = subprocess.run(
-        [*PIP, "wheel", "-q", "--no-deps", "-w", str(folder), str(source)],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    if built.returncode and "No matching distribution" in built.stderr:
-        skip("nowhere to get setuptools from")
-    assert built.returncode == 0, built.stderr
+    pip(sys.executable, "wheel", "-w", folder, copy_of_the_clone(folder / "source"))
     (path,) = folder.glob("*.whl")
     return path
 
@@ -216,10 +248,10 @@ def test_a_layer_in_an_empty_environment(
 
 @pytest.mark.slow
 def test_the_sdist_makes_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
-    """File by file; a control: each has the recogniser of the package."""
+    """File by file; it has every file of asrkit/, conf/ and recipes/."""
     backend = tmp_path / "backend"
-    subprocess.run([*PIP, "install", "-q", "--target", backend, "setuptools>=77"], check=True)
-    build = f"from setuptools import build_meta; build_meta.build_sdist({str(tmp_path)!r})"
+    subprocess.run([*PIP, "install", "-q", "--target", backend, "hatchling>=1.27"], check=True)
+    build = f"from hatchling.build import build_sdist; build_sdist({str(tmp_path)!r})"
     sdist = subprocess.run(
         [sys.executable, "-c", build],
         cwd=wheel.parent / "source", env=os.environ | {"PYTHONPATH": str(backend)},
@@ -228,11 +260,17 @@ def test_the_sdist_makes_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
     assert sdist.returncode == 0, sdist.stderr
     (archive,) = tmp_path.glob("*.tar.gz")
     assert archive.name.startswith("asrkit_streaming-")
-    subprocess.run([*PIP, "wheel", "-q", "--no-deps", "-w", tmp_path, archive], check=True)
+    pip(sys.executable, "wheel", "-w", tmp_path, archive)
     (again,) = tmp_path.glob("*.whl")
     names, others = (set(zipfile.ZipFile(path).namelist()) for path in (wheel, again))
     assert names == others
-    assert "asrkit/pretrained/small-en-alnum.safetensors" in names
+    source = wheel.parent / "source"
+    files = {path.relative_to(source) for path in source.rglob("*") if path.is_file()}
+    folders = {"asrkit": "asrkit", "conf": "asrkit/conf", "recipes": "asrkit/recipes"}
+    expected = {
+        f"{folders[file.parts[0]]}/{'/'.join(file.parts[1:])}" for file in files if file.parts[1:]
+    }
+    assert expected == {name for name in names if not name.startswith("asrkit_streaming-")}
 
 
 @pytest.mark.slow
