@@ -1,14 +1,33 @@
-"""deploy/Dockerfile: a change of the source fetches no packages anew."""
+"""The files in deploy/: the steps of the image, and the service behind the proxy."""
 
+import configparser
+import json
+import os
+import shlex
+import shutil
+import socket
+import ssl
 import subprocess
 import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from string import Template
 
+import httpx
 import pytest
+import soundfile
 
-from tests.conftest import PROJECT
+import asrkit
+from tests.conftest import PROJECT, skip
+from tests.serve.running import connected
+from tests.serve.test_restart import free_port
+from tests.serve.test_stream import converse, text_of
 
-tomllib = pytest.importorskip("tomllib", reason="Python 3.10 has no tomllib")
+NAME = "asr.example.org"  # server_name in nginx.conf
+TOKEN = "secret"
+RECORDING = PROJECT / "tests/kept/speech/digits.flac"
 
 
 def steps() -> list[str]:
@@ -28,7 +47,8 @@ def test_packages_are_installed_before_the_source_is_copied() -> None:
     assert "--no-deps /src" in every[own]
 
 
-def test_the_packages_are_those_of_pyproject(tmp_path: Path) -> None:
+def test_the_packages_are_those_of_pyproject() -> None:
+    tomllib = pytest.importorskip("tomllib", reason="Python 3.10 has no tomllib")
     (step,) = (each for each in steps() if "requirements.txt" in each)
     command = step.removeprefix("RUN ").partition(" > ")[0]
     command = command.replace("/src/pyproject.toml", str(PROJECT / "pyproject.toml"))
@@ -39,3 +59,103 @@ def test_the_packages_are_those_of_pyproject(tmp_path: Path) -> None:
     for name in ("serve", "onnx", "redis"):
         expected += project["optional-dependencies"][name]
     assert done.stdout.splitlines() == expected
+
+
+def replaced(text: str, new: Mapping[str, object]) -> str:
+    """Return a file's text with other places, each of which it must have."""
+    for old, value in new.items():
+        assert old in text, (old, text)
+        text = text.replace(old, str(value))
+    return text
+
+
+@contextmanager
+def running(command: list[str], port: int) -> Iterator[None]:
+    """A context manager of a process that listens on a port."""
+    with subprocess.Popen(command, cwd=PROJECT) as process:
+        try:
+            for _ in range(600):
+                with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+                    break
+                assert process.poll() is None, f"{command[0]} ended with {process.returncode}"
+                time.sleep(0.1)
+            yield
+        finally:
+            process.terminate()
+
+
+def service(folder: Path, port: int) -> list[str]:
+    """Return the command of asrkit.service on this port, with what systemd would give it."""
+    unit = configparser.RawConfigParser()
+    unit.read(PROJECT / "deploy/asrkit.service")
+    own = unit["Service"]
+    (folder / own["LoadCredential"].partition(":")[0]).write_text(f"{TOKEN}\n")
+    places = {
+        "/opt/asrkit/bin/asrkit": f"{sys.executable} -m asrkit", " 8000": f" {port}",
+        "/var/lib/asrkit": folder / "calls",
+    }  # fmt: skip
+    command = Template(replaced(own["ExecStart"], places))
+    words = shlex.split(command.substitute(CREDENTIALS_DIRECTORY=folder))
+    return ["env", own["Environment"], *words]
+
+
+def nginx(program: str, folder: Path, port: int, behind: int) -> list[str]:
+    """Return the command of nginx with nginx.conf on this port, in front of another one."""
+    places = {
+        "listen 443": f"listen 127.0.0.1:{port}", "127.0.0.1:8000": f"127.0.0.1:{behind}",
+        f"/etc/ssl/{NAME}": folder / NAME,
+    }  # fmt: skip
+    server = replaced((PROJECT / "deploy/nginx.conf").read_text(), places)
+    kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    own = "".join(f"{kind}_temp_path {kind}; " for kind in kinds)  # not the system's folders
+    (folder / "nginx.conf").write_text(
+        "daemon off; master_process off; pid nginx.pid; events {}\n"
+        f"http {{ access_log off; {own}\n{server} }}"
+    )
+    return [program, "-p", str(folder), "-c", "nginx.conf", "-e", "stderr"]
+
+
+@pytest.fixture
+def proxy(tmp_path: Path) -> Iterator[tuple[int, ssl.SSLContext]]:
+    """The port of nginx in front of the service, and a context that trusts its certificate."""
+    path = f"{os.environ['PATH']}:/usr/sbin"
+    program, openssl = (shutil.which(name, path=path) for name in ("nginx", "openssl"))
+    if program is None or openssl is None:
+        skip("nginx or openssl is not installed")
+    certificate, key = tmp_path / f"{NAME}.pem", tmp_path / f"{NAME}.key"
+    names = f"subjectAltName=DNS:{NAME},IP:127.0.0.1"
+    subprocess.run(
+        [
+            openssl, "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={NAME}",
+            "-addext", names, "-out", certificate, "-keyout", key,
+        ],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    behind, port = free_port(), free_port()
+    with (
+        running(service(tmp_path, behind), behind),
+        running(nginx(program, tmp_path, port, behind), port),
+    ):
+        yield port, ssl.create_default_context(cafile=certificate)
+
+
+def test_the_service_behind_the_proxy(proxy: tuple[int, ssl.SSLContext]) -> None:
+    """Its page is public, and what has the token gets a file's text and a call's."""
+    port, trusting = proxy
+    expected = asrkit.load("small-en-alnum", second_pass="full").transcribe(RECORDING).text
+    assert expected
+    with httpx.Client(
+        base_url=f"https://127.0.0.1:{port}", headers={"Host": NAME}, verify=trusting, timeout=60
+    ) as client:
+        assert "<title>asrkit</title>" in client.get("/").text
+        url, files = "/v1/audio/transcriptions", {"file": RECORDING.read_bytes()}
+        assert client.post(url, files=files).status_code == 401
+        found = client.post(url, files=files, headers={"Authorization": f"Bearer {TOKEN}"})
+        assert found.json()["text"] == expected
+    samples, rate = soundfile.read(RECORDING, dtype="int16")
+    call = connected(  # as a browser connects
+        f"wss://{NAME}/v1/stream?token={TOKEN}", origin=f"https://{NAME}", ssl=trusting,
+        sock=socket.create_connection(("127.0.0.1", port)),
+    )  # fmt: skip
+    call.send(json.dumps({"type": "start", "sample_rate": rate}))
+    assert text_of(converse(call, [samples.tobytes()])) == expected
