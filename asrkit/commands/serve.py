@@ -58,6 +58,7 @@ def serve(options: argparse.Namespace) -> int:
     models = recognizers(options)
     aliases(options.alias, models)
     threads = options.threads * options.workers
+    options.is_measured = options.streams is None
     options.streams = options.streams or min(capacity(m, threads) for m in models.values())
     ports = ports_of(options)
     logs.set_up(options.log)
@@ -165,8 +166,9 @@ def tell(options: argparse.Namespace, about: str, ports: Ports) -> None:
     if options.log == "json":
         logs.log("serving", models=about, calls=options.streams, **addresses)
     else:
+        how = " (measured; --streams N sets another number)" if options.is_measured else ""
         where = " and ".join(addresses.values())
-        print(f"{about}, {options.streams} calls: {where}", file=sys.stderr, flush=True)
+        print(f"{about}, {options.streams} calls{how}: {where}", file=sys.stderr, flush=True)
 
 
 def recognizers(options: argparse.Namespace) -> dict[str, Recognizer]:

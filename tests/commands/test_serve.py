@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,10 +17,13 @@ import numpy as np
 import pytest
 import soundfile
 
+import asrkit
 from asrkit.commands.serve import name_of
 from asrkit.pretrained import ready_models
+from asrkit.runtime import BatchedSession, Batcher
 from asrkit.serve import logs
 from asrkit.serve.__main__ import main
+from asrkit.serve.capacity import capacity
 from tests.conftest import PROJECT
 
 
@@ -94,6 +98,37 @@ def test_lines_for_programs() -> None:
     assert "secret" not in json.dumps(lines)
     process.terminate()
     assert process.wait(timeout=20) in (0, -signal.SIGTERM)
+
+
+def test_a_busy_moment_does_not_change_the_measured_capacity(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Other programs have the core for 40 ms before each step."""
+    recognizer, step = asrkit.load("small-en-alnum", chunk_size=8), Batcher.step
+    monkeypatch.setattr("asrkit.serve.capacity.SECONDS", 1.0)
+    monkeypatch.setattr("asrkit.serve.capacity.STREAMS", 4)
+    quiet = capacity(recognizer, 1)
+
+    def late(batcher: Batcher) -> list[BatchedSession]:
+        time.sleep(0.04)
+        return step(batcher)
+
+    monkeypatch.setattr(Batcher, "step", late)
+    assert capacity(recognizer, 1) > 0.5 * quiet
+    monkeypatch.setattr(time, "thread_time", time.perf_counter)  # control
+    assert capacity(recognizer, 1) < 0.3 * quiet
+
+
+@pytest.mark.parametrize("options", [[], ["--streams", "7"]])
+def test_the_line_names_the_option_of_a_measured_capacity(
+    options: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("uvicorn.Server.run", lambda self, sockets: None)
+    monkeypatch.setattr("asrkit.commands.serve.bound", lambda *given: Socket())
+    monkeypatch.setattr("asrkit.serve.capacity.capacity", lambda *given: 12)
+    assert main([*options, "--insecure"]) == 0
+    calls = "7 calls" if options else "12 calls (measured; --streams N sets another number)"
+    assert capsys.readouterr().err.endswith(f", full, {calls}: http://0.0.0.0:8000/\n")
 
 
 REFUSED = [
