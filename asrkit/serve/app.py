@@ -48,9 +48,12 @@ NOT_OFFERED = {  # OpenAI's other address for audio
     " the language that is spoken"
 }
 PAGE = Path(__file__).with_name("page")
-# These paths need the token. The page itself is public; openapi.json names the models. Twilio sends
-# the token in its first message, which its protocol checks.
-PROTECTED = ("/v1/", "/vosk", "/metrics", "/openapi.json")
+# All other paths need the token: openapi.json names the models. Twilio sends the token in its first
+# message, which its protocol checks.
+PUBLIC = {
+    "http": {"/healthz", "/readyz", "/schema.json", "/", *(f"/{p.name}" for p in PAGE.iterdir())},
+    "websocket": {"/twilio"},
+}
 
 
 def app_of(server: Server, *beside: AbstractAsyncContextManager[None]) -> Starlette:
@@ -312,7 +315,7 @@ class Guard:
         own = {None, f"http://{headers.get('host')}", f"https://{headers.get('host')}"}
         if origin not in own.union(self.server.origins):
             return 403, "origin", "pages of other sites may not connect; see --origin"
-        if not scope["path"].startswith(PROTECTED):
+        if scope["path"] in PUBLIC[scope["type"]]:
             return None
         if not self.server.admits(token_of(scope)):
             return 401, "token", "the token is missing or wrong"

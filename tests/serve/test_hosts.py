@@ -2,10 +2,13 @@
 
 import httpx
 import pytest
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route, WebSocketRoute
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from asrkit.runtime import Recognizer
+from asrkit.serve import app
 from asrkit.serve.app import host_name, is_local
 from asrkit.serve.server import Server
 from tests.serve.running import serving
@@ -38,3 +41,33 @@ def test_a_name_that_points_here_is_refused_without_a_token(served: Recognizer) 
     with serving(Server({"m": served}, token="secret")) as address:  # which the page does not know
         headers = {"Host": "asr.example", "Authorization": "Bearer secret"}
         assert httpx.get(f"http://{address}/v1/models", headers=headers).status_code == 200
+
+
+PUBLIC = {
+    "http": {
+        "/", "/favicon.svg", "/healthz", "/index.html", "/page.css", "/page.js", "/readyz",
+        "/schema.json", "/worklet.js",
+    },
+    "websocket": {"/twilio"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", PUBLIC)
+def test_the_addresses_without_a_token(kind: str) -> None:
+    server = Server({}, token="secret")
+    guard = app.Guard(app.app_of(server), server)
+    scope = {"type": kind, "headers": [], "query_string": b""}
+    routes = app.app_of(server).routes
+    paths = {"/new", *(each.path for each in routes if isinstance(each, Route | WebSocketRoute))}
+    assert paths >= PUBLIC[kind]
+    assert {each for each in paths if not guard.why_not(scope | {"path": each})} == PUBLIC[kind]
+
+
+def test_a_new_address_needs_the_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    routes = [*app.page_routes(), Route("/new", lambda request: PlainTextResponse("ok"))]
+    monkeypatch.setattr(app, "page_routes", lambda: routes)
+    with serving(Server({}, token="secret")) as address:
+        found = [httpx.get(f"http://{address}/new{end}") for end in ("", "?token=secret")]
+        assert [each.status_code for each in found] == [401, 200]
+        with pytest.raises(InvalidStatus):  # the page is at this path, a WebSocket would not be it
+            connect(f"ws://{address}/")
