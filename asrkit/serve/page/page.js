@@ -1,7 +1,8 @@
 // The page: microphone or file -> /v1/stream -> text. Messages are those of asrkit/serve/protocols/messages.py.
 const $ = (id) => document.getElementById(id);
 const MOST_BUFFERED = 1 << 20; // bytes that may wait for the network
-const KEPT_BLOCKS = 600; // a minute of them
+const KEPT_BLOCKS = 3000; // five minutes of them
+const STUCK_MS = 10000; // time after which a connection that takes no audio is replaced
 
 let call = null; // while one goes on
 let files = 0; // calls and files so far, in whose order segments are shown
@@ -59,14 +60,13 @@ function show() {
 }
 
 function received(message) {
+  if (message.ack !== undefined) acknowledged(message.ack);
   if (message.type === "started") {
     $("model").textContent = `${message.model}, ${message.context}`;
-    Object.assign(call, { id: message.id, token: message.token, open: true, tries: 0 });
-    if (!call.ending) say(call.channels < call.wanted ? "Listening. The microphone has one channel." : "Listening.");
-    acknowledged(message.ack);
-    const [partial, ...rest] = call.blocks;
-    const known = call.channels * Math.max(0, message.ack - call.first);
-    transmit(...(partial ? [partial.subarray(known), ...rest] : []));
+    Object.assign(call, { id: message.id, token: message.token, open: true, tries: 0, sent: message.ack });
+    call.sentAt = performance.now();
+    sayState();
+    transmit();
   }
   if (message.type === "final") {
     segments.push({ ...message, file: call.file });
@@ -75,32 +75,63 @@ function received(message) {
   }
   if (message.type === "partial") {
     live[message.channel || 0] = message;
-    acknowledged(message.ack);
-    if (call.sentAt) $("delay").textContent = `${Math.round(performance.now() - call.sentAt)} ms`;
+    $("delay").textContent = `${Math.round(performance.now() - call.sentAt)} ms`;
   }
   if (message.type === "error") say(message.message, true);
   if (message.type === "ended") {
-    say("Done.");
+    say(`Done.${lost()}`, call.lost > 0);
     finish();
   }
   if (message.type === "final" || message.type === "partial") show();
 }
 
-// Keeps blocks until the server has acknowledged them, at most a minute.
+// Forgets blocks that the server has acknowledged.
 function acknowledged(ack) {
-  while (call.blocks.length && call.first + call.blocks[0].length / call.channels <= ack) forget();
+  const size = call.silence.length / call.channels;
+  call.ack = ack;
+  for (; call.blocks.length && call.first + size <= ack; call.first += size) call.blocks.shift();
 }
 
-function forget() {
-  call.first += call.blocks.shift().length / call.channels;
+// Keeps a block until the server has acknowledged it, at most five minutes.
+function keep(block) {
+  call.blocks.push(block);
+  const old = call.blocks.length - 1 - KEPT_BLOCKS;
+  if (old >= 0) call.blocks[old] = null;
 }
 
-function transmit(...blocks) {
-  const { socket, open } = call;
+function sayState() {
+  const listening = call.channels < call.wanted ? "Listening. The microphone has one channel." : "Listening.";
+  say((call.ending ? "Finishing…" : listening) + lost(), call.lost > 0);
+}
+
+const lost = () => (call.lost ? ` ${call.lost.toFixed(1)} s of audio were lost: the server was away for too long.` : "");
+
+// The next samples to send. Silence stands for audio that is no longer kept, so that times stay right.
+function unsent() {
+  const { blocks, silence, channels } = call;
+  const after = (call.sent - call.first) * channels;
+  const number = Math.floor(after / silence.length);
+  if (blocks[number] === null) {
+    blocks[number] = silence;
+    call.lost += silence.length / channels / call.rate;
+    sayState();
+  }
+  return blocks[number]?.subarray(after % silence.length);
+}
+
+// Sends what the network takes, then the end.
+function transmit() {
+  const { socket, open, channels } = call;
   if (!open || socket.readyState !== WebSocket.OPEN) return;
-  for (const block of blocks) socket.send(block);
-  call.sentAt = performance.now();
-  if (call.ending) socket.send(JSON.stringify({ type: "end" }));
+  let block;
+  while ((block = unsent()) && socket.bufferedAmount < MOST_BUFFERED) {
+    socket.send(block);
+    call.sent += block.length / channels;
+    call.sentAt = performance.now();
+  }
+  if (!block) return call.ending && socket.send(JSON.stringify({ type: "end" }));
+  if (performance.now() - call.sentAt > STUCK_MS) socket.close(4000, "too slow"); // and resume
+  else if (call.ending) setTimeout(() => call && transmit(), 100);
 }
 
 const token = new URLSearchParams(location.search).get("token");
@@ -124,11 +155,11 @@ function connect() {
   if (token) url.searchParams.set("token", token);
   const socket = (call.socket = new WebSocket(url));
   socket.onopen = () => {
-    const { id, token, channels, rate: sample_rate } = call;
+    const { id, token, channels, ack, rate: sample_rate } = call;
     const finals = channels > 1 ? call.finals : call.finals[0];
     const model = $("models").value || undefined;
     const start = { type: "start", sample_rate, channels, hotwords: hotwords(), model };
-    socket.send(JSON.stringify(id ? { type: "resume", id, token, finals } : start));
+    socket.send(JSON.stringify(id ? { type: "resume", id, token, finals, ack } : start));
   };
   socket.onmessage = ({ data }) => received(JSON.parse(data));
   socket.onclose = (event) => {
@@ -168,7 +199,7 @@ async function talk() {
     call.stop();
     call.ending = true;
     transmit();
-    return say("Finishing…");
+    return sayState();
   }
   if (!navigator.mediaDevices) return say("Browsers allow the microphone only for https pages and for localhost.", true);
   let stream, context;
@@ -185,19 +216,20 @@ async function talk() {
     await context.audioWorklet.addModule("worklet.js");
     const channels = Math.min(wanted, stream.getAudioTracks()[0].getSettings().channelCount || 1);
     const finals = Array(channels).fill(0);
-    call = { rate: context.sampleRate, channels, wanted, blocks: [], first: 0, finals, file: ++files, tries: 0, stop };
+    const rate = context.sampleRate;
+    const silence = new Int16Array(channels * Math.round(rate / 10)); // as long as a block of worklet.js
+    const audio = { rate, channels, silence, blocks: [], first: 0, sent: 0, ack: 0, lost: 0 };
+    call = { ...audio, wanted, finals, file: ++files, tries: 0, stop };
     connect();
     const node = new AudioWorkletNode(context, "blocks", {
       numberOfOutputs: 0, channelCount: channels, channelCountMode: "explicit", processorOptions: { channels },
     });
     node.port.onmessage = ({ data }) => {
-      if (!call) return;
+      if (!call || call.ending) return;
       const samples = new Int16Array(data);
       $("level").value = Math.sqrt(samples.reduce((sum, each) => sum + each * each, 0) / samples.length) / 8000;
-      call.blocks.push(samples);
-      if (call.blocks.length > KEPT_BLOCKS) forget();
-      if (call.socket.bufferedAmount < MOST_BUFFERED) transmit(samples);
-      else call.socket.close(4000, "too slow"); // the call resumes with the samples that the server has
+      keep(samples);
+      transmit();
     };
     context.createMediaStreamSource(stream).connect(node);
     $("models").disabled = $("split").disabled = true;

@@ -1,0 +1,148 @@
+// Runs the page's script without a browser: its elements, its microphone, its clock and the server are stand-ins.
+// node page.mjs PATH/TO/page.js SCENARIO prints what the server got and what the page said.
+import { pathToFileURL } from "node:url";
+
+const [, , path, scenario] = process.argv;
+const BLOCK = 4800; // samples of 100 ms; those of block n (from 1) are all n
+const elements = {};
+const sockets = [];
+let now = 0;
+let timers = [];
+let microphone;
+
+const element = () => ({
+  classList: { toggle() {} },
+  dataset: {},
+  value: "",
+  append() {},
+  replaceChildren() {},
+  setAttribute() {},
+});
+
+class Socket {
+  static OPEN = 1;
+  constructor() {
+    Object.assign(this, { readyState: 1, bufferedAmount: 0, fills: false, audio: [], texts: [], first: 0 });
+    sockets.push(this);
+  }
+  send(data) {
+    if (typeof data === "string") return this.texts.push(JSON.parse(data));
+    if (this.texts.some(({ type }) => type === "end")) throw new Error("audio after the end");
+    this.audio.push(...data);
+    if (this.fills) this.bufferedAmount += data.byteLength;
+  }
+  close(code) {
+    if (this.readyState === 3) return;
+    this.readyState = 3;
+    this.onclose({ code, reason: "" });
+  }
+  answer(message) {
+    this.onmessage({ data: JSON.stringify({ words: [], text: "", stable: "", ...message }) });
+  }
+  start(ack) {
+    this.first = ack;
+    this.onopen();
+    this.answer({ type: "started", id: "i", token: "t", model: "m", context: "c", ack });
+  }
+}
+
+Object.assign(globalThis, {
+  document: { getElementById: (id) => (elements[id] ??= element()), createElement: element, body: element() },
+  location: new URL("http://127.0.0.1/"),
+  fetch: async () => ({ ok: true, json: async () => ({ data: [] }) }),
+  WebSocket: Socket,
+  AudioContext: class {
+    sampleRate = 10 * BLOCK;
+    audioWorklet = { addModule: async () => {} };
+    createMediaStreamSource = () => ({ connect() {} });
+    close() {}
+  },
+  AudioWorkletNode: class {
+    constructor() {
+      this.port = microphone = {};
+    }
+  },
+  setTimeout: (run) => timers.push(run),
+});
+performance.now = () => now;
+const track = { stop() {}, getSettings: () => ({ channelCount: 1 }) };
+const stream = { getTracks: () => [track], getAudioTracks: () => [track] };
+Object.defineProperty(globalThis, "navigator", { value: { mediaDevices: { getUserMedia: async () => stream } } });
+
+let spoken = 0;
+function speak(blocks) {
+  for (let i = 0; i < blocks; i++, now += 100) microphone.onmessage({ data: new Int16Array(BLOCK).fill(++spoken).buffer });
+}
+function wait() {
+  const due = timers;
+  timers = [];
+  for (const run of due) run();
+}
+const newest = () => sockets.at(-1);
+const click = () => elements.talk.onclick();
+
+await import(pathToFileURL(path));
+await click();
+newest().start(0);
+speak(10);
+
+const scenarios = {
+  // The connection is lost for 70 s; the server has half of a block that it has not acknowledged before.
+  lost() {
+    newest().answer({ type: "partial", ack: 4 * BLOCK });
+    newest().close(1006);
+    speak(700);
+    wait();
+    newest().start(4.5 * BLOCK);
+  },
+  // For 400 s, of which the page keeps 300.
+  long() {
+    newest().close(1006);
+    speak(4000);
+    wait();
+    newest().start(10 * BLOCK);
+  },
+  // Once more before the server has any of it: the same audio is lost, not as much again.
+  twice() {
+    scenarios.long();
+    newest().close(1006);
+    wait();
+    newest().start(10 * BLOCK);
+  },
+  // The network takes nothing for 5 s.
+  slow() {
+    newest().fills = true;
+    speak(50);
+    newest().bufferedAmount = 0;
+    speak(1);
+  },
+  // The network takes nothing at all.
+  stuck() {
+    newest().fills = true;
+    speak(250);
+    wait();
+    newest().start(10 * BLOCK);
+  },
+  // The end follows the audio that waits for the network.
+  end() {
+    newest().bufferedAmount = 2 ** 21;
+    speak(20);
+    click();
+    const early = newest().texts.length;
+    newest().bufferedAmount = 0;
+    wait();
+    newest().texts.push({ early });
+  },
+  // Segments acknowledge, too.
+  final() {
+    newest().answer({ type: "final", start: 0, end: 1, ack: 10 * BLOCK });
+    newest().close(1006);
+    wait();
+    newest().start(10 * BLOCK);
+  },
+};
+scenarios[scenario]();
+const { audio, first, texts } = newest();
+const blocks = audio.filter((_, i) => (first + i) % BLOCK === 0 || i === 0);
+const uneven = audio.some((each, i) => i && each !== audio[i - 1] && (first + i) % BLOCK);
+console.log(JSON.stringify({ first: first / BLOCK, blocks, uneven, texts, sockets: sockets.length, status: elements.status.textContent }));
