@@ -29,7 +29,7 @@ from asrkit.runtime.transcript import DecodingOptions
 from asrkit.runtime.turns import PACKET_SECONDS, Turns, TurnsValue
 from asrkit.search import Search, calling, is_fusing, plus
 from asrkit.terms import UNKNOWN, Terms
-from asrkit.text import Tokenizer, end_of_turn, normalize
+from asrkit.text import Tokenizer, WordTokenizer, end_of_turn, normalize
 
 Phrases = Mapping[str, float] | Iterable[str]  # with weights, or without
 T = TypeVar("T", bound=Turns)
@@ -141,6 +141,11 @@ class Recognizer:
         """Search of the pass whose text is final."""
         second = self.decoding.second
         return self.decoding.search if second is None else second.search
+
+    @property
+    def words(self) -> list[str] | None:
+        """The complete list of words that the model can write; None if it writes any word."""
+        return self.tokenizer.words if isinstance(self.tokenizer, WordTokenizer) else None
 
     @property
     def languages(self) -> tuple[str, ...]:

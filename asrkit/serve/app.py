@@ -157,9 +157,11 @@ async def metrics(request: Request, server: Server) -> Response:
 
 async def models(request: Request, server: Server) -> Response:
     about = {"object": "model", "created": 0, "owned_by": "asrkit"}
-    return JSONResponse(
-        {"object": "list", "data": [{"id": each, **about} for each in server.models]}
-    )
+    data = [
+        {"id": name, **about, "words": model.recognizer.words}
+        for name, model in server.models.items()
+    ]
+    return JSONResponse({"object": "list", "data": data})
 
 
 async def schema(request: Request, server: Server) -> Response:

@@ -170,6 +170,11 @@ class CharTokenizer(SymbolTokenizer):
 class WordTokenizer(SymbolTokenizer):
     """A tokenizer with a token for each word, for closed vocabularies."""
 
+    @property
+    def words(self) -> list[str]:
+        """The words without EVENTS."""
+        return [each for each in self.symbols if spoken(each)]
+
     def split(self, text: str) -> list[str]:
         return text.split()
 

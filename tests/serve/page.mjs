@@ -14,6 +14,7 @@ const element = () => ({
   classList: { toggle() {} },
   dataset: {},
   value: "",
+  selectedIndex: 0,
   append() {},
   replaceChildren() {},
   setAttribute() {},
@@ -49,7 +50,8 @@ class Socket {
 Object.assign(globalThis, {
   document: { getElementById: (id) => (elements[id] ??= element()), createElement: element, body: element() },
   location: new URL("http://127.0.0.1/"),
-  fetch: async () => ({ ok: true, json: async () => ({ data: [] }) }),
+  fetch: async () => ({ ok: true, json: async () => ({ data: [{ id: "m", words: null }] }) }),
+  Option: class {},
   WebSocket: Socket,
   AudioContext: class {
     sampleRate = 10 * BLOCK;

@@ -13,6 +13,7 @@ import asrkit
 from asrkit import hub
 from asrkit.runtime import Recognizer
 from asrkit.serve.server import Limits, Server
+from asrkit.text import CharTokenizer
 from tests.serve.running import connected, serving
 from tests.serve.test_realtime import completed, talk
 from tests.serve.test_stream import converse, start, text_of
@@ -36,6 +37,17 @@ def two(models: dict[str, Recognizer]) -> Iterator[str]:
 
 def test_they_are_listed(two: str) -> None:
     assert [each.id for each in client_of(two).models.list()] == ["quiet", "loud"]
+
+
+def test_a_closed_vocabulary_is_listed(served: Recognizer) -> None:
+    """A model that writes by letters has none: the control."""
+    letters = CharTokenizer([chr(0x4E00 + i) for i in range(148)])
+    other = served.with_decoding(served.decoding._replace(tokenizer=letters))
+    with serving(Server({"small": served, "other": other})) as address:
+        small, other = httpx.get(f"http://{address}/v1/models").json()["data"]
+    assert len(small["words"]) == 148
+    assert {"a", "z", "zero", "nine", "lights"} <= {*small["words"]}
+    assert other["words"] is None
 
 
 @pytest.mark.parametrize("name", [None, "quiet", "loud"])

@@ -232,6 +232,8 @@ def test_one_model_is_no_choice(address: str, tmp_path: Path) -> None:
     with page(f"http://{address}/", tmp_path / "profile") as tab:
         tab.wait("document.getElementById('models').options.length === 1")
         assert tab.evaluate("document.getElementById('choice').hidden")
+        words = tab.evaluate("document.getElementById('vocabulary').innerText")
+        assert words == "small-en-alnum knows 148 words and no others."
 
 
 def test_a_refused_microphone_is_explained(address: str, tmp_path: Path) -> None:

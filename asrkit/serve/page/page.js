@@ -147,6 +147,16 @@ async function listModels() {
   if (!response.ok) return say(body.error.message, true);
   $("models").replaceChildren(...body.data.map(({ id }) => new Option(id)));
   $("choice").hidden = body.data.length < 2;
+  $("models").onchange = () => showWords(body.data[$("models").selectedIndex]);
+  $("models").onchange();
+}
+
+// The words of a model that knows no others: whatever else is said becomes some of them.
+function showWords({ id, words }) {
+  $("vocabulary").hidden = !words;
+  if (!words) return;
+  $("vocabulary").firstElementChild.textContent = `${id} knows ${words.length} words and no others.`;
+  $("vocabulary").lastElementChild.textContent = words.join(" ");
 }
 
 function connect() {

@@ -136,10 +136,14 @@ TRANSCRIPTION = record(
     segments=array(record(["id", "text", *TIMES], id=ID, text=TEXT, **TIMES, **SPEAKER)),
     turns=array(record(["text", *TIMES], text=TEXT, **TIMES, **SPEAKER)),
 )
+VOCABULARY: Schema = {
+    "type": ["array", "null"], "items": TEXT,
+    "description": "complete list of words that the model can write; null if it writes any word",
+}  # fmt: skip
 MODELS = record(
     ["object", "data"],
     object={"const": "list"},
-    data=array(record(["id", "object"], id=TEXT, object={"const": "model"})),
+    data=array(record(["id", "object"], id=TEXT, object={"const": "model"}, words=VOCABULARY)),
 )
 ERROR = record(
     ["error"], error=record(["message", "type", "code"], message=TEXT, type=TEXT, code=TEXT)
