@@ -312,11 +312,15 @@ class Server:
             idle = time.monotonic() - place.began
             text = f"no audio for {idle:.0f} s, and all {most} streams are taken"
             call.fail(RefusedError(503, "streams", text))
-            del self.calls[call]
-            self._note_calls()
+            self.free(call)
             return
         self.figures.refused.labels("streams").inc()
         raise RefusedError(503, "streams", f"all {most} streams are taken")
+
+    def free(self, call: Call) -> None:
+        """Free the place of a call, also for the other processes."""
+        if self.calls.pop(call, None) is not None:
+            self._note_calls()
 
     def _note_calls(self) -> None:
         if self.neighbours is not None:
@@ -362,8 +366,7 @@ class Server:
             yield call
         finally:
             call.cancel()
-            self.calls.pop(call, None)
-            self._note_calls()
+            self.free(call)
             if share is not None:
                 share.working(False)
             self.figures.streams.labels(model.name).dec()

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from argparse import Namespace
 from collections.abc import Iterator
@@ -20,11 +21,13 @@ import pytest
 import asrkit
 from asrkit.commands.serve import ports_of, store_of
 from asrkit.errors import UserError
+from asrkit.serve.call_store import MemoryStore, StoredCall
 from asrkit.serve.processes import Neighbours
 from asrkit.serve.server import Limits, RefusedError, Server
 from tests.conftest import PROJECT
+from tests.serve.running import serving
 from tests.serve.test_restart import Caller, Recordings, whole
-from tests.serve.test_stream import assert_is
+from tests.serve.test_stream import assert_is, start
 
 SMALL = """
 import os, signal, socket, sys, time
@@ -162,6 +165,37 @@ def test_the_limit_is_that_of_all_processes(elsewhere: int, served: asrkit.Recog
     asyncio.run(one_call())
     assert calls == [0, elsewhere]
     server.close()
+
+
+class SlowStore(MemoryStore):
+    """A store whose answers wait for an event."""
+
+    survives = True
+
+    def __init__(self) -> None:
+        super().__init__(60.0)
+        self.asked, self.answers = threading.Event(), threading.Event()
+        self.answers.set()
+
+    def put(self, name: str, entry: StoredCall) -> bool:
+        self.asked.set()
+        self.answers.wait(20)
+        return super().put(name, entry)
+
+
+def test_the_place_of_a_call_is_free_before_the_store_has_it(served: asrkit.Recognizer) -> None:
+    calls, store = [0, 0], SlowStore()
+    server = Server({"m": served}, store=store, neighbours=Neighbours(calls, 0))
+    with serving(server) as address:
+        with start(address) as client:
+            client.recv()
+            assert calls == [1, 0]
+            store.asked.clear()
+            store.answers.clear()
+            client.send(bytes(32_000))
+        assert store.asked.wait(10)  # it saves the call
+        assert calls == [0, 0]
+        store.answers.set()
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -197,7 +197,7 @@ class Line:
     def free(self, calls: list[Call]) -> None:
         """Free the call's place when it ends, however long the client and the store take."""
         for call in calls:
-            self.server.calls.pop(call, None)
+            self.server.free(call)
 
     async def keep_last(self, calls: list[Call]) -> None:
         """Save the call when its connection ends, if the client has received anything since.
