@@ -103,6 +103,8 @@ def cues_of(text: bytes, ending: str, tmp_path: Path) -> list[tuple[str, float |
         (SRT, ".srt"), (VTT, ".vtt"), (SRT.replace("\n", "\r\n"), ".SRT"),
         ("1000000 3000000 Hello there\n3000000 9000000 world & co\n9000000 10000000 good", ".lab"),
         ("0.100\t0.300\tHello there\n0.300\t0.9\tworld & co\n0.9\t1.0\tgood", ".txt"),
+        ("0.1\t0.3\tHello there\n\\\t100.0\t4000.0\n0.3\t0.9\tworld & co\n\\\t-1.0\t9.5\n"
+         "0.9\t1.0\tgood\n", ".txt"),  # with the frequencies of Audacity's spectral selection
     ],
 )  # fmt: skip
 def test_cues_are_parts_of_the_file(text: str, ending: str, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ TIME = r"(?:(\d{1,4}):)?(\d{1,2}):(\d{2})[.,](\d{1,3})"
 TIMES = re.compile(rf"\s*{TIME}\s*-->\s*{TIME}(?:\s.*)?")
 VOICE, MARKUP = re.compile(r"<v(?:\.[^\s<>]*)?\s([^<>]*)>"), re.compile(r"<[^<>]*>|\{\\[^{}]*\}")
 LABEL = re.compile(r"(\d+(?:\.\d+)?)\s+(\d+(?:\.\d+)?)(?:\s+(.*))?")
+SPECTRAL = re.compile(r"\\\t.*")  # Audacity's line of the frequencies of the label before it
 HTK_SECOND = 1e7  # HTK counts 100 ns
 TOKEN = re.compile(
     r'"(?:[^"]|"")*"|<exists>|(?<![\w\[.-])-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?![\w\].])'
@@ -74,7 +75,7 @@ def cue_of(times: re.Match[str], text: str) -> Cue:
 
 def labels(lines: list[str]) -> list[Cue]:
     """Return the labels of lines that all begin with two times; else one text of all lines."""
-    found = [LABEL.fullmatch(line.strip()) for line in lines]
+    found = [LABEL.fullmatch(line.strip()) for line in lines if not SPECTRAL.fullmatch(line)]
     if not found or not all(found):
         return [Cue(" ".join(lines))]
     times = [each.groups(default="") for each in found if each]
