@@ -35,6 +35,7 @@ COLUMNS = {"path", "audio", "wav", "file", "file_name", "filename", "wav_filenam
 SEPARATORS = {"\t": "TSV", ",": "CSV", ";": "CSV with ;", "|": "a table with |"}
 TRANSCRIPTS = ".trans.txt"  # endings of LibriSpeech's
 COMMON_VOICE = {"train.tsv", "dev.tsv", "test.tsv", "validated.tsv"}
+METADATA = ("metadata.jsonl", "metadata.csv")  # lists of an audiofolder of Hugging Face
 KALDI = {"wav.scp", "text", "utt2spk", "spk2utt", "segments", "utt2dur", "reco2dur"}
 SCP_LINE = re.compile(r"\S+\s+\S.*(?:\.(?:wav|flac|sph|mp3|ogg|opus|m4a|ark:\d+)|\|)\s*")
 
@@ -193,13 +194,15 @@ def object_kind(values: dict[str, Any], zipped: bool) -> Foreign | None:
     if {"key", "wav", "txt"} <= values.keys():
         return Foreign(f"a WeNet list ({keys})", kind="wenet")
     if isinstance(values.get("audio"), dict):
-        advice = "audio must be the path of a file"
-        return Foreign(f"rows of Hugging Face's datasets ({keys})", advice)
+        return Foreign(f"rows of Hugging Face's datasets ({keys})", kind="jsonl")
     if all(isinstance(value, dict) for value in values.values()):
         return Foreign("one JSON object of utterances, as in SpeechBrain and ESPnet")
     if zipped and "id" in values and isinstance(values.get("audio"), str):
         advice = "unpack it with gunzip; only lhotse's may be gzipped"
         return Foreign("a plain manifest, gzipped", advice)
+    has_audio = any(KEYS.get(plain(str(key))) == "audio" for key in values)
+    if has_audio and not {"audio", "type"} & values.keys():  # lhotse's cuts have a type
+        return Foreign(f"JSON lines with other names ({keys})", kind="jsonl")
     return None
 
 
@@ -235,6 +238,18 @@ def names_in(folder: Path) -> list[str]:
         return sorted(each.name for each in islice(entries, MOST_NAMES))
 
 
+def metadata_in(folder: Path) -> list[Path]:
+    """Return the lists of an audiofolder of Hugging Face, of the folder and two levels below."""
+    places = (each for above in ("", "*/", "*/*/") for name in METADATA
+              for each in sorted(folder.glob(above + name)) if each.is_file())  # fmt: skip
+    return [place for place in places if "file_name" in first_line(place)]
+
+
+def first_line(path: Path) -> str:
+    with path.open("rb") as file:
+        return file.readline(HEAD).decode(errors="replace")
+
+
 def kinds_of_folder(path: Path) -> Iterator[Foreign]:
     """Yield the kinds that a folder can be, the likeliest first."""
     names = names_in(path)
@@ -243,6 +258,8 @@ def kinds_of_folder(path: Path) -> Iterator[Foreign]:
     if languages := [name for name in names if (path / name / "clips").is_dir()]:
         advice = f"name the folder of one language, such as {shown(path / languages[0])}"
         yield Foreign("a release of Common Voice", advice)
+    if metadata_in(path):
+        yield Foreign(f"an audiofolder, {HUGGING_FACE}", kind="audiofolder")
     if {"metadata.csv", "wavs"} <= set(names):
         yield Foreign("a folder like LJSpeech", kind="ljspeech")
     if "wav.scp" in names:

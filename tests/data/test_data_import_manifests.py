@@ -60,6 +60,77 @@ def test_training_on_a_nemo_manifest_names_the_command(audio: Path, capsys: Outp
     assert expected in capsys.readouterr().err
 
 
+LINES = '{"path": "audio/a.wav", "sentence": "one", "client_id": "x"}\n'
+
+
+@pytest.mark.parametrize(
+    ("line", "options"),
+    [
+        (LINES, []),
+        (LINES.replace("path", "f").replace("sentence", "t"), ["--columns=audio=f,text=t"]),
+        (LINES.replace('"client', '"text": "other", "client'), ["--columns=text=sentence"]),
+        (LINES.replace('"audio/a.wav"', '{"path": "audio/a.wav", "sampling_rate": 16000}'), []),
+        (LINES.replace("path", "audio"), []),  # a manifest that lacks the id alone
+        (LINES.replace("path", "audio_filepath"), ["--columns=text=sentence"]),
+        (LINES.replace("audio/", ""), ["--audio-root=in/audio"]),
+    ],
+)
+def test_json_lines_with_other_keys(
+    line: str, options: list[str], audio: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (audio / "m.jsonl").write_text(line)
+    command = ("import", "auto", audio / "m.jsonl", "--dev", 0, "--output", tmp_path / "out")
+    assert run("data", *command, *options) == 0
+    one = imported(tmp_path / "out", "train")["a"]
+    assert (one["text"], one["speaker"], one["audio"]) == ("one", "x", "../in/audio/a.wav")
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        (
+            '{"f": "audio/a.wav", "t": "one"}',
+            "name it with --columns audio=COLUMN,text=COLUMN; its",
+        ),
+        (LINES.replace('"client', '"text": "x", "client'), "can both be text: name one with --col"),
+    ],
+)
+def test_json_lines_that_need_columns(
+    line: str, problem: str, audio: Path, tmp_path: Path, capsys: Output
+) -> None:
+    (audio / "m.jsonl").write_text(line)
+    assert run("data", "import", "auto", audio / "m.jsonl", "--output", tmp_path / "out") == 2
+    assert problem in capsys.readouterr().err
+
+
+LISTED = '{{"file_name": "{0}", "transcription": "text {0}"}}\n'
+
+
+@pytest.mark.parametrize(
+    ("lists", "parts"),
+    [
+        ({"train/metadata.jsonl": LISTED, "validation/metadata.jsonl": LISTED}, "train dev"),
+        ({"data/train/metadata.jsonl": LISTED, "data/test/metadata.jsonl": LISTED}, "train test"),
+        ({"train/metadata.csv": "file_name,text\n{0},text {0}\n"}, "train"),
+        ({"metadata.csv": "file_name,text\nwavs/{0},text wavs/{0}\n"}, "train"),  # as LJSpeech
+        ({"metadata.jsonl": LISTED.replace("{0}", "dev/{0}", 1)}, "dev"),
+    ],
+)
+def test_an_audiofolder(lists: dict[str, str], parts: str, tmp_path: Path) -> None:
+    for number, (name, text) in enumerate(lists.items()):
+        path = tmp_path / "in" / name
+        line = text.format(f"{number}.flac").splitlines()[-1]
+        file = line.split(",")[0] if path.suffix == ".csv" else json.loads(line)["file_name"]
+        sound(path.parent / file)
+        path.write_text(text.format(f"{number}.flac"))
+    command = ("import", "auto", tmp_path / "in", "--dev", 0, "--output", tmp_path / "out")
+    assert run("data", *command) == 0
+    found = imported(tmp_path / "out", *parts.split())
+    assert [each["split"] for each in found.values()] == parts.split()
+    assert all(each["text"].endswith(f"{name}.flac") for name, each in found.items())
+
+
 def test_wenet(audio: Path, tmp_path: Path) -> None:
     path = write_manifest(
         audio / "data.list",

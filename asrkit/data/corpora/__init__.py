@@ -11,9 +11,11 @@ KINDS = {  # kinds of corpora, with their meanings for the help
     "manifest": "manifest of asrkit, to divide it anew",
     "nemo": "manifest of NeMo: audio_filepath, text, duration, offset",
     "wenet": "list of WeNet: key, wav, txt",
+    "jsonl": "JSON lines with other keys, such as path and sentence",
     "kaldi": "folder with wav.scp and text, perhaps segments and utt2spk",
     "ljspeech": "folder with metadata.csv and wavs",
     "librispeech": "folders of speakers and chapters with .trans.txt",
     "huggingface": "parquet files, or a folder of save_to_disk",
+    "audiofolder": "Hugging Face's folders with metadata.jsonl or .csv and file_name",
     "lhotse": "recordings and supervisions of lhotse, or the folder of both",
 }

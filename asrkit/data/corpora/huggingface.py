@@ -1,4 +1,4 @@
-"""Hugging Face's datasets: parquet files, and folders of save_to_disk. Read by pyarrow alone."""
+"""Hugging Face's datasets: parquet files and folders of save_to_disk by pyarrow; audiofolders."""
 
 import re
 from collections.abc import Iterator
@@ -10,8 +10,10 @@ from asrkit.audio.file import SUFFIXES
 from asrkit.data.corpora.entry import CorpusError, Entry, Ids, Omitted, Source
 from asrkit.data.corpora.fields import entry_of, field_of
 from asrkit.data.corpora.folder import files_of
+from asrkit.data.corpora.json_lines import read_json_lines
 from asrkit.data.corpora.measure import EMPTY
-from asrkit.data.corpora.table import columns_of
+from asrkit.data.corpora.table import columns_of, read_table
+from asrkit.data.foreign import metadata_in
 from asrkit.errors import reason, shown
 from asrkit.extras import need
 
@@ -116,6 +118,16 @@ def audio_of(value: Any, folder: Path, names: Ids, omitted: Omitted, where: str)
     with replacing(target) as temporary:
         temporary.write_bytes(data)
     return str(target)
+
+
+def read_audiofolder(source: Source, omitted: Omitted) -> Iterator[Entry]:
+    """Yield the lines of all lists; the folders of a recording name its part."""
+    ids, top = Ids(), source.path.parent
+    for path in metadata_in(source.path):
+        read = read_table if path.suffix == ".csv" else read_json_lines
+        for entry in read(source._replace(path=path), omitted, ids):
+            place = entry.audio if entry.audio.is_relative_to(top) else path
+            yield entry._replace(split=split_of(place.parent.relative_to(top)))
 
 
 def split_of(path: Path) -> str | None:

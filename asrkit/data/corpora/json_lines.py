@@ -1,4 +1,4 @@
-"""Manifests in JSON lines: NeMo's, WeNet's, asrkit's own, and lhotse's, without lhotse's code."""
+"""Manifests in JSON lines: NeMo's, WeNet's, others', asrkit's own, and lhotse's."""
 
 import json
 from collections.abc import Iterator
@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from asrkit.data.corpora.entry import Entry, Ids, Omitted, Source, found_audio
-from asrkit.data.corpora.fields import entry_of, field_of
+from asrkit.data.corpora.fields import entry_of
+from asrkit.data.corpora.table import columns_of
 from asrkit.data.manifest import LeftOut, lines_of, read_manifest
 from asrkit.data.splits import NAMES
 from asrkit.errors import shown
@@ -29,11 +30,15 @@ def objects_in(path: Path, omitted: Omitted) -> Iterator[tuple[str, dict[str, An
             omitted.add("line that is not a JSON object", where)
 
 
-def read_json_lines(source: Source, omitted: Omitted) -> Iterator[Entry]:
-    """Yield the utterances of a manifest whose keys have usual names."""
-    ids, root = Ids(), source.audio_root or source.path.parent
+def read_json_lines(source: Source, omitted: Omitted, ids: Ids | None = None) -> Iterator[Entry]:
+    """Yield the utterances of a manifest whose keys have usual names, or those of `--columns`."""
+    ids, root = ids or Ids(), source.audio_root or source.path.parent
+    keys = [*dict.fromkeys(k for _, values in objects_in(source.path, Omitted()) for k in values)]
+    places, _ = columns_of(source.path, keys, source.columns)
     for where, values in objects_in(source.path, omitted):
-        named = {field: values[key] for key in values if (field := field_of(key))}
+        named = {field: values.get(keys[place]) for field, place in places.items()}
+        if isinstance(named["audio"], dict):  # as in Hugging Face's datasets
+            named["audio"] = named["audio"].get("path")
         entry = entry_of(named, root, ids, omitted, where)
         if entry is not None:
             yield entry

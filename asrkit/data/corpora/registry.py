@@ -6,15 +6,22 @@ from typing import NamedTuple
 
 from asrkit.data.corpora.entry import CorpusError, Entry, Omitted, Source
 from asrkit.data.corpora.folder import read_folder
-from asrkit.data.corpora.huggingface import files_in, read_dataset
-from asrkit.data.corpora.json_lines import read_json_lines, read_lhotse, read_own, recordings_at
+from asrkit.data.corpora.huggingface import files_in, read_audiofolder, read_dataset
+from asrkit.data.corpora.json_lines import (
+    objects_in,
+    read_json_lines,
+    read_lhotse,
+    read_own,
+    recordings_at,
+)
 from asrkit.data.corpora.layouts import read_kaldi, read_librispeech, read_ljspeech
 from asrkit.data.corpora.table import is_table, read_common_voice, read_table
-from asrkit.data.foreign import kinds_of_folder, recognized
+from asrkit.data.foreign import kinds_of_folder, metadata_in, recognized
 from asrkit.data.manifest import is_lhotse
 from asrkit.errors import shown
 
 AUTO = "auto"
+NAMED = ("columns", "audio_root")
 
 
 class Kind(NamedTuple):
@@ -44,15 +51,19 @@ def is_plain_manifest(path: Path) -> bool:
 
 READERS = {  # the keys of `KINDS`
     "folder": Kind(read_folder, Path.is_dir),
-    "table": Kind(read_table, is_table, ("columns", "audio_root")),
+    "table": Kind(read_table, is_table, NAMED),
     "commonvoice": Kind(read_common_voice, like("commonvoice")),
     "manifest": Kind(read_own, is_plain_manifest),
-    "nemo": Kind(read_json_lines, like("nemo"), ("audio_root",)),
-    "wenet": Kind(read_json_lines, like("wenet"), ("audio_root",)),
+    "nemo": Kind(read_json_lines, like("nemo"), NAMED),
+    "wenet": Kind(read_json_lines, like("wenet"), NAMED),
+    "jsonl": Kind(
+        read_json_lines, lambda path: is_plain_manifest(path) or like("jsonl")(path), NAMED
+    ),
     "kaldi": Kind(read_kaldi, like("kaldi"), ("audio_root",)),
     "ljspeech": Kind(read_ljspeech, like("ljspeech")),
     "librispeech": Kind(read_librispeech, like("librispeech")),
-    "huggingface": Kind(read_dataset, files_in, ("columns", "audio_root")),
+    "huggingface": Kind(read_dataset, files_in, NAMED),
+    "audiofolder": Kind(read_audiofolder, metadata_in, NAMED),
     "lhotse": Kind(read_lhotse, recordings_at, ("audio_root",)),
 }
 
@@ -67,7 +78,8 @@ def kind_of(path: Path, wanted: str) -> str:
     if wanted == AUTO and found and found.kind:
         return found.kind
     if wanted == AUTO and is_plain_manifest(path) and path.suffix in (".jsonl", ".json"):
-        return "manifest"
+        _, first = next(objects_in(path, Omitted()), ("", {}))
+        return "manifest" if "id" in first else "jsonl"
     not_wanted = "is not recognised" if wanted == AUTO else f"is not of the kind {wanted}"
     if found is None:
         raise CorpusError(
