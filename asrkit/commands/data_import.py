@@ -5,19 +5,31 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from itertools import chain
 from pathlib import Path
 
 from tqdm import tqdm
 
 from asrkit.atomic_write import replacing
+from asrkit.audio.file import MAX_CHANNELS
 from asrkit.cli.parser import complain
 from asrkit.data.corpora.entry import CorpusError, Entry, Ids, Omitted, Source
 from asrkit.data.corpora.fields import FIELDS
 from asrkit.data.corpora.measure import rows_of
 from asrkit.data.corpora.registry import READERS, kind_of
-from asrkit.data.splits import NAMES, Row, Splits, divide, from_folder, totals, write_splits
+from asrkit.data.splits import (
+    NAMES,
+    Row,
+    Splits,
+    divide,
+    from_folder,
+    remarks,
+    totals,
+    with_roles,
+    write_splits,
+)
 from asrkit.errors import shown
 from asrkit.text.normalization import Changes, Normalization, Normalizer
 
@@ -29,6 +41,7 @@ OPTIONS = ("columns", "audio_root")  # that only some kinds have
 def import_corpus(options: argparse.Namespace) -> int:
     output, omitted = Path(options.output), Omitted()
     pattern = options.speaker_pattern and compiled(options.speaker_pattern)
+    channels = channels_of(options.channels or "")
     paths = [Path(each) for each in options.sources]
     kinds = [kind_of(path, options.kind) for path in paths]
     sources = [source_of(path, kind, options) for path, kind in zip(paths, kinds, strict=True)]
@@ -37,6 +50,8 @@ def import_corpus(options: argparse.Namespace) -> int:
         spoken_by(READERS[kind].read(source, omitted), source.path, pattern)
         for kind, source in zip(kinds, sources, strict=True)
     )
+    unmet = set(channels)
+    entries = (on_channel(entry, channels, unmet) for entry in entries)
     changes = Changes()
     if wanted := normalization(options):
         normalizer = Normalizer(wanted)
@@ -47,12 +62,17 @@ def import_corpus(options: argparse.Namespace) -> int:
     if not rows:
         named = ", ".join(map(shown, paths))
         raise CorpusError(f"{named}: no utterance can be used; nothing is written")
+    if unmet:
+        raise CorpusError(f"--channels {shown(min(unmet))}: no utterance has this speaker")
     if options.copy:
         copy_audio(rows, output / "audio")
     if options.dev is not None and any(row.get("split") == "dev" for row in rows):
         complain(PROGRAM, "--dev has no effect: the corpus has its own dev, which is kept")
     share = DEV if options.dev is None else options.dev
-    splits = divide(rows, share, lambda line: complain(PROGRAM, line))
+    warn = partial(complain, PROGRAM)
+    splits = divide(with_roles(rows, warn), share, warn)
+    for line in remarks(splits, share):
+        warn(line)
     write(splits, output)
     if wanted:
         from asrkit.commands.data_normalize import report  # torch, which an import does not need
@@ -87,16 +107,34 @@ def source_of(path: Path, kind: str, options: argparse.Namespace) -> Source:
 
 
 def columns_of(text: str) -> dict[str, str]:
+    expected = f"--columns must be KEY=COLUMN,… with keys {', '.join(FIELDS)}"
+    return pairs_of(text, expected, lambda field, name: field in FIELDS and name != "")
+
+
+def channels_of(text: str) -> dict[str, int]:
+    expected = f"--channels must be SPEAKER=CHANNEL,… with channels from 0 to {MAX_CHANNELS - 1}"
+    found = pairs_of(
+        text, expected, lambda _, value: value.isdecimal() and int(value) < MAX_CHANNELS
+    )
+    return {speaker: int(value) for speaker, value in found.items()}
+
+
+def pairs_of(text: str, expected: str, fits: Callable[[str, str], bool]) -> dict[str, str]:
+    """Return the pairs of NAME=VALUE,…; reject wrong ones, and a second one of a name."""
     found: dict[str, str] = {}
     for part in filter(None, text.split(",")):
-        field, _, name = part.partition("=")
-        if field not in FIELDS or not name or field in found:
-            raise CorpusError(
-                f"--columns must be KEY=COLUMN,… with keys {', '.join(FIELDS)}, each once, got "
-                f"{shown(part)}"
-            )
-        found[field] = name
+        name, _, value = part.partition("=")
+        if not name or name in found or not fits(name, value):
+            raise CorpusError(f"{expected}, each once, got {shown(part)}")
+        found[name] = value
     return found
+
+
+def on_channel(entry: Entry, channels: Mapping[str, int], unmet: set[str]) -> Entry:
+    """Return the entry with the channel of its speaker; remove the speaker from `unmet`."""
+    speaker = " ".join((entry.speaker or "").split())
+    unmet.discard(speaker)
+    return entry._replace(channel=channels.get(speaker, entry.channel))
 
 
 def refuse_existing(output: Path, force: bool) -> None:

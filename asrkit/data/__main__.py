@@ -48,6 +48,11 @@ def import_main(argv: list[str]) -> int:
         "end, channel (default: by their usual names)",
     )  # fmt: skip
     arguments.add_argument(
+        "--channels", metavar="SPEAKER=CHANNEL,…",
+        help="channel of each speaker in files with several, from 0: agent=0,customer=1 (default: "
+        "the channel that the corpus states, or the mean of all)",
+    )  # fmt: skip
+    arguments.add_argument(
         "--audio-root", metavar="FOLDER",
         help="folder in which relative paths of audio begin (default: that of SOURCE)",
     )  # fmt: skip

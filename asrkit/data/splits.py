@@ -3,17 +3,54 @@
 import hashlib
 import json
 import os
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from asrkit.atomic_write import flush, replacing
+from asrkit.data.corpora.entry import Ids
+from asrkit.errors import shown
 
 NAMES = ("train", "dev", "test")
 MOST_OF_TARGET = 1.25  # share of the wanted seconds that dev may have
+MOST_OF_ALL = 0.2  # share of the seconds of train and dev above which dev is called large
 Row = dict[str, Any]  # a line of a manifest; "split" names the corpus's own part
 Splits = dict[str, list[Row]]
+
+
+def with_roles(rows: list[Row], warn: Callable[[str], object]) -> list[Row]:
+    """Return the rows with a speaker for each file and role.
+
+    A role, such as agent or customer, is a speaker who occurs beside others in most files.
+    """
+    files = _grouped((row["audio"], row["speaker"]) for row in rows if row.get("speaker"))
+    places = Counter(name for names in files.values() if len(names) > 1 for name in names)
+    roles = [name for name in sorted(places) if places[name] > len(files) / 2]
+    if len(files) < 2 or not roles:
+        return rows
+    named = ", ".join(map(shown, roles[:5]))
+    warn(
+        f"{named} speak in most files and are taken as roles: a speaker is a file and a role, and "
+        "the same person may be in train and in dev"
+    )
+    ids = Ids()
+    stems = {audio: ids(Path(audio)) for audio in sorted(files)}
+    return [
+        row | {"speaker": f"{stems[row['audio']]}-{row['speaker']}"}
+        if row.get("speaker") in roles
+        else row
+        for row in rows
+    ]
+
+
+def _grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
+    """Return the second values of each first value."""
+    found: dict[str, set[str]] = {}
+    for first, second in pairs:
+        found.setdefault(first, set()).add(second)
+    return found
 
 
 def divide(rows: list[Row], share: float, warn: Callable[[str], object]) -> Splits:
@@ -40,7 +77,7 @@ def taken(
     if len(speakers) > 1:
         if without:
             warn(f"{without} utterances without a speaker are in train")
-        return _by(rows, [row.get("speaker") for row in rows], share)
+        return _by(rows, voices_of(rows), share)
     known = "all utterances have one speaker" if speakers and not without else "no speaker is known"
     first: dict[Hashable, str] = {}  # audio -> an id, which is the same wherever the audio lies
     for row in sorted(rows, key=lambda row: str(row["id"]), reverse=True):
@@ -48,6 +85,39 @@ def taken(
     by = "recording" if len(first) > 1 else "utterance"
     warn(f"{known}: dev is split by {by}, and its scores do not predict those of new voices")
     return _by(rows, [first[row["audio"]] if len(first) > 1 else row["id"] for row in rows], share)
+
+
+def voices_of(rows: list[Row]) -> list[str | None]:
+    """Return the group of each row that stays together: its speaker, or a file with several.
+
+    A file whose speakers occur in no other file is a group, named by its first speaker.
+    """
+    pairs = [(row["audio"], row["speaker"]) for row in rows if row.get("speaker") is not None]
+    files, places = _grouped(pairs), _grouped((speaker, audio) for audio, speaker in pairs)
+    first: dict[str | None, str | None] = {
+        name: min(names)
+        for names in files.values()
+        if len(files) > 1 and all(len(places[name]) == 1 for name in names)
+        for name in names
+    }
+    return [first.get(speaker, speaker) for speaker in (row.get("speaker") for row in rows)]
+
+
+def remarks(splits: Splits, share: float) -> Iterator[str]:
+    """Yield what is doubtful about a division: a part with one speaker, or a large dev."""
+    speakers = {name: {row.get("speaker") for row in rows} for name, rows in splits.items()}
+    several = len(set().union(*speakers.values())) > 1
+    for name, (first, *others) in speakers.items():
+        if several and not others and first is not None:
+            yield f"{name} has one speaker, {shown(first)}: other voices may differ from it"
+    seconds = {name: sum(row["duration"] for row in rows) for name, rows in splits.items()}
+    dev, train = seconds.get("dev", 0.0), seconds.get("train", 0.0)
+    if train and dev > max(MOST_OF_ALL, MOST_OF_TARGET * share) * (dev + train):
+        percent = 100 * dev / (dev + train)
+        yield (
+            f"dev has {percent:.0f} % of the hours of train and dev; a tenth is enough, and the "
+            "others could train"
+        )
 
 
 def _by(

@@ -2,8 +2,11 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from asrkit.data.splits import divide, remarks, with_roles
+from tests.conftest import speech, write_wav
 from tests.data.test_data_import import Output, imported, sound
 from tests.running import run
 
@@ -172,3 +175,108 @@ def test_wrong_columns(value: str, tmp_path: Path, capsys: Output) -> None:
     assert "--columns must be KEY=COLUMN" in capsys.readouterr().err
     assert run("data", *command, "--columns=audio=nowhere") == 2
     assert "has no column 'nowhere': its columns are 'path', 'text'" in capsys.readouterr().err
+
+
+@pytest.fixture
+def calls(tmp_path: Path) -> Path:
+    """A table of ten calls, an agent and a customer on channels of their own."""
+    lines = ["file,who,start,end,text"]
+    for number in range(10):
+        voices = [speech(1.0, seed=2 * number + channel) for channel in range(2)]
+        write_wav(tmp_path / f"c{number}.wav", np.stack(voices, axis=1))
+        lines += [f"c{number}.wav,agent,0.1,0.5,good day", f"c{number}.wav,customer,0.4,0.9,hello"]
+    (tmp_path / "calls.csv").write_text("\n".join(lines))
+    return tmp_path / "calls.csv"
+
+
+def test_speakers_of_calls_are_roles(
+    calls: Path, tmp_path: Path, capsys: Output, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No call is in both parts, and each has both roles; the mix of both voices is named."""
+    command = ("data", "import", "auto", calls, "--columns=speaker=who", "--output")
+    assert run(*command, tmp_path / "mixed") == 0
+    assert "10 files have several channels, whose mean is used, such as " in caplog.text
+    assert (
+        "'agent', 'customer' speak in most files and are taken as roles" in capsys.readouterr().err
+    )
+    found = imported(tmp_path / "mixed")
+    assert {each["speaker"] for each in found.values()} == {
+        f"c{number}-{role}" for number in range(10) for role in ("agent", "customer")
+    }
+    parts = [{(each["audio"], each["speaker"][3:]) for each in found.values()
+              if each["split"] == part} for part in ("train", "dev")]  # fmt: skip
+    assert {role for _, role in parts[1]} == {"agent", "customer"}
+    assert not {audio for audio, _ in parts[0]} & {audio for audio, _ in parts[1]}
+    manifest = tmp_path / "mixed/train.jsonl"
+    assert run("data", "check", manifest) == 0
+    assert "the mean of 2 channels that differ" in capsys.readouterr().out
+    caplog.clear()
+    assert run(*command, tmp_path / "apart", "--channels=agent=0,customer=1") == 0
+    found = imported(tmp_path / "apart")
+    assert {(each["speaker"][3:], each["channel"]) for each in found.values()} == {
+        ("agent", 0), ("customer", 1),
+    }  # fmt: skip
+    assert "several channels" not in caplog.text
+    assert run("data", "check", tmp_path / "apart/train.jsonl") == 0
+    assert "channels that differ" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        (
+            "agent",
+            "--channels must be SPEAKER=CHANNEL,… with channels from 0 to 63, each once, got",
+        ),
+        ("agent=x", "got 'agent=x'"),
+        ("agent=64", "got 'agent=64'"),
+        ("agent=0,agent=1", "got 'agent=1'"),
+        ("clerk=0", "--channels 'clerk': no utterance has this speaker"),
+    ],
+)
+def test_wrong_channels(
+    value: str, problem: str, calls: Path, tmp_path: Path, capsys: Output
+) -> None:
+    command = ("import", "auto", calls, "--columns=speaker=who", "--output", tmp_path / "out")
+    assert run("data", *command, f"--channels={value}") == 2
+    assert problem in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def rows(text: str) -> list[dict[str, object]]:
+    """Rows of a second each from words such as FILE:SPEAKER."""
+    pairs = (word.split(":") for word in text.split())
+    return [{"id": f"{i}", "audio": f"/a/{file}.wav", "speaker": speaker, "duration": 1.0}
+            for i, (file, speaker) in enumerate(pairs)]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "speakers"),
+    [
+        ("1:a 1:b 2:a 2:b 3:a 3:b", "1-a 1-b 2-a 2-b 3-a 3-b"),
+        ("1:a 1:b 2:a 2:c 3:a 3:d", "1-a b 2-a c 3-a d"),  # customers have names
+        ("1:a 2:a 3:a 4:b", "a a a b"),  # a person who was recorded often
+        ("1:a 1:b 1:a", "a b a"),
+        ("1:a 1:b 2:a 2:b 3:c 4:c 5:d 6:e", "a b a b c c d e"),
+    ],
+)
+def test_roles(text: str, speakers: str) -> None:
+    said: list[str] = []
+    assert [row["speaker"] for row in with_roles(rows(text), said.append)] == speakers.split()
+    assert bool(said) == ("-" in speakers)
+
+
+@pytest.mark.parametrize(
+    ("text", "share", "expected"),
+    [
+        ("1:a 2:b 3:c", 0.1, ["dev has one speaker", "dev has 33 % of the hours"]),
+        ("1:a 2:b 3:c", 0.3, ["dev has one speaker"]),
+        (" ".join(f"{i}:{i}" for i in range(20)), 0.1, []),
+        (" ".join(f"{i}:a" for i in range(20)), 0.1, []),  # a corpus of one voice
+    ],
+)
+def test_remarks(text: str, share: float, expected: list[str]) -> None:
+    splits = divide(rows(text), share, lambda line: None)
+    found = list(remarks(splits, share))
+    assert len(found) == len(expected)
+    assert all(line.startswith(start) for line, start in zip(found, expected, strict=True))

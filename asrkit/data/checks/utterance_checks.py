@@ -15,6 +15,7 @@ TOLERANCE = 0.1  # s, as when reading: headers of lossy formats have slightly to
 # All 4645 recordings of five real corpora (an4, fsdd, yesno, librispeech-mini, kerstin) are
 # above -48 dBFS. The noise of rounding to 16 bits is at -101.
 SILENT_DB, FAINT_DB = -70.0, -55.0
+SAME = 0.5  # of the level in dB that the mix of equal channels has above that of independent ones
 TOO_LOUD = 1000.0  # times full scale: damaged, or integers that were written as floats
 CLIPPED_SHARE = 0.001  # 16 samples a second at 16 kHz; these recordings have at most 0.00002
 DC_OFFSET = 0.02  # these recordings have at most 0.011
@@ -79,6 +80,19 @@ def cancelled(facts: Facts, rules: Rules) -> str | None:
         f"the mix of its {facts.header and facts.header.num_channels} channels is "
         f"{-facts.signal.mix_db:.0f} dB below that of independent channels"
     )
+
+
+def mixed(facts: Facts, rules: Rules) -> str | None:
+    """Find files whose channels differ, as those of a telephone call, and are averaged."""
+    count = facts.header.num_channels if facts.header else 1
+    if facts.utterance.channel is not None or count == 1:
+        return None
+    level = facts.signal and facts.signal.mix_db
+    if level is None:
+        return f"the mean of {count} channels"
+    if not CANCELLED_DB <= level < SAME * 10 * math.log10(count) or silent(facts, rules):
+        return None
+    return f"the mean of {count} channels that differ"
 
 
 def of_samples(find: Callable[[Signal], str | None]) -> Callable[[Facts, Rules], str | None]:
@@ -209,6 +223,9 @@ UTTERANCE_CHECKS: list[UtteranceCheck] = [
         "copy or convert the file again; to use another track, convert it to a file"),
     UtteranceCheck("cancelled", "warning", "channels that cancel each other out", cancelled,
         'add "channel": N to the line, from 0'),
+    UtteranceCheck("mixed", "warning", "several channels without a channel", mixed,
+        'if they are different voices, add "channel": N to the line, from 0; asrkit data import '
+        "--channels agent=0,customer=1 does so by speaker"),
     UtteranceCheck("faint", "warning", "very quiet", faint,
         "listen to it: the microphone may have been off, or the channel may be wrong"),
     UtteranceCheck("clipped", "warning", "clipped", of_samples(

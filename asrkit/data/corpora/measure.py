@@ -1,6 +1,7 @@
 """Entries to lines of manifests: the headers of the audio, times, texts and doubles."""
 
-from collections.abc import Iterable, Iterator, Sequence
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
@@ -14,6 +15,9 @@ from asrkit.audio.reading import AudioInfo
 from asrkit.data.corpora.entry import MOST_ENTRIES, CorpusError, Entry, Omitted
 from asrkit.data.manifest import Utterance, what_is_wrong
 from asrkit.data.splits import Row
+from asrkit.errors import shown
+
+logger = logging.getLogger(__name__)
 
 EMPTY = "empty text"
 UNREADABLE = "audio that cannot be read"
@@ -30,8 +34,23 @@ def rows_of(entries: Iterable[Entry], omitted: Omitted, jobs: int) -> list[Row]:
     files = list(dict.fromkeys(entry.audio for entry in kept))
     bar = tqdm(headers(files, jobs), "headers", len(files), unit=" file", disable=None, leave=False)
     found = dict(zip(files, bar, strict=True))
+    warn_of_channels([entry for entry in kept if entry.channel is None], found)
     rows = (row_of(entry, found[entry.audio], omitted) for entry in kept)
     return [row for row in rows if row is not None]
+
+
+def warn_of_channels(entries: Iterable[Entry], found: Mapping[Path, Header]) -> None:
+    """Log the files of entries without a channel that have several."""
+    headers = ((entry.audio, found[entry.audio]) for entry in entries)
+    mixed = [
+        *dict.fromkeys(p for p, h in headers if isinstance(h, AudioInfo) and h.num_channels > 1)
+    ]
+    if mixed:
+        logger.warning(
+            "%d files have several channels, whose mean is used, such as %s: if these are "
+            "different voices, name the channels, for example --channels agent=0,customer=1",
+            len(mixed), shown(mixed[0]),
+        )  # fmt: skip
 
 
 def cleaned(entry: Entry) -> Entry:

@@ -101,6 +101,14 @@ CASES: dict[str, tuple[list[Facts], str, list[Facts]]] = {
         "the mix of its 2 channels is 40 dB below that of independent channels",
         [utterance(header=(16000, 32000, 2), signal={"mix_db": -11.0})],
     ),
+    "mixed": (
+        [utterance(header=(16000, 32000, 2), signal={"mix_db": 1.0})],
+        "the mean of 2 channels that differ",
+        [
+            utterance(header=(16000, 32000, 2), signal={"mix_db": 3.0}),  # twice the same
+            utterance(line=2, header=(16000, 32000, 2), channel=1),
+        ],
+    ),
     "faint": (
         [utterance(signal={"rms": 0.001})],
         "RMS -60 dBFS",
