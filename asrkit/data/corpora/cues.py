@@ -1,6 +1,7 @@
-"""Texts with times beside the audio: SRT, WebVTT, TextGrid, labels of HTK and Audacity."""
+"""Texts with times beside the audio: SRT, WebVTT, TextGrid, labels of HTK, Audacity and Whisper."""
 
 import html
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,10 +9,13 @@ from typing import NamedTuple
 
 from asrkit.data.corpora.entry import CorpusError, lines_of
 from asrkit.data.manifest import log_once
+from asrkit.errors import shown
 
 LONGEST = 1 << 24  # bytes of a file
 TIME = r"(?:(\d{1,4}):)?(\d{1,2}):(\d{2})[.,](\d{1,3})"
 TIMES = re.compile(rf"\s*{TIME}\s*-->\s*{TIME}(?:\s.*)?")
+PRINTED = re.compile(rf"\[{TIME} --> {TIME}\]\s*(.*)")  # a line of Whisper's console
+LANGUAGE = re.compile(r"Detect(?:ing|ed) language.*")  # its lines before these
 VOICE, MARKUP = re.compile(r"<v(?:\.[^\s<>]*)?\s([^<>]*)>"), re.compile(r"<[^<>]*>|\{\\[^{}]*\}")
 LABEL = re.compile(r"(\d+(?:\.\d+)?)\s+(\d+(?:\.\d+)?)(?:\s+(.*))?")
 SPECTRAL = re.compile(r"\\\t.*")  # Audacity's line of the frequencies of the label before it
@@ -33,13 +37,18 @@ class Cue(NamedTuple):
 
 def read_cues(path: Path) -> list[Cue]:
     """Return the texts of a file beside the audio, by the ending of its name."""
+    ending = path.suffix.lower()
+    if ending == ".json":
+        return transcript(path)
     lines = [*lines_of(path, LONGEST)]
-    match path.suffix.lower():
+    match ending:
         case ".srt" | ".vtt":
             return subtitles(lines)
         case ".textgrid":
             return textgrid(path, "\n".join(line for _, line in lines))
-    return labels([line for _, line in lines])
+        case ".tsv":
+            return milliseconds(path, [line for _, line in lines])
+    return printed(path, [line for _, line in lines])
 
 
 def subtitles(lines: list[tuple[int, str]]) -> list[Cue]:
@@ -67,15 +76,53 @@ def cue_of(times: re.Match[str], text: str) -> Cue:
     parts = times.groups(default="0")
     start, end = (
         int(hours) * 3600 + int(minutes) * 60 + int(seconds) + float(f"0.{fraction}")
-        for hours, minutes, seconds, fraction in (parts[:4], parts[4:])
+        for hours, minutes, seconds, fraction in (parts[:4], parts[4:8])
     )
     voice = VOICE.search(text)
     return Cue(html.unescape(MARKUP.sub("", text)), start, end, voice and voice[1])
 
 
+def transcript(path: Path) -> list[Cue]:
+    """Return the segments of Whisper's JSON; else the text of an object with a text."""
+    try:
+        values = json.loads(path.read_bytes())
+        if "segments" not in values:
+            return [Cue(values["text"].strip(), speaker=values.get("speaker"))]
+        return [
+            Cue(each["text"], float(each["start"]), float(each["end"]), each.get("speaker"))
+            for each in values["segments"]
+        ]
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        raise CorpusError(
+            f"{path}: must be a JSON object with a text, or with segments of start, end and text"
+        ) from None
+
+
+def milliseconds(path: Path, lines: list[str]) -> list[Cue]:
+    """Return the lines of Whisper's TSV, whose times are milliseconds."""
+    header, *rows = [line.split("\t", 2) for line in lines] or [[]]
+    if header != ["start", "end", "text"] or not all(
+        len(row) == 3 and row[0].isdecimal() and row[1].isdecimal() for row in rows
+    ):
+        raise CorpusError(f"{path}: must have the columns start, end and text, in milliseconds")
+    return [Cue(text, int(start) / 1000, int(end) / 1000) for start, end, text in rows]
+
+
+def printed(path: Path, lines: list[str]) -> list[Cue]:
+    """Return the lines that Whisper prints on a console; else those of `labels`."""
+    lines = [line.strip() for line in lines]
+    times = [PRINTED.fullmatch(line) for line in lines]
+    if not any(times):
+        return labels(lines)
+    for line, found in zip(lines, times, strict=True):
+        if not found and not LANGUAGE.fullmatch(line):
+            raise CorpusError(f"{path}: a line lacks the times of the others: {shown(line, 40)}")
+    return [cue_of(found, found[9]) for found in times if found]
+
+
 def labels(lines: list[str]) -> list[Cue]:
     """Return the labels of lines that all begin with two times; else one text of all lines."""
-    found = [LABEL.fullmatch(line.strip()) for line in lines if not SPECTRAL.fullmatch(line)]
+    found = [LABEL.fullmatch(line) for line in lines if not SPECTRAL.fullmatch(line)]
     if not found or not all(found):
         return [Cue(" ".join(lines))]
     times = [each.groups(default="") for each in found if each]

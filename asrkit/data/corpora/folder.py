@@ -18,6 +18,7 @@ SECOND_TEXT = "second text beside an audio file"
 UNREADABLE = "text that cannot be read"
 NOT_SPEAKERS = {"audio", "clips", "data", "recordings", "wav", "wavs"}  # names of folders
 TEXTS = (".txt", ".lab", ".srt", ".vtt", ".textgrid")
+OTHER_TEXTS = (".json", ".tsv")  # read if there is no other text
 
 
 def read_folder(source: Source, omitted: Omitted) -> Iterator[Entry]:
@@ -28,6 +29,7 @@ def read_folder(source: Source, omitted: Omitted) -> Iterator[Entry]:
     """
     sound: dict[str, Path] = {}  # by path without ending
     texts: dict[str, Path] = {}
+    possible: dict[str, list[Path]] = {}
     others: list[Path] = []
     for path in files_of(source.path):
         name, ending = os.path.splitext(path)
@@ -37,8 +39,14 @@ def read_folder(source: Source, omitted: Omitted) -> Iterator[Entry]:
         elif ending.lower() in TEXTS:
             if texts.setdefault(name, path) is not path:
                 omitted.add(SECOND_TEXT, path.relative_to(source.path))
+        elif ending.lower() in OTHER_TEXTS:
+            possible.setdefault(name, []).append(path)
         else:
             others.append(path)
+    for name, paths in possible.items():
+        if name in sound and name not in texts:
+            texts[name] = paths.pop(0)
+        others += paths
     if others:
         named = ", ".join(map(shown, others[:3])) + (" …" if len(others) > 3 else "")
         logger.warning("%d other files are not read: %s", len(others), named)
