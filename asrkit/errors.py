@@ -1,6 +1,7 @@
 """The base class of errors that users can correct, and formatting values in their messages."""
 
 import math
+import re
 import reprlib
 import unicodedata
 from numbers import Real
@@ -54,6 +55,19 @@ def printable(text: str) -> str:
     These are control characters, line ends, marks of writing direction and lone surrogates.
     """
     return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
+
+
+FROM_ELSEWHERE = {  # signs in a path that does not exist, and what to do
+    r"(^|/)file:/": "write the path without file:",
+    r"(^|/)[a-z0-9]{2,8}:/": "it is a URL, which is not read: download the file and name its path",
+    r"(^|/)~": "only a shell knows ~: write the path of the home folder",
+    r"\\": "write / between folders in place of \\",
+}
+
+
+def path_advice(path: str) -> str:
+    """Return what to do about a path that does not exist and has signs of another system, or ""."""
+    return next((to_do for sign, to_do in FROM_ELSEWHERE.items() if re.search(sign, path)), "")
 
 
 def harmless(text: str) -> str:

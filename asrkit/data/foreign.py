@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shlex
+import tarfile
 import zlib
 from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
@@ -16,6 +17,7 @@ from asrkit.audio.file import SUFFIXES
 from asrkit.errors import printable, shown
 
 HEAD = 1 << 16  # bytes of a file that are examined
+FEW = 20  # members of a tar that are examined
 MOST_NAMES = 10_000  # names of a folder that are examined
 GZIP = b"\x1f\x8b"
 LINES = "write one JSON object a line with id, audio and text"
@@ -141,7 +143,7 @@ def recognized(path: Path) -> Foreign | None:
                 head = gzip.GzipFile(fileobj=file).read(HEAD)
     except (OSError, EOFError, zlib.error):
         return None
-    binary = binary_kind(head)
+    binary = tar_kind(path) if head[257:262] == b"ustar" else binary_kind(head)
     if binary or (path.suffix == ".gz" and not zipped):
         return binary
     encoding = "utf-16" if head[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
@@ -163,9 +165,23 @@ def binary_kind(head: bytes) -> Foreign | None:
     if head.startswith(AUDIO_MAGIC) or head[4:8] == b"ftyp":
         advice = "a manifest lists audio files; to decode one, use asrkit decode"
         return Foreign("an audio file", advice)
-    if head[257:262] == b"ustar":
-        return Foreign("a tar archive", "unpack it, or name the folder of lhotse's Shar")
     return None
+
+
+def tar_kind(path: Path) -> Foreign:
+    """Return the kind of a tar archive by its first members."""
+    try:
+        with tarfile.open(path) as tar:
+            names = [os.path.splitext(member.name) for member in islice(tar, FEW)]
+    except (tarfile.TarError, OSError, EOFError, zlib.error):
+        names = []
+    sound = {name for name, ending in names if ending.lower() in SUFFIXES}
+    is_shar = path.name.startswith("recording.")
+    if not is_shar and any(ending in (".txt", ".json") and name in sound for name, ending in names):
+        return Foreign("a tar of WebDataset", kind="webdataset")
+    return Foreign(
+        "a tar archive", "unpack it, or name NeMo's manifest or the folder of lhotse's Shar"
+    )
 
 
 def json_kind(lines: list[str], zipped: bool) -> Foreign | None:
@@ -264,7 +280,10 @@ def kinds_of_folder(path: Path) -> Iterator[Foreign]:
         yield Foreign("a folder like LJSpeech", kind="ljspeech")
     if "wav.scp" in names:
         yield Foreign("a data folder of Kaldi", kind="kaldi")
-    lists = [name for name in names if name.endswith((".jsonl", ".jsonl.gz"))]
+    tars = [name for name in names if ".tar" in name or name.endswith(".tgz")]
+    if tars and tar_kind(path / tars[0]).kind:
+        yield Foreign("a folder of WebDataset", kind="webdataset")
+    lists = [name for name in names if name.endswith((".jsonl", ".jsonl.gz", "manifest.json"))]
     if any("recordings" in name for name in lists):
         yield Foreign("lhotse's recordings and supervisions", kind="lhotse")
     if lists:

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -14,10 +15,18 @@ from asrkit.data.corpora.entry import Ids
 from asrkit.errors import shown
 
 NAMES = ("train", "dev", "test")
+OTHER_NAMES = {"validation": "dev", "valid": "dev"}
 MOST_OF_TARGET = 1.25  # share of the wanted seconds that dev may have
 MOST_OF_ALL = 0.2  # share of the seconds of train and dev above which dev is called large
 Row = dict[str, Any]  # a line of a manifest; "split" names the corpus's own part
 Splits = dict[str, list[Row]]
+
+
+def split_of(path: Path) -> str | None:
+    """Return train, dev or test by the names of a path, such as validation-00000-of-00001."""
+    words = (re.split(r"[-_.]", part)[0] for part in path.parts)
+    found = (OTHER_NAMES.get(word, word) for word in words)
+    return next((word for word in found if word in NAMES), None)
 
 
 def with_roles(rows: list[Row], warn: Callable[[str], object]) -> list[Row]:

@@ -158,6 +158,10 @@ def test_a_folder_with_content_is_kept(recordings: Path, tmp_path: Path, capsys:
     ("kind", "name", "problem"),
     [
         ("auto", "missing", "does not exist"),
+        ("auto", "~/x", "does not exist: only a shell knows ~: write the path of the home folder"),
+        ("auto", "file:///x", "does not exist: write the path without file:"),
+        ("auto", "https://host/a.csv", "it is a URL, which is not read: download the file and"),
+        ("auto", "C:\\a.csv", "does not exist: write / between folders in place of \\"),
         ("auto", "a.pdf", "it looks like a PDF file"),
         ("folder", "a.pdf", "is not of the kind folder; it looks like a PDF file"),
         ("auto", "empty", "is not recognised: the kinds are"),
@@ -172,6 +176,19 @@ def test_what_cannot_be_imported(
     assert run("data", "import", kind, tmp_path / name, "--output", tmp_path / "out") == 2
     assert problem in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("name", ["o/a_b", "hf://datasets/o/a_b",
+                                  "https://huggingface.co/datasets/o/a_b"])  # fmt: skip
+def test_a_dataset_of_the_hub_is_named_with_the_next_commands(
+    name: str, tmp_path: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run("data", "import", "auto", name, "--output", "out") == 2
+    assert (
+        "use hf download o/a_b --repo-type dataset --local-dir a_b, then asrkit data import auto "
+        "a_b --output DIR"
+    ) in capsys.readouterr().err
 
 
 def test_every_option_has_an_effect_or_is_refused(

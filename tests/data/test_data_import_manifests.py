@@ -1,8 +1,11 @@
 """Manifests of NeMo, WeNet, Kaldi and lhotse as sources of `asrkit data import`."""
 
 import gzip
+import io
 import json
+import tarfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -129,6 +132,61 @@ def test_an_audiofolder(lists: dict[str, str], parts: str, tmp_path: Path) -> No
     found = imported(tmp_path / "out", *parts.split())
     assert [each["split"] for each in found.values()] == parts.split()
     assert all(each["text"].endswith(f"{name}.flac") for name, each in found.items())
+
+
+def pack(path: Path, *files: Path, **texts: str) -> None:
+    """Write a tar of files, and of texts by their names without an ending."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(path, "w:gz" if path.suffix == ".gz" else "w") as tar:
+        for file in files:
+            tar.add(file, file.name)
+        for name, text in texts.items():
+            member = tarfile.TarInfo(f"{name}.txt" if "." not in name else name)
+            member.size = len(text)
+            tar.addfile(member, io.BytesIO(text.encode()))
+
+
+@pytest.mark.parametrize("ending", [".tar", ".tar.gz"])
+def test_webdataset(ending: str, audio: Path, tmp_path: Path, capsys: Output) -> None:
+    first, second, third, fourth = (audio / f"audio/{name}.wav" for name in "abcd")
+    pack(tmp_path / f"ds/train-0{ending}", first, second, a="one", b="two", **{"../x": "bad"})
+    pack(tmp_path / f"ds/train-1{ending}", third, **{"c.json": '{"text": "three"}'})
+    pack(tmp_path / f"ds/validation-0{ending}", fourth, d="four")
+    assert run("data", "import", "auto", tmp_path / "ds", "--output", tmp_path / "out") == 1
+    found = imported(tmp_path / "out")
+    assert {name: (each["text"], each["split"]) for name, each in found.items()} == {
+        "train-0-a": ("one", "train"), "train-0-b": ("two", "train"),
+        "train-1-c": ("three", "train"), "validation-0-d": ("four", "dev"),
+    }  # fmt: skip
+    assert not any("speaker" in each for each in found.values())
+    assert (
+        "left out 1, member of a tar that is not a file inside it: ../x" in capsys.readouterr().err
+    )
+    assert not [*tmp_path.rglob("x.txt")]
+    tar = tmp_path / f"ds/train-1{ending}"
+    assert run("data", "import", "auto", tar, "--output", tmp_path / "one", "--dev", 0) == 0
+    assert [*imported(tmp_path / "one", "train")] == ["train-1-c"]
+
+
+def test_a_tarred_dataset_of_nemo(audio: Path, tmp_path: Path, caplog: Any) -> None:
+    """Two shards have a file of the same name."""
+    pack(tmp_path / "tars/audio_0.tar", audio / "audio/a.wav", audio / "audio/b.wav")
+    sound(tmp_path / "a.wav", 0.3)
+    pack(tmp_path / "tars/audio_1.tar", tmp_path / "a.wav")
+    rows = [("a", 0, 0.5), ("b", 0, 0.5), ("a", 1, 0.3)]
+    manifest = write_manifest(
+        tmp_path / "tars/tarred_audio_manifest.json",
+        *({"audio_filepath": f"{name}.wav", "duration": seconds, "text": f"{name} {shard}",
+           "shard_id": shard} for name, shard, seconds in rows),
+    )  # fmt: skip
+    command = ("data", "import", "auto", manifest, "--output")
+    assert run(*command, tmp_path / "out", "--dev", 0) == 0
+    found = imported(tmp_path / "out", "train")
+    assert [(each["text"], each["duration"]) for each in found.values()] == [
+        ("a 0", 0.5), ("b 0", 0.5), ("a 1", 0.3),
+    ]  # fmt: skip
+    assert run(*command, tmp_path / "out2", "--audio-root", audio) == 2
+    assert "has no audio_0.tar, …: name the folder of the tars with --audio-root" in caplog.text
 
 
 def test_wenet(audio: Path, tmp_path: Path) -> None:

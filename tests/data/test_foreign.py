@@ -92,6 +92,7 @@ def test_a_file_of_another_kind_is_named(name: str, tmp_path: Path) -> None:
         (["wav.scp", "text"], "looks like a data folder of Kaldi"),
         (["dataset_info.json", "data-0.arrow"], "looks like a dataset of Hugging Face"),
         (["recordings.jsonl.gz", "supervisions.jsonl.gz"], "looks like lhotse's recordings"),
+        (["train_manifest.json", "audio_0.tar"], "name a manifest in it, such as"),
         (["train.jsonl"], "name a manifest in it, such as"),
     ],
 )

@@ -5,7 +5,7 @@ A reader turns a folder or file into `Entry` objects. `measure` reads the header
 """
 
 KINDS = {  # kinds of corpora, with their meanings for the help
-    "folder": "recordings with .txt, .lab, .srt, .vtt or .TextGrid beside each",
+    "folder": "recordings with .txt, .lab, .srt, .vtt or .TextGrid (or .json, .tsv) beside each",
     "table": "CSV or TSV with a line of column names",
     "commonvoice": "folder of a language: its .tsv files and clips",
     "manifest": "manifest of asrkit, to divide it anew",
@@ -17,5 +17,6 @@ KINDS = {  # kinds of corpora, with their meanings for the help
     "librispeech": "folders of speakers and chapters with .trans.txt",
     "huggingface": "parquet files, or a folder of save_to_disk",
     "audiofolder": "Hugging Face's folders with metadata.jsonl or .csv and file_name",
+    "webdataset": "tars of WebDataset, or a folder of them",
     "lhotse": "recordings and supervisions of lhotse, or the folder of both",
 }

@@ -14,10 +14,10 @@ from asrkit.data.corpora.json_lines import read_json_lines
 from asrkit.data.corpora.measure import EMPTY
 from asrkit.data.corpora.table import columns_of, read_table
 from asrkit.data.foreign import metadata_in
+from asrkit.data.splits import split_of
 from asrkit.errors import reason, shown
 from asrkit.extras import need
 
-SPLITS = {"train": "train", "validation": "dev", "valid": "dev", "dev": "dev", "test": "test"}
 ROWS = 32  # rows of which the audio is in memory
 MAX_BYTES = 1 << 30  # of the audio of a row
 MAGIC = {b"RIFF": ".wav", b"fLaC": ".flac", b"OggS": ".ogg"}  # others are .mp3
@@ -128,9 +128,3 @@ def read_audiofolder(source: Source, omitted: Omitted) -> Iterator[Entry]:
         for entry in read(source._replace(path=path), omitted, ids):
             place = entry.audio if entry.audio.is_relative_to(top) else path
             yield entry._replace(split=split_of(place.parent.relative_to(top)))
-
-
-def split_of(path: Path) -> str | None:
-    """Return train, dev or test by the names of a path, such as validation-00000-of-00001."""
-    words = (re.split(r"[-_.]", part)[0] for part in path.parts)
-    return next((SPLITS[word] for word in words if word in SPLITS), None)

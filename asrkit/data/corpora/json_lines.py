@@ -8,10 +8,12 @@ from typing import Any
 from asrkit.data.corpora.entry import Entry, Ids, Omitted, Source, found_audio
 from asrkit.data.corpora.fields import entry_of
 from asrkit.data.corpora.table import columns_of
+from asrkit.data.corpora.tars import unpacked_shards
 from asrkit.data.manifest import LeftOut, lines_of, read_manifest
 from asrkit.data.splits import NAMES
 from asrkit.errors import shown
 
+SHARD = "shard_id"  # key of NeMo's tarred datasets
 ENDINGS = (".jsonl", ".jsonl.gz")
 NOT_A_FILE = "recording that is not a single local file (commands and URLs are never used)"
 
@@ -35,11 +37,13 @@ def read_json_lines(source: Source, omitted: Omitted, ids: Ids | None = None) ->
     ids, root = ids or Ids(), source.audio_root or source.path.parent
     keys = [*dict.fromkeys(k for _, values in objects_in(source.path, Omitted()) for k in values)]
     places, _ = columns_of(source.path, keys, source.columns)
+    shards = unpacked_shards(source, root, omitted) if SHARD in keys else {}
     for where, values in objects_in(source.path, omitted):
         named = {field: values.get(keys[place]) for field, place in places.items()}
         if isinstance(named["audio"], dict):  # as in Hugging Face's datasets
             named["audio"] = named["audio"].get("path")
-        entry = entry_of(named, root, ids, omitted, where)
+        folder = shards.get(str(values.get(SHARD)), root)
+        entry = entry_of(named, folder, ids, omitted, where)
         if entry is not None:
             yield entry
 

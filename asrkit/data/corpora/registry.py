@@ -1,5 +1,6 @@
 """The readers of corpora by kind, for `asrkit data import`."""
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -16,11 +17,16 @@ from asrkit.data.corpora.json_lines import (
 )
 from asrkit.data.corpora.layouts import read_kaldi, read_librispeech, read_ljspeech
 from asrkit.data.corpora.table import is_table, read_common_voice, read_table
-from asrkit.data.foreign import kinds_of_folder, metadata_in, recognized
+from asrkit.data.corpora.tars import read_webdataset
+from asrkit.data.foreign import import_command, kinds_of_folder, metadata_in, recognized
 from asrkit.data.manifest import is_lhotse
-from asrkit.errors import shown
+from asrkit.errors import path_advice, shown
 
 AUTO = "auto"
+# A name on the hub, or its address; a Path has one slash after the scheme.
+HUB = re.compile(
+    r"(?:https?:/huggingface\.co/datasets/|hf:/(?:datasets/)?)?(\w[\w.-]*)/(\w[\w.-]*)", re.ASCII
+)
 NAMED = ("columns", "audio_root")
 
 
@@ -64,14 +70,27 @@ READERS = {  # the keys of `KINDS`
     "librispeech": Kind(read_librispeech, like("librispeech")),
     "huggingface": Kind(read_dataset, files_in, NAMED),
     "audiofolder": Kind(read_audiofolder, metadata_in, NAMED),
+    "webdataset": Kind(read_webdataset, like("webdataset")),
     "lhotse": Kind(read_lhotse, recordings_at, ("audio_root",)),
 }
+
+
+def instead_of(path: Path) -> str:
+    """Return what to do about a path that does not exist, which may be a dataset of the hub."""
+    if found := HUB.fullmatch(str(path)):
+        owner, name = found.groups()
+        return (
+            "name a file or a folder; if it is a dataset of the hub, use hf download "
+            f"{owner}/{name} --repo-type dataset --local-dir {name}, then "
+            f"{import_command(AUTO, Path(name))}"
+        )
+    return path_advice(str(path)) or "name a file or a folder"
 
 
 def kind_of(path: Path, wanted: str) -> str:
     """Return the kind of a corpus: the wanted one, or for AUTO the one that the content shows."""
     if not path.exists():
-        raise CorpusError(f"{shown(path)} does not exist: name a file or a folder")
+        raise CorpusError(f"{shown(path)} does not exist: {instead_of(path)}")
     if wanted != AUTO and READERS[wanted].fits(path):
         return wanted
     found = recognized(path)
