@@ -22,6 +22,7 @@ from asrkit.audio.file import (
 )
 from asrkit.audio.joined import JoinedFile, layout_of
 from asrkit.audio.sndfile import SndFile, is_exact, open_sndfile
+from asrkit.errors import path_advice
 
 
 @contextmanager
@@ -105,7 +106,13 @@ def open_audio(source: Source, track: int | None = None, ending: str = "") -> Au
 
 def check_path(path: Path, name: str) -> None:
     """Raise AudioError unless the path names a file that is not empty."""
+    if str(path) == "-":
+        raise AudioError("standard input is not read here: asrkit stream - reads it")
+    if path.is_fifo():
+        raise AudioError(f"{name} is a pipe, which is not read here: asrkit stream - < {name}")
     if not path.is_file():
-        raise AudioError(f"{name} is not a file" if path.exists() else f"{name} does not exist")
+        advice = path_advice(str(path))
+        problem = "is not a file" if path.exists() else "does not exist"
+        raise AudioError(f"{name} {problem}{advice and f': {advice}'}")
     if path.stat().st_size == 0:
         raise AudioError(f"{name} is empty (0 bytes)")

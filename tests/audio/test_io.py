@@ -1,5 +1,6 @@
 """Reading, resampling, and what bad audio is told."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,31 @@ def test_bad_files(name: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(audio.AudioError, match=message) as error:
         audio.read(path)
     assert str(path) in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("-", "standard input is not read here: asrkit stream - reads it"),
+        ("pipe", "pipe is a pipe, which is not read here: asrkit stream - < pipe"),
+        (
+            "m/https://host/a.wav",
+            "it is a URL, which is not read: download the file and name its path",
+        ),
+        ("file:///rec/a.wav", "does not exist: write the path without file:"),
+        ("m/~/a.wav", "does not exist: only a shell knows ~: write the path of the home folder"),
+        ("m/rec\\a.wav", "does not exist: write / between folders in place of \\"),
+        ("a~b: 1.wav", "a~b: 1.wav does not exist"),  # a name like any other
+    ],
+)
+def test_paths_of_other_places_are_named(
+    path: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("pipe")
+    with pytest.raises(audio.AudioError) as error:
+        audio.info(path)
+    assert str(error.value).endswith(message)
 
 
 def test_truncated_mp3_is_read_as_far_as_it_goes(
