@@ -35,6 +35,7 @@ COLUMNS = {"path", "audio", "wav", "file", "file_name", "filename", "wav_filenam
            "text", "transcript", "transcription", "client_id", "audio_filepath", "speaker",
            "duration", "id", "n_frames", "tgt_text"}  # fmt: skip
 SEPARATORS = {"\t": "TSV", ",": "CSV", ";": "CSV with ;", "|": "a table with |"}
+STATED = re.compile(r"\"?sep=([\t,;|])\"?", re.IGNORECASE)  # first line of a table, by Excel
 TRANSCRIPTS = ".trans.txt"  # endings of LibriSpeech's
 COMMON_VOICE = {"train.tsv", "dev.tsv", "test.tsv", "validated.tsv"}
 METADATA = ("metadata.jsonl", "metadata.csv")  # lists of an audiofolder of Hugging Face
@@ -232,7 +233,8 @@ def text_kind(path: Path, lines: list[str]) -> Foreign:
     if path.name in KALDI:
         return Foreign(f"Kaldi's {path.name}", f"use {import_command('kaldi', path.parent)}")
     if sign := separator(lines):
-        cells = [cell.strip('" \t').lower() for cell in lines[0].split(sign)]
+        header = lines[1 if STATED.fullmatch(lines[0]) and lines[1:] else 0]
+        cells = [cell.strip('" \t').lower() for cell in header.split(sign)]
         what = f"{SEPARATORS[sign]} (columns {shown(', '.join(cells))[1:-1]})"
         return Foreign(what, kind="table" if COLUMNS & set(cells) else None)
     return Foreign(f"text and not JSON lines (it begins with {shown(lines[0], 40)})")
@@ -240,6 +242,8 @@ def text_kind(path: Path, lines: list[str]) -> Foreign:
 
 def separator(lines: list[str]) -> str | None:
     """Return the character between the columns of a table, by its first lines, or None."""
+    if lines and (stated := STATED.fullmatch(lines[0])):
+        return stated[1]
     for sign in SEPARATORS:
         cells = [cell.strip('" \t').lower() for cell in lines[0].split(sign)]
         regular = len(lines) > 1 and len({line.count(sign) for line in lines}) == 1

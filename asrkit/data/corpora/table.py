@@ -8,11 +8,12 @@ from typing import Literal
 
 from asrkit.data.corpora.entry import CorpusError, Entry, Ids, Omitted, Source, lines_of
 from asrkit.data.corpora.fields import entry_of, field_of
-from asrkit.data.foreign import SEPARATORS, recognized, separator
+from asrkit.data.foreign import SEPARATORS, STATED, recognized, separator
 from asrkit.errors import shown
 
 NEEDED = ("audio", "text")
 FOLDERS = (".", "clips", "wavs", "audio")  # places of the audio beside the table
+TIMES = {"start", "duration", "end"}
 SHOWN_COLUMNS = 20
 
 
@@ -36,7 +37,8 @@ def read_common_voice(source: Source, omitted: Omitted) -> Iterator[Entry]:
 
 def read_table(source: Source, omitted: Omitted, ids: Ids | None = None) -> Iterator[Entry]:
     path, ids, root = source.path, ids or Ids(), source.audio_root
-    rows = rows_in(path, separator_of(source))
+    sign = separator_of(source)
+    rows = rows_in(path, sign)
     header = next(rows)
     places, width = columns_of(path, header[1], source.columns)
     for number, cells in chain([header] if is_numbered(source.columns) else [], rows):
@@ -45,6 +47,8 @@ def read_table(source: Source, omitted: Omitted, ids: Ids | None = None) -> Iter
             omitted.add(f"line without {width} columns", f"{where}: {len(cells)}")
             continue
         values = {field: cells[place].strip() for field, place in places.items()}
+        if sign != ",":  # tables with other separators may have decimal commas
+            values |= {field: values[field].replace(",", ".") for field in places.keys() & TIMES}
         if root is None and values["audio"]:
             root = audio_root(path.parent, values["audio"])
         entry = entry_of(values, root or path.parent, ids, omitted, where)
@@ -68,14 +72,17 @@ def separator_of(source: Source) -> str:
 def rows_in(path: Path, sign: str) -> Iterator[tuple[int, list[str]]]:
     """Yield the cells of each line, with the number of the line."""
     quoting: Literal[0, 3] = csv.QUOTE_NONE if sign == "\t" else csv.QUOTE_MINIMAL
-    lines = (line + "\n" for _, line in lines_of(path))
+    lines: Iterator[str] = (line + "\n" for _, line in lines_of(path))
+    first = next(lines, "")
+    skipped = STATED.fullmatch(first.rstrip("\n")) is not None
+    lines = lines if skipped else chain([first], lines)
     rows = csv.reader(lines, delimiter=sign, quoting=quoting, strict=True)
     try:
         for cells in rows:
-            yield rows.line_num, cells
+            yield rows.line_num + skipped, cells
     except csv.Error as error:
         raise CorpusError(
-            f"{shown(path)}:{rows.line_num}: {error}: correct the quotes of this line"
+            f"{shown(path)}:{rows.line_num + skipped}: {error}: correct the quotes of this line"
         ) from None
 
 
