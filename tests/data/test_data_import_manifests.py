@@ -235,6 +235,23 @@ def test_kaldi(audio: Path, tmp_path: Path, capsys: Output) -> None:
         assert line in errors, line
 
 
+@pytest.mark.parametrize(("end", "seconds"), [("0.55", 0.4), ("0.99", 0.4), ("1.01", None)])
+def test_ends_of_kaldi_beyond_the_file(
+    end: str, seconds: float | None, audio: Path, tmp_path: Path, caplog: Any, capsys: Output
+) -> None:
+    (audio / "wav.scp").write_text("r audio/a.wav\ns audio/b.wav\n")
+    (audio / "text").write_text("u yes\nv no\n")
+    (audio / "segments").write_text(f"u r 0.1 {end}\nv s 0 0.5\n")
+    status = run("data", "import", "kaldi", audio, "--output", tmp_path / "out", "--dev", 0)
+    found = imported(tmp_path / "out", "train")
+    assert (status, found["u"]["duration"] if "u" in found else None) == (
+        int(seconds is None), seconds,
+    )  # fmt: skip
+    said = "1 utterances end beyond their files and are cut to them, such as 'u'"
+    assert (said in caplog.text) == (end == "0.99")  # 50 ms are within the tolerance of all files
+    assert ("time outside the file: u" in capsys.readouterr().err) == (seconds is None)
+
+
 def test_a_file_of_kaldi_is_named(audio: Path, tmp_path: Path, capsys: Output) -> None:
     (audio / "wav.scp").write_text("r1 audio/a.wav\n")
     for kind in ("auto", "table"):

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
+from asrkit.audio.file import TOLERANCE
 from asrkit.errors import UserError, printable, shown
 from asrkit.lines import LineKind, text_lines
 
@@ -42,6 +43,7 @@ class Entry(NamedTuple):
     duration: float | None = None  # seconds of the utterance; None for the rest of the file
     channel: int | None = None  # number of the channel, from 0; None for the mean of all
     split: str | None = None  # the corpus's own part, train, dev or test; None if there is not one
+    overshoot: float = TOLERANCE  # seconds by which the end may be beyond the file; it is cut
 
 
 class Omitted:

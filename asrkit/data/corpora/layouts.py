@@ -18,6 +18,7 @@ COMMAND = (
 )
 ARCHIVE = "audio inside an archive of Kaldi: write it as files with wav-copy"
 ARCHIVED = re.compile(r":\d+(\[[^\[\]]*\])?$")
+OVERSHOOT = 0.5  # seconds; Kaldi's extract-segments cuts such ends
 LONGEST_END = 100  # characters of a path that can name a place in an archive
 
 
@@ -92,7 +93,9 @@ def read_kaldi(source: Source, omitted: Omitted) -> Iterator[Entry]:
         else:
             speaker = speakers.get(name)  # Kaldi's recipes write the id for an unknown speaker
             known = None if speaker == name else speaker
-            yield Entry(name, audio[recording], texts[name], known, start, duration)
+            yield Entry(
+                name, audio[recording], texts[name], known, start, duration, overshoot=OVERSHOOT
+            )
 
 
 def table_of(path: Path, omitted: Omitted) -> dict[str, str]:

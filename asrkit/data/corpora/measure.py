@@ -35,8 +35,14 @@ def rows_of(entries: Iterable[Entry], omitted: Omitted, jobs: int) -> list[Row]:
     bar = tqdm(headers(files, jobs), "headers", len(files), unit=" file", disable=None, leave=False)
     found = dict(zip(files, bar, strict=True))
     warn_of_channels([entry for entry in kept if entry.channel is None], found)
-    rows = (row_of(entry, found[entry.audio], omitted) for entry in kept)
-    return [row for row in rows if row is not None]
+    pairs = [(entry, row_of(entry, found[entry.audio], omitted)) for entry in kept]
+    cut = [e.id for e, row in pairs if row and (e.duration or 0) > row["duration"] + TOLERANCE]
+    if cut:
+        logger.warning(
+            "%d utterances end beyond their files and are cut to them, such as %s",
+            len(cut), shown(cut[0]),
+        )  # fmt: skip
+    return [row for _, row in pairs if row is not None]
 
 
 def warn_of_channels(entries: Iterable[Entry], found: Mapping[Path, Header]) -> None:
@@ -101,7 +107,7 @@ def row_of(entry: Entry, found: Header, omitted: Omitted) -> Row | None:
         return None
     length = found.num_samples / found.sample_rate
     end = length if entry.duration is None else entry.start + entry.duration
-    if not 0 <= entry.start < min(end, length) or end > length + TOLERANCE:
+    if not 0 <= entry.start < min(end, length) or end > length + entry.overshoot:
         omitted.add(OUTSIDE, f"{entry.id}: {entry.start:.2f} to {end:.2f} s of {length:.2f} s")
         return None
     if entry.channel is not None and entry.channel >= found.num_channels:
