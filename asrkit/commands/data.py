@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -76,8 +77,8 @@ def check(options: argparse.Namespace) -> int:
 
 def check_options(options: argparse.Namespace) -> None:
     """Reject options that exclude each other, before audio is read for an hour."""
-    if len(set(options.manifests)) < len(options.manifests):
-        raise UserError("a manifest is named twice: name each once")
+    if len({*map(os.path.realpath, options.manifests)}) < len(options.manifests):
+        raise UserError("a manifest is named twice: dev must have other recordings than train")
     if options.list and options.format == "json":
         raise UserError(
             "--list has no effect with --format json, which has every finding: leave one of them "

@@ -30,7 +30,7 @@ from asrkit.training.adapters import merge, restrict
 from asrkit.training.canary import log_rates, start_rates
 from asrkit.training.checkpoints import Checkpoints, EpochWeights
 from asrkit.training.dataset import empty_bins, feature_statistics, hours_of_epoch, shared_corpus
-from asrkit.training.dev_texts import dev_warning
+from asrkit.training.dev_texts import dev_warning, trained_warning
 from asrkit.training.distributed import Ranks
 from asrkit.training.fsdp import load_weights
 from asrkit.training.labels import keeps_labels
@@ -223,8 +223,9 @@ def begin(trainer: Trainer, command: argparse.Namespace, folder: Path) -> None:
             return
         logger.info("no checkpoint in %s: training begins", folder)
     corpus, name = trainer.corpus, trainer.options.start_from
-    if trainer.ranks.is_first and (warning := dev_warning(corpus, trainer.config)):
-        logger.warning(warning)
+    for warn in (dev_warning, trained_warning) if trainer.ranks.is_first else ():
+        if warning := warn(corpus, trainer.config):
+            logger.warning(warning)
     if trainer.config.text.written and (warning := lacking(corpus.encode.tokenizer, "keep")):
         logger.warning("text.written: %s", warning)
     if name is not None:

@@ -1,11 +1,15 @@
-"""Warnings before training about the texts of the dev set."""
+"""Warnings before training about the texts and the recordings of the dev set."""
 
+import os
 from collections import Counter
+
+from lhotse import CutSet
 
 from asrkit.config import Config
 from asrkit.errors import shown
 from asrkit.text import TextError, Tokenizer
 from asrkit.training.dataset import Corpus, texts_of
+from asrkit.training.fingerprints import audio_of
 
 EXAMPLES = 5
 ADVICE = {
@@ -32,6 +36,24 @@ def dev_warning(corpus: Corpus, config: Config) -> str | None:
         f"{named}{', …' * (len(lacking) > EXAMPLES)}; "
         f"{ADVICE.get(config.text.tokenizer, OTHER_ADVICE)}"
     )
+
+
+def trained_warning(corpus: Corpus, config: Config) -> str | None:
+    """Return a warning if the manifest of dev or its recordings are in data.train too, or None.
+
+    Recordings are compared in memory only, not those of an index.
+    """
+    dev = os.path.realpath(config.data.dev)
+    if dev in map(os.path.realpath, config.data.train):
+        what = "is in data.train too"
+    elif isinstance(corpus.train, CutSet) and isinstance(corpus.dev, CutSet):
+        places = {str(audio_of(cut, os.curdir)) for cut in corpus.train}
+        count = sum(1 for cut in corpus.dev if str(audio_of(cut, os.curdir)) in places)
+        what = f"has {count} of {len(corpus.dev)} recordings in data.train too" if count else ""
+    else:
+        what = ""
+    advice = "its scores do not predict those of new recordings: asrkit data import divides anew"
+    return f"data.dev {config.data.dev} {what}; {advice}" if what else None
 
 
 def no_words(count: int, config: Config) -> str:

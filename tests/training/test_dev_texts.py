@@ -9,7 +9,7 @@ from asrkit.config import Config, load_config
 from asrkit.model_file import load_model
 from asrkit.train import main
 from asrkit.training.dataset import Corpus, load_corpus
-from asrkit.training.dev_texts import dev_warning
+from asrkit.training.dev_texts import dev_warning, trained_warning
 from tests.conftest import write_config, write_manifest
 from tests.running import run
 
@@ -57,6 +57,25 @@ def test_the_texts_of_an_index_are_those_that_are_scored(corpus: Path, tmp_path:
 def test_control_a_dev_set_that_can_be_written(corpus: Path, tmp_path: Path) -> None:
     for tokenizer in ("words", "characters"):
         assert dev_warning(*loaded(corpus, tmp_path, f"text.tokenizer={tokenizer}")) is None
+
+
+@pytest.mark.parametrize(
+    ("dev", "expected"),
+    [
+        ("train.jsonl", " is in data.train too; its scores do not predict"),
+        ("../corpus/train.jsonl", " is in data.train too; "),
+        ("some.jsonl", " has 2 of 3 recordings in data.train too; "),
+        ("dev.jsonl", None),
+    ],
+)
+def test_a_dev_set_that_is_trained_on(
+    dev: str, expected: str | None, corpus: Path, tmp_path: Path
+) -> None:
+    first, second = [(corpus / f"{name}.jsonl").read_text().splitlines() for name in
+                     ("train", "dev")]  # fmt: skip
+    (corpus / "some.jsonl").write_text("\n".join([*first[:2], second[0]]))
+    found = trained_warning(*loaded(corpus, tmp_path, f"data.dev={corpus / dev}"))
+    assert found == expected if expected is None else expected in (found or "")
 
 
 def test_a_dev_set_without_words_has_no_rate(

@@ -162,6 +162,7 @@ def test_hostile_manifests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         (["folder"], "cannot be read as lhotse's"),
         (["damaged.jsonl.gz"], "damaged.jsonl.gz"),
         (["m.jsonl", "m.jsonl"], "named twice"),
+        (["m.jsonl", "./m.jsonl"], "named twice: dev must have other recordings than train"),
         (["m.jsonl", "n.jsonl", "--write", "c.jsonl"], "--write cleans a single plain manifest"),
         (["m.jsonl", "--jobs", "0"], "--jobs: must be a whole number from 1"),
         (["m.jsonl", "--config", "none.yaml"], "no configuration file none.yaml"),
