@@ -105,17 +105,21 @@ def as_object(recording: Recording) -> dict[str, Any]:
 
 
 def rows(call: Call) -> str:
-    """Write CSV under CSV_HEADER, seconds with three decimals."""
+    """Write CSV under CSV_HEADER: a row for each turn, or an empty one for a channel without words.
+
+    Seconds have three decimals.
+    """
+    said = [
+        (each.id, f"{turn.start:.3f}", f"{turn.end:.3f}", each.speaker, turn.text)
+        for each, turn in turns_of(call)
+    ]
+    silent = [(each.id, "", "", each.speaker, "") for each in call if not each.words]
     file = io.StringIO()
-    csv.writer(file, lineterminator="\n").writerows(
-        (each.id, word.text, f"{word.start:.3f}", f"{word.end:.3f}", f"{word.confidence:.4f}",
-         each.speaker)
-        for each in call for word in each.words
-    )  # fmt: skip
+    csv.writer(file, lineterminator="\n").writerows(said + silent)
     return file.getvalue()
 
 
-CSV_HEADER = "id,word,start,end,confidence,speaker\n"
+CSV_HEADER = "id,start,end,speaker,text\n"
 
 
 def field(text: str) -> str:
