@@ -199,7 +199,7 @@ def anchors(page: Path) -> set[str]:
 
 
 def missing(page: Path, text: str) -> list[str]:
-    """Links and files that a page names and that are not there."""
+    """Links and files that a page names and that are not there, and trainings without --config."""
     found = []
     for link in re.findall(r"\]\(([^)\s]+)\)", text):
         name, _, anchor = link.partition("#")
@@ -213,6 +213,10 @@ def missing(page: Path, text: str) -> list[str]:
     paths = re.findall(
         r"\b(?:tests|tools|asrkit|conf|recipes|docs)/[\w./-]+\.(?:py|md|yaml)\b", text
     )
+    commands = re.findall(
+        r"^.*\basrkit[ .]train (?=.*=).*$", text.replace("\\\n", ""), re.MULTILINE
+    )
+    found += [command for command in commands if "--config" not in command]
     return found + [path for path in paths if "NAME" not in path and path not in MADE
                     and not (PROJECT / path).exists()]  # fmt: skip
 
@@ -227,7 +231,9 @@ def test_what_a_page_names_is_there(page: Path) -> None:
 
 def test_control_what_is_not_there_is_found() -> None:
     text = "[a](docs/no.md) [b](docs/python.md#no) [c](docs/python.md#stream) `tests/no.py`"
-    assert set(missing(README, text)) == {"docs/no.md", "docs/python.md#no", "tests/no.py"}
+    train = "asrkit train data.train=x \\\n  data.dev=y"
+    found = {"docs/no.md", "docs/python.md#no", "tests/no.py", train.replace("\\\n", "")}
+    assert set(missing(README, f"{text}\n{train}\n{train} --config conformer")) == found
 
 
 def test_every_example_is_on_the_page() -> None:
