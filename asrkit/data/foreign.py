@@ -236,7 +236,9 @@ def text_kind(path: Path, lines: list[str]) -> Foreign:
         header = lines[1 if STATED.fullmatch(lines[0]) and lines[1:] else 0]
         cells = [cell.strip('" \t').lower() for cell in header.split(sign)]
         what = f"{SEPARATORS[sign]} (columns {shown(', '.join(cells))[1:-1]})"
-        return Foreign(what, kind="table" if COLUMNS & set(cells) else None)
+        return Foreign(what, kind="table")
+    if path.suffix.lower() in (".csv", ".tsv"):
+        return Foreign("a table", kind="table")
     return Foreign(f"text and not JSON lines (it begins with {shown(lines[0], 40)})")
 
 

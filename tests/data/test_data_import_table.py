@@ -95,8 +95,9 @@ def test_a_table(text: str, options: list[str], tmp_path: Path) -> None:
     sound(folder / "a.wav", 0.5)
     sound(folder / "sub/b.wav", 0.5)
     (folder / "list.csv").write_bytes(text.encode())
-    command = ("import", "table", folder / "list.csv", "--output", tmp_path / "out", *options)
-    assert run("data", *command) == 0
+    for kind in ("table", "auto"):
+        command = ("import", kind, folder / "list.csv", "--output", tmp_path / "out", "--force")
+        assert run("data", *command, *options) == 0
     found = imported(tmp_path / "out")
     assert (found["a"]["text"], found["a"]["start"], found["a"]["duration"]) == (
         "one, two", 0.1, 0.2,
@@ -157,6 +158,7 @@ def test_bad_lines_of_a_table(tmp_path: Path, capsys: Output) -> None:
         ("path,sentence\na.wav,\"yes\n", "correct the quotes of this line"),
         ("path,up_votes\na.wav,1\n", "has no column for text: name it with --columns text=COLUMN"),
         ("path,text,sentence\na.wav,1,2\n", "can both be text: name one with --columns text="),
+        ("f,t\na.wav,1\n", "has no column for audio and text: name it with --columns audio=COL"),
         ("just\nwords\n", "is not of the kind table"),
         ("", "is not a table with columns"),
         ("{\"audio\": 1}\n", "is not a table with columns"),

@@ -113,19 +113,26 @@ def printed(path: Path, lines: list[str]) -> list[Cue]:
     lines = [line.strip() for line in lines]
     times = [PRINTED.fullmatch(line) for line in lines]
     if not any(times):
-        return labels(lines)
+        return labels(path, lines)
     for line, found in zip(lines, times, strict=True):
         if not found and not LANGUAGE.fullmatch(line):
-            raise CorpusError(f"{path}: a line lacks the times of the others: {shown(line, 40)}")
+            raise no_times(path, line)
     return [cue_of(found, found[9]) for found in times if found]
 
 
-def labels(lines: list[str]) -> list[Cue]:
+def no_times(path: Path, line: str) -> CorpusError:
+    return CorpusError(f"{path}: a line lacks the times of the others: {shown(line, 40)}")
+
+
+def labels(path: Path, lines: list[str]) -> list[Cue]:
     """Return the labels of lines that all begin with two times; else one text of all lines."""
-    found = [LABEL.fullmatch(line) for line in lines if not SPECTRAL.fullmatch(line)]
+    spoken = [line for line in lines if not SPECTRAL.fullmatch(line)]
+    found = [LABEL.fullmatch(line) for line in spoken]
+    times = [each.groups(default="") for each in found if each]
+    if not all(found) and 2 * len(times) > len(found):
+        raise no_times(path, spoken[found.index(None)])
     if not found or not all(found):
         return [Cue(" ".join(lines))]
-    times = [each.groups(default="") for each in found if each]
     is_htk = all(cell.isdecimal() for start, end, _ in times for cell in (start, end))
     unit = HTK_SECOND if is_htk else 1.0
     return [Cue(text, float(start) / unit, float(end) / unit) for start, end, text in times]

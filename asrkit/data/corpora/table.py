@@ -60,9 +60,9 @@ def separator_of(source: Source) -> str:
     """Return the character between the columns of a table."""
     first = list(islice((line for _, line in lines_of(source.path)), 20))
     sign = separator(first) if first else None
-    if sign is None and source.columns and first:
+    if sign is None and first:
         sign = max(SEPARATORS, key=first[0].count)
-    if sign is None:
+    if sign is None or (sign not in first[0] and not STATED.fullmatch(first[0])):
         raise CorpusError(
             f"{shown(source.path)} is not a table with columns: its first line names them"
         )
