@@ -36,6 +36,7 @@ COLUMNS = {"path", "audio", "wav", "file", "file_name", "filename", "wav_filenam
            "duration", "id", "n_frames", "tgt_text"}  # fmt: skip
 SEPARATORS = {"\t": "TSV", ",": "CSV", ";": "CSV with ;", "|": "a table with |"}
 STATED = re.compile(r"\"?sep=([\t,;|])\"?", re.IGNORECASE)  # first line of a table, by Excel
+TAR = re.compile(r"\.tar(?:\.\w+)?$|\.tgz$")  # endings of tar archives
 TRANSCRIPTS = ".trans.txt"  # endings of LibriSpeech's
 COMMON_VOICE = {"train.tsv", "dev.tsv", "test.tsv", "validated.tsv"}
 METADATA = ("metadata.jsonl", "metadata.csv")  # lists of an audiofolder of Hugging Face
@@ -286,7 +287,7 @@ def kinds_of_folder(path: Path) -> Iterator[Foreign]:
         yield Foreign("a folder like LJSpeech", kind="ljspeech")
     if "wav.scp" in names:
         yield Foreign("a data folder of Kaldi", kind="kaldi")
-    tars = [name for name in names if ".tar" in name or name.endswith(".tgz")]
+    tars = [name for name in names if TAR.search(name)]
     if tars and tar_kind(path / tars[0]).kind:
         yield Foreign("a folder of WebDataset", kind="webdataset")
     lists = [name for name in names if name.endswith((".jsonl", ".jsonl.gz", "manifest.json"))]

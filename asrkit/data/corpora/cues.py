@@ -3,9 +3,9 @@
 import html
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from asrkit.data.corpora.entry import CorpusError, lines_of
 from asrkit.data.manifest import log_once
@@ -84,14 +84,18 @@ def cue_of(times: re.Match[str], text: str) -> Cue:
 
 def transcript(path: Path) -> list[Cue]:
     """Return the segments of Whisper's JSON; else the text of an object with a text."""
+    if path.stat().st_size > LONGEST:
+        raise CorpusError(f"{path}: must have at most {LONGEST} bytes")
+
+    def cue(values: Mapping[str, Any], start: float = 0.0, end: float | None = None) -> Cue:
+        speaker = values.get("speaker")
+        return Cue(values["text"].strip(), start, end, None if speaker is None else str(speaker))
+
     try:
         values = json.loads(path.read_bytes())
         if "segments" not in values:
-            return [Cue(values["text"].strip(), speaker=values.get("speaker"))]
-        return [
-            Cue(each["text"], float(each["start"]), float(each["end"]), each.get("speaker"))
-            for each in values["segments"]
-        ]
+            return [cue(values)]
+        return [cue(each, float(each["start"]), float(each["end"])) for each in values["segments"]]
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         raise CorpusError(
             f"{path}: must be a JSON object with a text, or with segments of start, end and text"
@@ -105,7 +109,7 @@ def milliseconds(path: Path, lines: list[str]) -> list[Cue]:
         len(row) == 3 and row[0].isdecimal() and row[1].isdecimal() for row in rows
     ):
         raise CorpusError(f"{path}: must have the columns start, end and text, in milliseconds")
-    return [Cue(text, int(start) / 1000, int(end) / 1000) for start, end, text in rows]
+    return [Cue(text, float(start) / 1000, float(end) / 1000) for start, end, text in rows]
 
 
 def printed(path: Path, lines: list[str]) -> list[Cue]:

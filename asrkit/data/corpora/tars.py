@@ -11,12 +11,12 @@ from pathlib import Path
 
 from asrkit.data.corpora.entry import CorpusError, Entry, Omitted, Source
 from asrkit.data.corpora.folder import files_of, read_folder
+from asrkit.data.foreign import TAR
 from asrkit.data.splits import split_of
 from asrkit.errors import reason, shown
 
 logger = logging.getLogger(__name__)
 
-ENDING = re.compile(r"\.tar(?:\.\w+)?$|\.tgz$")
 NUMBER = re.compile(r"_(\d+)\.tar$")  # audio_0.tar
 
 
@@ -27,10 +27,10 @@ def read_webdataset(source: Source, omitted: Omitted) -> Iterator[Entry]:
     """
     top = source.path if source.path.is_dir() else source.path.parent
     for path in files_of(top) if source.path.is_dir() else [source.path]:
-        if not ENDING.search(path.name):
+        if not TAR.search(path.name):
             continue
         name = "-".join(path.relative_to(top).parts)
-        folder = unpacked(path, source.audio_output / ENDING.sub("", name), omitted)
+        folder = unpacked(path, source.audio_output / TAR.sub("", name), omitted)
         split = split_of(path.relative_to(source.path.parent))
         for entry in read_folder(source._replace(path=folder), omitted):
             yield entry._replace(id=f"{folder.name}-{entry.id}", split=split)
