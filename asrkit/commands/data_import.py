@@ -71,7 +71,7 @@ def import_corpus(options: argparse.Namespace) -> int:
     share = DEV if options.dev is None else options.dev
     warn = partial(complain, PROGRAM)
     splits = divide(with_roles(rows, warn), share, warn)
-    for line in remarks(splits, share):
+    for _, line in remarks(splits, share):
         warn(line)
     write(splits, output)
     if wanted:

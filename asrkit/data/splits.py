@@ -112,21 +112,19 @@ def voices_of(rows: list[Row]) -> list[str | None]:
     return [first.get(speaker, speaker) for speaker in (row.get("speaker") for row in rows)]
 
 
-def remarks(splits: Splits, share: float) -> Iterator[str]:
-    """Yield what is doubtful about a division: a part with one speaker, or a large dev."""
+def remarks(splits: Splits, share: float = 0.0) -> Iterator[tuple[str, str]]:
+    """Yield the doubtful parts of a division with the reason: one speaker, or a large dev."""
     speakers = {name: {row.get("speaker") for row in rows} for name, rows in splits.items()}
     several = len(set().union(*speakers.values())) > 1
     for name, (first, *others) in speakers.items():
         if several and not others and first is not None:
-            yield f"{name} has one speaker, {shown(first)}: other voices may differ from it"
+            yield name, f"{name} has one speaker, {shown(first)}: other voices may differ"
     seconds = {name: sum(row["duration"] for row in rows) for name, rows in splits.items()}
     dev, train = seconds.get("dev", 0.0), seconds.get("train", 0.0)
     if train and dev > max(MOST_OF_ALL, MOST_OF_TARGET * share) * (dev + train):
         percent = 100 * dev / (dev + train)
-        yield (
-            f"dev has {percent:.0f} % of the hours of train and dev; a tenth is enough, and the "
-            "others could train"
-        )
+        advice = "a tenth is enough, and the others could train"
+        yield "dev", f"dev has {percent:.0f} % of the hours of train and dev; {advice}"
 
 
 def _by(

@@ -283,6 +283,6 @@ def test_roles(text: str, speakers: str) -> None:
 )
 def test_remarks(text: str, share: float, expected: list[str]) -> None:
     splits = divide(rows(text), share, lambda line: None)
-    found = list(remarks(splits, share))
+    found = [line for _, line in remarks(splits, share)]
     assert len(found) == len(expected)
     assert all(line.startswith(start) for line, start in zip(found, expected, strict=True))

@@ -174,6 +174,14 @@ CASES: dict[str, tuple[list[Facts], str, list[Facts]]] = {
         "speaker 'anna': 1 here, 1 in train.jsonl",
         [*two({"speaker": "anna"}, {"speaker": "ben"}), *two({}, {})],
     ),
+    "division": (
+        [utterance(line=1, speaker="a"), utterance("dev.jsonl", 2, signal={"seconds": 0.2})],
+        "train has one speaker, 'a': other voices may differ",
+        [
+            utterance(line=1, speaker="a"),
+            utterance("dev.jsonl", 2, speaker="a", signal={"seconds": 0.2}),
+        ],
+    ),
     "text-overlap": (
         [*two({}, {"text": "yes  no"}), utterance("dev.jsonl", 3, text="no")],
         "'yes  no' is in train.jsonl too, like 50% of dev.jsonl",
@@ -231,6 +239,12 @@ def test_more_of_what_checks_say() -> None:
     assert found(many(signal={"seconds": 2.0, "digest": b"x"}), "pace") == []
     unread = [utterance(line=i, problem="missing", audio="x.wav") for i in (1, 2)]
     assert {f.check for f in examine(unread, RULES)} == {"unreadable"}
+
+
+def test_a_large_dev_is_named() -> None:
+    facts = [utterance(line=1), utterance("dev.jsonl", 2, signal={"seconds": 1.0})]
+    assert [f.message[:12] for f in found(facts, "division")] == ["dev has 33 %"]
+    assert not found([utterance(line=1), utterance("test.jsonl", 2)], "division")
 
 
 def test_ctc_agrees_with_training() -> None:
