@@ -54,8 +54,9 @@ def import_corpus(options: argparse.Namespace) -> int:
     entries = (on_channel(entry, channels, unmet) for entry in entries)
     changes = Changes()
     if wanted := normalization(options):
-        normalizer = Normalizer(wanted)
-        entries = (e._replace(text=e.text and normalizer(e.text, changes)) for e in entries)
+        read = list(entries)
+        normalizer = Normalizer(wanted, (each.text or "" for each in read))
+        entries = (e._replace(text=e.text and normalizer(e.text, changes)) for e in read)
     rows = rows_of(entries, omitted, options.jobs or os.cpu_count() or 1)
     for line in omitted.lines():
         complain(PROGRAM, line)

@@ -28,8 +28,9 @@ def normalize(options: argparse.Namespace) -> int:
     if is_lhotse(Path(path)):
         raise ManifestError(f"{path} is lhotse's: only plain manifests can be normalized")
     given = {name: getattr(options, name) for name in Normalization._fields}
-    normalizer = Normalizer(Normalization(**{k: v for k, v in given.items() if v is not None}))
+    choices = Normalization(**{k: v for k, v in given.items() if v is not None})
     entries = valid_entries(path)
+    normalizer = Normalizer(choices, (each.utterance.text or "" for each in entries))
     texts = {
         each.line: normalizer(each.utterance.text, changes)
         for each in entries

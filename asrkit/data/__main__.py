@@ -112,6 +112,11 @@ def add_normalization(arguments: Parser) -> None:
         "--numbers", metavar="LANGUAGE",
         help="language in which digits become words, such as en (default: digits stay)",
     )  # fmt: skip
+    group.add_argument(
+        "--letters", choices=["keep", "usual"],
+        help="letters that look alike, such as two forms of the Arabic yeh: keep them, or write "
+        "the most frequent one and remove tatweels (default keep)",
+    )  # fmt: skip
 
 
 def segment_main(argv: list[str]) -> int:

@@ -4,14 +4,24 @@ import html
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Literal, NamedTuple
 
 from asrkit.errors import UserError, shown
 from asrkit.extras import need
 from asrkit.registry import refusal
-from asrkit.text.marks import FORMS, MARKS, MISREAD, SPELLING, SYMBOLS, reread
+from asrkit.text.marks import (
+    FORMS,
+    MARKS,
+    MISREAD,
+    SPELLING,
+    SYMBOLS,
+    any_of,
+    plain_letters,
+    reread,
+    usual_letters,
+)
 
 EXAMPLES = 4  # of each kind, the most frequent
 MOST_PAIRS = 10_000  # different changes of a kind that are counted one by one
@@ -33,6 +43,7 @@ YEAR = re.compile(r"1[1-9]\d\d|20\d\d")
 DECIMAL_POINT = {"en", "he", "ja", "kn", "ko", "te", "th"}  # other languages have a comma
 SPOKEN_YEARS = {"da", "de", "en", "nl", "no", "sv"}  # 1984 as a year has other words
 FAULTS = (ArithmeticError, AttributeError, LookupError, NotImplementedError, TypeError, ValueError)
+SAME_LOOK = ("Unicode", "letters")  # rules that change letters to others of the same look
 
 
 class Normalization(NamedTuple):
@@ -45,6 +56,8 @@ class Normalization(NamedTuple):
     brackets: Literal["remove", "words", "keep"] = "remove"
     # Language in which digits become words, such as en; None keeps digits.
     numbers: str | None = None
+    # Letters that look alike: keep them, or write the most frequent one of the corpus.
+    letters: Literal["keep", "usual"] = "keep"
 
 
 class Rule(NamedTuple):
@@ -74,26 +87,27 @@ class Changes:
         """Yield a line for each rule that changed a text."""
         width = max(map(len, self.counts), default=0)
         for name, count in self.counts.items():
-            pairs = self.pairs[name]
+            pairs, format_ = self.pairs[name], ascii if name in SAME_LOOK else shown
             examples = "; ".join(
-                f"{_visible(old, new)} {f'→ {shown(new, 40)}' if new.strip() else 'removed'} {n}×"
+                f"{format_(old[:40])} {f'→ {shown(new, 40)}' if new.strip() else 'removed'} {n}×"
                 for (old, new), n in pairs.most_common(EXAMPLES)
             )
             more = "; …" if len(pairs) > EXAMPLES else ""
             yield f"{name:<{width}}{count:>7} in {self.texts[name]} texts: {examples}{more}"
 
 
-def _visible(old: str, new: str) -> str:
-    """Format the text before a change; letters that only look like those after it are escaped."""
-    same = unicodedata.normalize("NFC", old) == unicodedata.normalize("NFC", new)
-    return ascii(old[:40]) if same else shown(old, 40)
-
-
 class Normalizer:
-    """A function that normalises a text and counts what it changes."""
+    """A function that normalises a text and counts what it changes.
 
-    def __init__(self, choices: Normalization) -> None:
+    Args:
+        texts: all texts of the corpus, for `choices.letters`.
+    """
+
+    def __init__(self, choices: Normalization, texts: Iterable[str] = ()) -> None:
         self.rules = rules_of(choices)
+        if choices.letters == "usual":
+            usual = usual_letters(list(map(self, texts)))
+            self.rules.append(Rule("letters", any_of(usual), lambda match: usual[match[0]]))
 
     def __call__(self, text: str, changes: Changes | None = None) -> str:
         """Return the text after all rules, with single spaces."""
@@ -120,7 +134,7 @@ def rules_of(choices: Normalization) -> list[Rule]:
     rules = [
         Rule("encoding", MISREAD, lambda match: reread(match[0]) or match[0]),
         Rule("entities", MARKS["markup"], _unescaped),
-        Rule("Unicode", re.compile(r"\S+"), lambda match: unicodedata.normalize("NFC", match[0])),
+        Rule("Unicode", re.compile(r"\S+"), _usual_form),
         Rule("invisible", re.compile(f"[{INVISIBLE}]"), lambda match: ""),
         Rule("spaces", spaces, lambda match: " "),
         Rule("emoji", MARKS["emoji"], lambda match: " "),
@@ -148,6 +162,10 @@ def _without_groups(pattern: str) -> str:
     """Return a pattern with its one numbered group named, so that it can be part of another."""
     named = pattern.replace("([*_#=/|~+%^$!])", "(?P<sign>[*_#=/|~+%^$!])")
     return named.replace(r"\1", "(?P=sign)")
+
+
+def _usual_form(match: re.Match[str]) -> str:
+    return unicodedata.normalize("NFC", plain_letters(match[0]))
 
 
 def _unescaped(match: re.Match[str]) -> str:

@@ -69,6 +69,26 @@ def test_the_check_names_the_command_that_mends(
     assert "brackets" not in after
 
 
+def test_letters_that_look_alike_are_found_and_mended(tmp_path: Path, capsys: Output) -> None:
+    """The most frequent letter of the whole corpus is written, by both commands."""
+    texts = ["\u0639\u0644\u06cc", "\u0645\u06cc", "\u0639\u0644\u064a"]
+    rows = [{"id": f"u{i}", "audio": f"{i}.wav", "text": text} for i, text in enumerate(texts)]
+    for seed in range(len(texts)):
+        write_wav(tmp_path / f"{seed}.wav", speech(0.2, seed=seed))
+    manifest, out = write_manifest(tmp_path / "m.jsonl", *rows), tmp_path / "out"
+    run("data", "check", manifest)
+    assert "--letters usual" in capsys.readouterr().out
+    mend = ("data", "normalize", manifest, "--letters", "usual", "--output", tmp_path / "n.jsonl")
+    assert run(*mend) == 0
+    again = ("data", "import", "manifest", manifest, "--dev", 0, "--output", out)
+    assert run(*again, "--normalize", "--letters", "usual") == 0
+    for path in (tmp_path / "n.jsonl", out / "train.jsonl"):
+        found = [json.loads(line)["text"] for line in path.read_text("utf-8").splitlines()]
+        assert found == [*texts[:2], "\u0639\u0644\u06cc"]
+    run("data", "check", tmp_path / "n.jsonl")
+    assert "look alike" not in capsys.readouterr().out
+
+
 def test_mistakes(manifest: Path, tmp_path: Path, capsys: Output) -> None:
     assert run("data", "normalize", manifest, "--output", manifest) == 2
     assert "is read and cannot be written" in capsys.readouterr().err

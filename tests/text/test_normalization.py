@@ -31,6 +31,7 @@ PLAIN, BARE = Normalization(), Normalization(case="lower", punctuation="remove")
         (BARE, "¿Qué? Don't—well-known: 'tis 3.5!", "qué don't well-known 'tis 3.5"),
         (BARE, "See www.example.com, 50 % & more", "see www.example.com, 50 % & more"),
         (Normalization(case="upper"), "straße", "STRASSE"),
+        (PLAIN, "ﻋﻠﻲ ｶﾞ ＮＨＫ ﬁsh, ½ x²！", "علي ガ NHK fish, ½ x²！"),
     ],
 )
 def test_rules(choices: Normalization, text: str, expected: str) -> None:
@@ -71,6 +72,32 @@ def test_changes_are_counted() -> None:
     changes = Changes()
     Normalizer(PLAIN)("cafe\u0301", changes)
     assert "'cafe\\u0301' → 'café'" in next(changes.lines())
+    changes = Changes()
+    Normalizer(Normalization(letters="usual"), [FARSI_YEH * 2, YEH])(YEH, changes)
+    assert f"'\\u064a' → '{FARSI_YEH}' 1×" in next(changes.lines())
+
+
+YEH, FARSI_YEH, MAKSURA, TATWEEL = "\u064a", "\u06cc", "\u0649", "\u0640"
+
+
+@pytest.mark.parametrize(
+    ("texts", "text", "expected"),
+    [
+        ([FARSI_YEH * 2], f"{YEH}{MAKSURA} \u0643", f"{FARSI_YEH * 2} \u0643"),
+        ([YEH * 3, FARSI_YEH, MAKSURA], f"{FARSI_YEH}{MAKSURA}", YEH + MAKSURA),
+        ([YEH, MAKSURA], YEH + MAKSURA, YEH + MAKSURA),  # Arabic has both
+        ([], f"ه{TATWEEL}ذا", "هذا"),
+        (["ș ș"], "ş", "ș"),
+        (["แม่"], "เเม่", "แม่"),
+        (["आम आम"], "अाम", "आम"),
+        (["1٢ ۲۲۲"], "٢", "۲"),
+        (["yes It's"], "no", "no"),
+    ],
+)
+def test_letters_that_look_alike(texts: list[str], text: str, expected: str) -> None:
+    usual = Normalizer(Normalization(letters="usual"), [*texts, text])
+    assert usual(text) == expected
+    assert Normalizer(PLAIN, [*texts, text])(text) == text  # the control
 
 
 NUMBERS = [

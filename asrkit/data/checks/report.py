@@ -15,6 +15,7 @@ EXAMPLES = 3
 NORMALIZED = {
     "markup": "", "annotation": "", "emoji": "", "encoding": "", "spaces": "", "signs": "",
     "invisible": "", "some-punctuation": " --punctuation remove", "case": " --case lower",
+    "look-alikes": " --letters usual",
     "digits": " --numbers LANGUAGE",
 }  # fmt: skip
 

@@ -134,6 +134,25 @@ def test_two_forms_of_an_apostrophe_are_found() -> None:
     assert of_corpus("signs", "„ja“", "don't", "well-known") == []
 
 
+@pytest.mark.parametrize(
+    ("texts", "messages"),
+    [
+        (["علی کتاب", "می", "علي كتاب"],
+         ["ي (U+064A) for ی, ك (U+0643) for ک in 'علي كتاب'"]),
+        (["سـلام", "سلام"], ["ـ (U+0640) for no letter in 'سـلام'"]),
+        (["Galați", "Galaţi", "Iași", "Iaşi", "și"],
+         ["ţ (U+0163) for ț in 'Galaţi'", "ş (U+015F) for ș in 'Iaşi'"]),
+        (["แม่ แก", "เเม่"], ["เเ (U+0E40 U+0E40) for แ in 'เเม่'"]),
+        (["ﻋلي", "علي"], ["ﻋ (U+FECB) for ع in 'ﻋلي'"]),
+        (["ﻋﻠﻲ"], []),  # one form: nothing to confuse it with
+        (["علي على", "مى"], []),  # Arabic has both
+        (["Iași", "çà", "don't well-known"], []),
+    ],
+)  # fmt: skip
+def test_letters_that_look_alike_are_found(texts: list[str], messages: list[str]) -> None:
+    assert [f.message for f in of_corpus("look-alikes", *texts)] == messages
+
+
 def test_a_word_in_another_alphabet_is_found() -> None:
     texts = ["yes no go stop"] * 5
     (found,) = of_corpus("alphabet", *texts, "YES С NO")
