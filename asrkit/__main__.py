@@ -12,6 +12,7 @@ COMMANDS = {
     "decode": "decode files or a manifest",
     "align": "find the times of the words of a known text",
     "evaluate": "measure word errors and delays on a manifest, at several chunk sizes",
+    "compare": "compare two models, or their seeds, on the same recordings",
     "report": "show a training as one page: scores, curves, alignments, errors",
     "ngram": "estimate a language model from texts",
     "tune": "find the weight of a language model",

@@ -136,3 +136,44 @@ def bootstrap(rates: Sequence[ErrorRate], samples: int = 10_000) -> Interval | N
         found.append(100.0 * wrong / np.maximum(1, units))
     low, high = np.percentile(found, [2.5, 97.5])
     return Interval(float(low), float(high))
+
+
+class Difference(NamedTuple):
+    """The error rate of one training less that of another one, with 95 % intervals."""
+
+    points: float  # in percentage points
+    interval: Interval
+    percent: float  # relative to the first rate
+    percent_interval: Interval
+
+    def __str__(self) -> str:
+        (low, high), (least, most) = self.interval, self.percent_interval
+        verdict = "fewer errors" if high < 0 else "more errors" if low > 0 else "may be chance"
+        return (
+            f"{self.points:+.2f} points (95 %: {low:+.2f} to {high:+.2f}), {self.percent:+.1f} % "
+            f"({least:+.1f} to {most:+.1f}): {verdict}"
+        )
+
+
+def paired(base: np.ndarray, other: np.ndarray, units: np.ndarray, draws: int = 2000) -> Difference:
+    """Return the difference of two trainings on the same utterances.
+
+    The bootstrap draws models of each side and utterances, the same ones for both sides.
+
+    Args:
+        base: (models, utterances) errors, a model for each seed.
+        other: (models, utterances) errors on the same utterances.
+        units: (utterances,) reference units.
+    """
+    draw = np.random.default_rng(0)
+    sums = [[base.mean(0).sum(), other.mean(0).sum(), units.sum()]]  # the first are of all
+    for _ in range(draws):
+        each = draw.integers(len(units), size=len(units))
+        seeds = (side[draw.integers(len(side), size=len(side))] for side in (base, other))
+        sums.append([*(side[:, each].mean(0).sum() for side in seeds), units[each].sum()])
+    before, after, count = np.array(sums, dtype=float).T
+    points = 100.0 * (after - before) / np.maximum(1.0, count)
+    percent = 100.0 * (after / np.maximum(0.5, before) - 1.0)
+    low, high = np.percentile([points[1:], percent[1:]], [2.5, 97.5], axis=1).tolist()
+    within, within_percent = map(Interval, low, high)
+    return Difference(float(points[0]), within, float(percent[0]), within_percent)

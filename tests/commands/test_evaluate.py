@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from asrkit import decode, evaluate, ngram
+from asrkit import compare, decode, evaluate, ngram
 from asrkit.model_file import save_model
 from asrkit.text import CharTokenizer
 from tests.conftest import write_manifest
@@ -93,6 +93,33 @@ def test_turns(model: str, corpus: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert context["turns"].keys() == {"turns", "early", "open", "median_ms", "p95_ms"}
     assert evaluate.main([*arguments, dev]) == 2
     assert "give --endpoint-ms" in capsys.readouterr().err
+
+
+def test_compare(
+    model: str, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The rates are those of evaluate, and the difference is that of their means."""
+    other, dev = str(tmp_path / "o.safetensors"), str(corpus / "dev.jsonl")
+    save_model(Path(other), a_file(CharTokenizer(list("eno syx"))))
+    rates = {}
+    for each in (model, other):
+        evaluate.main(["--model", each, "--chunk-ms", "160", "--format", "json", dev])
+        scores = json.loads(capsys.readouterr().out)["contexts"]["160 ms"]
+        rates[each] = scores["words"]["rate"]
+    form = ["--chunk-ms", "160", "--format", "json"]
+    assert compare.main([model, f"{model},{other}", *form, dev]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["wer"] == {"base": [rates[model]], "other": [rates[model], rates[other]]}
+    assert found["points"] == pytest.approx((rates[other] - rates[model]) / 2)
+    assert compare.main([model, model, "--chunk-ms", "160", dev]) == 0
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[1].split()[:5] == ["BASE", "1", "160", "ms", f"{rates[model]:.2f}"]
+    assert shown[-2].endswith(
+        "+0.00 points (95 %: +0.00 to +0.00), +0.0 % (+0.0 to +0.0): may be chance"
+    )
+    assert shown[-1].startswith("one model a side")
+    assert compare.main([model, "no.safetensors", dev]) == 2
+    assert "no.safetensors" in capsys.readouterr().err
 
 
 def test_another_search(model: str, corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,9 +3,10 @@
 import math
 import random
 
+import numpy as np
 import pytest
 
-from asrkit.evaluation.wer import ErrorRate, agreeing, bootstrap, cer, wer, word_alignment
+from asrkit.evaluation.wer import ErrorRate, agreeing, bootstrap, cer, paired, wer, word_alignment
 
 
 def distance(a: list[str], b: list[str]) -> int:
@@ -88,3 +89,34 @@ def test_agreeing_tokens_are_pairs_of_equal_ones() -> None:
     assert agreeing((1, 2, 3, 4), (1, 3, 4)) == [(0, 0), (2, 1), (3, 2)]
     assert agreeing((1, 2), ()) == []
     assert agreeing((5,), (6,)) == []
+
+
+def test_the_interval_of_a_difference_holds_zero_unless_there_is_one() -> None:
+    draw = np.random.default_rng(0)
+    units = np.full(100, 10)
+    base, alike, better = (draw.poisson(mean, (3, 100)) for mean in (2.0, 2.0, 1.0))
+    low, high = paired(base, alike, units).interval
+    assert low < 0.0 < high
+    found = paired(base, better, units)
+    assert -75.0 < found.percent_interval.low < -50.0 < found.percent_interval.high < -30.0
+    assert found.points == pytest.approx((better.mean() - base.mean()) * 10)
+    assert found.interval.low < found.points < found.interval.high < 0.0
+    assert str(found).endswith("fewer errors")
+    assert str(paired(better, base, units)).endswith("more errors")
+
+
+def test_utterances_are_paired() -> None:
+    """One error less in each of ten utterances is plain, although the utterances differ much."""
+    draw, units = np.random.default_rng(0), np.full(40, 10)
+    base = draw.integers(1, 9, (1, 40))
+    other = base - (np.arange(40) % 4 == 0)
+    assert paired(base, other, units).interval.high < 0.0
+    shuffled = other[:, draw.permutation(40)]  # the control: the same rates, no pairs
+    assert paired(base, shuffled, units).interval.high > 0.0
+    assert paired(base, base, units).interval == (0.0, 0.0)
+
+
+def test_few_seeds_widen_the_interval() -> None:
+    units, error = np.full(50, 10), np.ones((1, 50), int)
+    seeds = np.concatenate([error, 2 * error])
+    assert paired(error, seeds, units).interval == (0.0, 10.0)  # one seed's or the other's

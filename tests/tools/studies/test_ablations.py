@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from asrkit.errors import UserError
@@ -12,7 +11,7 @@ from tests.conftest import PROJECT, speech, write_manifest, write_wav
 from tools.studies.ablations import __main__ as ablations
 from tools.studies.ablations.__main__ import Study, Trial, main, read_all, read_study
 from tools.studies.ablations.folds import write_folds
-from tools.studies.ablations.report import Row, interval, report
+from tools.studies.ablations.report import Row, report
 
 STUDY = Study(
     config=Path("conf/an4.yaml"),
@@ -156,15 +155,6 @@ def test_the_folds_of_a_seed_are_one_score(tmp_path: Path) -> None:
     (seed0,) = read_all(trials)  # a fold of the other seed is missing
     assert seed0["contexts"]["full"]["words"]["rate"] == 25.0
     assert seed0["contexts"]["full"]["errors"] == {"base-0-fold0": 3, "base-0-fold1": 1}
-
-
-def test_an_interval_holds_zero_unless_there_is_a_gain() -> None:
-    draw = np.random.default_rng(0)
-    base, alike = (draw.poisson(2.0, (3, 100)) for _ in range(2))
-    low, high = interval(base, alike)
-    assert low < 0.0 < high
-    low, high = interval(base, draw.poisson(1.0, (3, 100)))
-    assert -75.0 < low < -50.0 < high < -30.0
 
 
 def test_mistakes_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from asrkit.cli.table import markdown
+from asrkit.evaluation.wer import paired
 
 Scores = dict[str, Any]  # of one model, as `asrkit evaluate --format json` writes them
 
@@ -68,25 +69,8 @@ def mean_and_range(rates: Sequence[float]) -> str:
 
 
 def gain(base: Row, row: Row) -> str:
-    change = 100.0 * (row.errors().mean(0).sum() / base.errors().mean(0).sum() - 1.0)
-    low, high = interval(base.errors(), row.errors())
-    return f"{change:+.0f} ({low:+.0f} to {high:+.0f})"
-
-
-def interval(base: np.ndarray, other: np.ndarray, draws: int = 2000) -> tuple[float, float]:
-    """95 % bootstrap interval of the relative change in percent, over seeds and recordings.
-
-    Args:
-        base: (seeds, recordings) errors.
-        other: (seeds, recordings) errors on the same recordings.
-    """
-    draw, changes = np.random.default_rng(0), []
-    for _ in range(draws):
-        recordings = draw.integers(base.shape[1], size=base.shape[1])
-        before, after = (
-            errors[draw.integers(len(errors), size=len(errors))][:, recordings].mean(0).sum()
-            for errors in (base, other)
-        )
-        changes.append(100.0 * (after / max(0.5, before) - 1.0))
-    low, high = np.percentile(changes, [2.5, 97.5])
-    return float(low), float(high)
+    """The change in percent, with its interval; the units make no difference to it."""
+    errors = base.errors(), row.errors()
+    found = paired(*errors, np.ones(errors[0].shape[1]))
+    low, high = found.percent_interval
+    return f"{found.percent:+.0f} ({low:+.0f} to {high:+.0f})"

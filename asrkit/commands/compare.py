@@ -1,0 +1,86 @@
+"""Compare two models on the same recordings: asrkit compare BASE OTHER dev.jsonl"""
+
+import argparse
+import json
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from tqdm import tqdm
+
+from asrkit.cli.recognizer import load_recognizer, name_left_out
+from asrkit.data.manifest import LeftOut
+from asrkit.errors import UserError
+from asrkit.evaluation import recognize
+from asrkit.evaluation.tables import table
+from asrkit.evaluation.testset import read_batches
+from asrkit.evaluation.wer import ErrorRate, paired, rate_shown
+from asrkit.extras import need
+
+
+class Errors(NamedTuple):
+    """The errors of a model in each utterance, by id."""
+
+    context: str
+    each: dict[str, ErrorRate]
+
+
+def compare(options: argparse.Namespace) -> int:
+    need("jiwer")  # now, not after an hour of recognition
+    left_out: list[LeftOut] = []
+    sides = {
+        name: [errors_of(model, options, left_out) for model in models]
+        for name, models in (("BASE", options.base), ("OTHER", options.other))
+    }
+    status = name_left_out("asrkit compare", list(dict.fromkeys(left_out)))
+    units, *others = (
+        {id: rate.reference_units for id, rate in model.each.items()}
+        for models in sides.values() for model in models
+    )  # fmt: skip
+    if not any(units.values()):
+        raise UserError(f"{options.manifest} has no recording with words to compare models on")
+    if any(each != units for each in others):
+        raise UserError(
+            "the models count the words of the texts differently: compare models of the same "
+            "settings in text"
+        )
+    base, other = (
+        np.array([[model.each[id].errors for id in units] for model in models])
+        for models in sides.values()
+    )
+    found = paired(base, other, np.array(list(units.values())))
+    if options.format == "json":
+        wers = {name.lower(): rates_of(models) for name, models in sides.items()}
+        print(json.dumps({"utterances": len(units), "wer": wers, **found._asdict()}, indent=1))
+        return status
+    print(rates_table(sides), end="\n\n")
+    print(f"OTHER - BASE, {len(units)} utterances: {found}")
+    if len(base) == len(other) == 1:
+        print("one model a side: another seed may change this; give several, as in BASE0,BASE1")
+    return status
+
+
+def errors_of(model: str, options: argparse.Namespace, left_out: list[LeftOut]) -> Errors:
+    recognizer = load_recognizer(argparse.Namespace(**vars(options) | {"model": model}))
+    seconds, normalize = options.batch_seconds, recognizer.normalizer
+    batches = read_batches(options.manifest, normalize, seconds, left_out)
+    found = recognize(batches, {"": recognizer})
+    bar = tqdm(found, model, unit=" utterance", disable=None, leave=False)
+    return Errors(recognizer.context, {each[""].id: each[""].errors for each in bar})
+
+
+def rates_of(models: Sequence[Errors]) -> list[float]:
+    """Return the error rate of each model in percent."""
+    totals = (np.array([(r.errors, r.reference_units) for r in m.each.values()]) for m in models)
+    return [float(100.0 * each[:, 0].sum() / each[:, 1].sum()) for each in totals]
+
+
+def rates_table(sides: Mapping[str, Sequence[Errors]]) -> str:
+    rows = []
+    for name, models in sides.items():
+        rates = rates_of(models)
+        shown = map(rate_shown, (statistics.fmean(rates), min(rates), max(rates)))
+        chunks = ", ".join(dict.fromkeys(model.context for model in models))
+        rows.append([name, str(len(models)), chunks, *shown])
+    return table(("", "models", "chunk", "WER", "lowest", "highest"), rows)
