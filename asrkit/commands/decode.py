@@ -15,6 +15,7 @@ from asrkit.errors import UserError, shown
 from asrkit.runtime import Recognizer
 from asrkit.runtime.dialogue import calls
 from asrkit.runtime.formats import FORMATS
+from asrkit.runtime.words import sureness
 from asrkit.training.progress import duration
 from asrkit.transcription.batches import Decoded, outcomes
 from asrkit.transcription.output import Output, recording_of, report
@@ -77,11 +78,10 @@ def decode(options: argparse.Namespace) -> int:
                 show(group, [done[at + i] for i in range(len(group))], output, options.nbest)
                 at += len(group)
     bar.close()
-    texts = [
-        None if isinstance(result := done[i].result, UserError) else result.text
-        for i in range(len(jobs))
-    ]
-    report(jobs, texts, recognizer)
+    results = [None if isinstance(r := done[i].result, UserError) else r for i in range(len(jobs))]
+    texts = [None if result is None else result.text for result in results]
+    sure = [sureness(result.words) for result in results if result is not None]
+    report(jobs, texts, sure, recognizer)
     if isinstance(output, ConfidentManifest):
         told = output.save()
         print(

@@ -25,6 +25,7 @@ from asrkit.cli.recognizer import load_recognizer
 from asrkit.cli.terminal import JsonLines, Screen
 from asrkit.errors import UserError, shown
 from asrkit.runtime import Recognizer, Result
+from asrkit.runtime.words import far_from_model, sureness
 
 
 def stream(options: argparse.Namespace) -> int:
@@ -144,6 +145,8 @@ def run(options: argparse.Namespace, start: Callable[[int, int], Live], screen: 
             raise
     session.finish()
     screen.final(session.results)
+    if line := far_from_model([sureness(result.words) for result in session.results]):
+        print(line, file=sys.stderr)
     return report_losses(microphone) if microphone else 0
 
 

@@ -16,6 +16,7 @@ from asrkit.lm import WordFusion
 from asrkit.lm.fit import unfamiliar
 from asrkit.runtime import Recognizer, Result, Segment
 from asrkit.runtime.formats import FORMATS, Call, Recording, write
+from asrkit.runtime.words import far_from_model
 from asrkit.search import Both
 
 LONGEST_NAME = 200  # bytes: file systems allow 255, including the suffix and `replacing`'s prefix
@@ -99,11 +100,21 @@ def texts(result: Result | Segment, nbest: int) -> dict[str, Any]:
     return {"nbest": [each._asdict() for each in result.nbest[:nbest]]} if nbest else {}
 
 
-def report(jobs: Sequence[Labelled], texts: Sequence[str | None], recognizer: Recognizer) -> None:
+def report(
+    jobs: Sequence[Labelled], texts: Sequence[str | None], sure: Sequence[float | None],
+    recognizer: Recognizer,
+) -> None:  # fmt: skip
     """Print error rates of the recordings that have a reference, on standard error.
 
-    A language model that lacks many of the recognised words is reported as well.
+    Texts far from the model, and a language model that lacks many of the recognised words, are
+    reported as well.
+
+    Args:
+        texts: text of each recording; None for an error.
+        sure: sureness of each text.
     """
+    if doubt := far_from_model(sure):
+        print(f"asrkit decode: {doubt}", file=sys.stderr)
     found = [text for text in texts if text is not None]
     model = word_model(getattr(recognizer.final_search, "fusion", None))
     # The model's words are spelled as before postprocessing.

@@ -12,6 +12,7 @@ from asrkit.data.splits import from_folder
 from asrkit.errors import UserError, shown
 from asrkit.evaluation.wer import wer
 from asrkit.runtime.formats import Call, Recording
+from asrkit.runtime.words import confidence_of
 
 
 class ConfidentManifest:
@@ -30,7 +31,7 @@ class ConfidentManifest:
         self.count += 1
         self.seconds += found.duration or 0.0
         self.empty += not found.words
-        confidence = confidence_of(found)
+        confidence = confidence_of(found.words)
         if not found.words or confidence < self.least:
             return
         self.rows.append(row_of(job, found, confidence, self.path.absolute().parent))
@@ -59,12 +60,6 @@ class ConfidentManifest:
             return ""
         references, texts = zip(*self.references, strict=True)
         return f"; WER of the kept {wer([*map(normalize, references)], [*texts])}"
-
-
-def confidence_of(recording: Recording) -> float:
-    """Return the mean confidence of the words; 0 without words."""
-    words: Sequence[Any] = recording.words
-    return sum(word.confidence for word in words) / max(1, len(words))
 
 
 def row_of(job: Labelled, found: Recording, confidence: float, folder: Path) -> dict[str, Any]:

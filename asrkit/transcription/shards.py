@@ -27,6 +27,7 @@ from asrkit.data.manifest import LeftOut
 from asrkit.errors import UserError, printable, shown
 from asrkit.runtime import Recognizer, Result
 from asrkit.runtime.formats import FORMATS
+from asrkit.runtime.words import sureness
 from asrkit.transcription.batches import outcomes
 from asrkit.transcription.leases import ATTEMPTS, Leases
 from asrkit.transcription.output import in_a_row, recording_of, report
@@ -46,6 +47,7 @@ class ShardEntry(NamedTuple):
     seconds: float  # seconds of audio
     text: str | None  # None if it could not be decoded
     shown: str  # text in the output's format, or the reason why it could not be decoded
+    sureness: float | None = None
 
 
 class DecodedShard(NamedTuple):
@@ -138,7 +140,7 @@ class ShardedCorpus:
             return ShardEntry(job.id, seconds, None, str(result))
         recording = recording_of(job, result, seconds, self.options.nbest)
         shown = in_a_row(self.options.format, job, [recording], self.several)
-        return ShardEntry(job.id, seconds, result.text, shown)
+        return ShardEntry(job.id, seconds, result.text, shown, sureness(result.words))
 
     def is_done(self, name: str) -> bool:
         return self.read(name) is not None
@@ -195,7 +197,8 @@ def decode_corpus(
         return 1
     found = corpus.join(merged(options))
     texts = [entry.text for entry in found.entries]
-    report(jobs, texts, recognizer)
+    sure = [entry.sureness for entry in found.entries if entry.text is not None]
+    report(jobs, texts, sure, recognizer)
     print(f"{summary(found)}: {shown(merged(options))}", file=sys.stderr)
     return 1 if None in texts else 0
 

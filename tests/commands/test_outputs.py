@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +12,12 @@ import soundfile
 import asrkit
 from asrkit import align, decode
 from asrkit.errors import UserError
-from asrkit.runtime import Recognizer, Result
+from asrkit.runtime import Recognizer, Result, Word
 from asrkit.runtime.formats import FORMATS
+from asrkit.runtime.words import far_from_model, sureness
 from tests.conftest import speech, timed, write_manifest
-from tests.running import talkative_model
+from tests.kept.measured import FOLDER
+from tests.running import run, talkative_model
 
 
 @pytest.fixture
@@ -230,7 +233,8 @@ def test_one_bad_recording_leaves_the_others(
     shown = capsys.readouterr()
     assert [json.loads(line)["id"] for line in shown.out.splitlines()] == ["first", "last"]
     problems = [line for line in shown.err.splitlines() if line.startswith("asrkit decode: ")]
-    assert len(problems) == len(bad)
+    assert len(problems) == len(bad) + 1
+    assert "in 2 of 2 recordings" in problems.pop()
     assert max(map(len, problems)) < 800
     assert align.main([*arguments[:-1], "ctm"]) == 1
     problems = [line for line in capsys.readouterr().err.splitlines() if "asrkit align: " in line]
@@ -250,7 +254,7 @@ def test_a_batch_that_fails_has_its_good_recordings(
     monkeypatch.setattr(Recognizer, "transcribe_batch", particular)
     assert decode.main(["--model", model, *wavs]) == 1
     shown = capsys.readouterr()
-    assert shown.err == f"asrkit decode: {wavs[0]}: not that one\n"
+    assert shown.err.startswith(f"asrkit decode: {wavs[0]}: not that one\n")
     assert shown.out.startswith(wavs[1])
 
 
@@ -281,3 +285,34 @@ def test_a_file_is_named_once(model: str, capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr().err == "asrkit decode: nope.wav does not exist\n"
     assert align.main(["--model", model, "nope.wav", "--text", "a"]) == 1
     assert capsys.readouterr().err == "asrkit align: nope.wav does not exist\n"
+
+
+def test_a_text_far_from_the_model_is_reported(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Speech at 0.6 of its speed is not what the model learned; the recording itself is."""
+    own = FOLDER / "speech" / "command.flac"
+    samples, rate = soundfile.read(own, dtype="float32")
+    far = tmp_path / "far.wav"
+    soundfile.write(
+        far, np.interp(np.arange(0, len(samples), 0.6), range(len(samples)), samples), rate
+    )
+    line = "the model may not know this language, these words or this sound\n"
+    for command in ("decode", "stream"):
+        assert run(command, "--model", "small-en-alnum", "--format", "jsonl", far) == 0
+        shown = capsys.readouterr()
+        assert re.search(rf"mean confidence [2-6]\d %: {line}", shown.err)
+        assert all(json.loads(each) for each in shown.out.splitlines())
+        assert run(command, "--model", "small-en-alnum", "--format", "jsonl", own) == 0
+        assert "confidence" not in capsys.readouterr().err
+    assert run("decode", "--model", "small-en-alnum", own, far, own.with_name("call.flac")) == 0
+    assert f" % in 1 of 3 recordings: {line}" in capsys.readouterr().err
+
+
+def test_a_text_is_far_below_a_mean_confidence() -> None:
+    sure, unsure = (Word("a", 0.0, 0.1, confidence) for confidence in (0.9, 0.3))
+    assert sureness([unsure, unsure, sure]) == pytest.approx(0.5)
+    assert sureness([unsure]) is sureness([]) is None  # a word says too little
+    assert (far_from_model([0.5]) or "").startswith("mean confidence 50 %: ")
+    assert "60 % in 2 of 4 recordings" in (far_from_model([0.5, 0.7, None, 0.69]) or "")
+    assert far_from_model([0.7, None]) is None

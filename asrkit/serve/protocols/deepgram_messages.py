@@ -13,6 +13,7 @@ from starlette.datastructures import QueryParams
 from asrkit.audio.file import MAX_RATE, MIN_RATE
 from asrkit.errors import UserError, shown
 from asrkit.runtime import Recognizer, Segment, Word
+from asrkit.runtime.words import confidence_of
 from asrkit.serve.calls import MOST_CHANNELS
 from asrkit.serve.protocols.g711 import A_LAW, MU_LAW
 from asrkit.serve.protocols.parsing import checked
@@ -185,11 +186,6 @@ def alternative(text: str, words: Sequence[Word]) -> dict[str, Any]:
             for each in words
         ],
     }  # fmt: skip
-
-
-def confidence_of(words: Sequence[Word]) -> float:
-    """Return the mean confidence of words; 0 without words."""
-    return sum(word.confidence for word in words) / max(1, len(words))
 
 
 def utterance(segment: Segment, channel: int) -> dict[str, Any]:
