@@ -22,7 +22,7 @@ def examples_section(
     """Draw a picture of each example, with its recording."""
     figures = []
     for each, example in zip(utterances, examples, strict=True):
-        caption = tag("figcaption", tag("b", each.id), f" · {about(each)}")
+        caption = tag("figcaption", tag("bdi", each.id), f" · {about(each)}")
         drawing = tag("div", picture(example), class_="scroll")
         figures.append(tag("figure", caption, drawing, play(example.samples)))
     explained = (
@@ -72,7 +72,7 @@ def worst_section(
     entries = [
         tag(
             "article",
-            tag("header", tag("b", each.id), tag("span", about(each))),
+            tag("header", tag("bdi", each.id), tag("span", about(each))),
             pairs(each.pairs),
             player_of(each.id),
             class_="utterance",
@@ -100,7 +100,7 @@ def pairs(aligned: Sequence[Pair]) -> Html:
         )
         for pair in aligned
     ]
-    return tag("p", *columns, class_="pairs")
+    return tag("p", *columns, class_="pairs", dir="auto")
 
 
 def confusions_section(utterances: Sequence[Recognized], chunk: str) -> Html:
@@ -123,8 +123,9 @@ def ranked(counts):  # type: ignore[no-untyped-def]
     )
 
 
-def confused(pair: Pair) -> str:
-    return " → ".join(word for word in pair if word is not None)
+def confused(pair: Pair) -> Html:
+    """Draw the reference's word before the result's, in any direction of writing."""
+    return join((tag("bdi", word) for word in pair if word is not None), " → ")
 
 
 def groups_section(utterances: Sequence[Recognized], chunk: str) -> Html:

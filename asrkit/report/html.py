@@ -48,7 +48,7 @@ def table(titles: Iterable[object], rows: Iterable[Iterable[object]], **attribut
     body = []
     for first, *others in rows:
         cells = (cell if is_cell(cell) else tag("td", cell) for cell in others)
-        body.append(tag("tr", tag("th", first, scope="row"), *cells))
+        body.append(tag("tr", tag("th", first, scope="row", dir="auto"), *cells))
     return tag(
         "div", tag("table", tag("thead", head), tag("tbody", *body), **attributes), class_="scroll"
     )

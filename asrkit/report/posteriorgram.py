@@ -14,7 +14,7 @@ from asrkit.runtime import Recognizer, Word
 
 FAINT = 0.05  # lower posteriors are not drawn
 ROWS = 36  # most tokens in a picture
-LEFT, WAVE, ROW, LANE, LETTER = 84, 44, 14, 18, 7.8  # pixels; LETTER: width of a letter
+LEFT, WAVE, ROW, LETTER = 84, 44, 18, 7.8  # pixels; text has 12; LETTER: width of a letter
 
 
 class Example(NamedTuple):
@@ -93,7 +93,7 @@ def heat(example: Example, scale: float) -> tuple[list[Html], float]:
     tokens = likely(posteriors)
     for row, token in enumerate(tokens):
         name = shown(example.pieces[token])
-        drawn.append(row_name(name, row * ROW + 11))
+        drawn.append(row_name(name, row * ROW + 13))
         for frame in np.flatnonzero(posteriors[:, token] >= FAINT).tolist():
             share = float(posteriors[frame, token])
             title = tag("title", f"{name} {share:.2f} at {frame * example.frame_seconds:.2f} s")
@@ -124,7 +124,7 @@ def shown(piece: str) -> str:
 
 def lanes(name: str, words: Sequence[Word], scale: float, style: str) -> tuple[list[Html], float]:
     """Draw words at their times, in several lanes if their texts would overlap."""
-    drawn = [row_name(name, LANE - 5)]
+    drawn = [row_name(name, ROW - 5)]
     free: list[float] = [0.0]  # pixel at which each lane is free again
     for word in words:
         start, end = LEFT + word.start * scale, LEFT + word.end * scale
@@ -132,16 +132,16 @@ def lanes(name: str, words: Sequence[Word], scale: float, style: str) -> tuple[l
         middle = max((start + end) / 2, LEFT + reach)
         lane = next((i for i, at in enumerate(free) if at <= middle - reach), len(free))
         free[lane : lane + 1] = [middle + reach]
-        drawn.append(word_box(word, style, start, end, middle, lane * LANE))
+        drawn.append(word_box(word, style, start, end, middle, lane * ROW))
     if not words:
-        drawn.append(tag("text", "–", x=LEFT + 4, y=LANE - 5))
-    return drawn, float(LANE * len(free))
+        drawn.append(tag("text", "–", x=LEFT + 4, y=ROW - 5))
+    return drawn, float(ROW * len(free))
 
 
 def word_box(word: Word, style: str, start: float, end: float, middle: float, y: int) -> Html:
     """Draw a word, which may be wider than its duration."""
     times = f"{word.start:.2f} to {word.end:.2f} s, confidence {word.confidence:.2f}"
-    box = tag("rect", x=start, y=y, width=max(2.0, end - start), height=LANE - 3, rx=2)
+    box = tag("rect", x=start, y=y, width=max(2.0, end - start), height=ROW - 3, rx=2)
     text = tag("text", word.text, x=middle, y=y + 12, text_anchor="middle")
     return tag("g", tag("title", f"{word.text}: {times}"), box, text, class_=f"word {style}")
 

@@ -1,8 +1,14 @@
 """Text is escaped wherever it meets markup, and what comes out is balanced."""
 
+import re
+
+import numpy as np
 import pytest
 
+from asrkit.report.errors import confused, pairs
 from asrkit.report.html import Html, escaped, join, page, table, tag
+from asrkit.report.posteriorgram import Example, picture
+from asrkit.report.words import Pair
 from tests.report.pages import Page
 
 HOSTILE = "</script><script>alert(1)</script>\"'><img src=x onerror=alert(1)>&"
@@ -51,3 +57,22 @@ def test_the_page_may_load_nothing() -> None:
     assert "default-src 'none'" in policy
     assert "script-src 'sha256-" in policy
     assert "unsafe-inline" not in policy.partition("script-src")[2]
+
+
+def test_words_from_right_to_left() -> None:
+    """The first word decides the direction of a text; each word keeps its own."""
+    pair = Pair("\u0646\u0639\u0645", "\u0644\u0627")
+    assert 'dir="auto"' in pairs([pair]).partition(">")[0]
+    assert confused(pair) == f"<bdi>{pair.reference}</bdi> → <bdi>{pair.hypothesis}</bdi>"
+    assert '<th scope="row" dir="auto">' in table(["word"], [["x"]])
+
+
+def test_labels_of_a_picture_do_not_overlap() -> None:
+    """Text of 12 px with marks below the line needs 16."""
+    posteriors = np.eye(5)
+    pieces = ["", *(f" {letter}" for letter in "gjqy")]
+    drawn = picture(Example(0.2, np.zeros(3200), posteriors, pieces, 0.04, 0.0, (), ()))
+    (rows,) = (part for part in drawn.split("<g") if "␣g" in part)
+    heights = [float(y) for y in re.findall(r'<text x="[\d.]+" y="([\d.]+)"', rows)]
+    assert len(heights) == 4
+    assert np.diff(heights).min() >= 16
