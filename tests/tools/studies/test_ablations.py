@@ -113,6 +113,26 @@ def test_studies_have_folders_of_their_own_and_nothing_is_reported_of_nothing(
     assert not (tmp_path / "report.md").exists()
 
 
+def test_the_report_is_beside_the_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A study that is repeated leaves the source as it was."""
+    context = {"words": {"rate": 1.0}, "errors": {"a": 1}}
+    scores = {"contexts": {"full": context}, "training": {"wall_seconds": 60}}
+
+    def train(trials: list[Trial], at_once: int) -> list[Trial]:
+        for trial in trials:
+            trial.folder.mkdir(parents=True)
+            for _, path, _ in trial.measured:
+                path.write_text(json.dumps(scores))
+        return []
+
+    monkeypatch.chdir(PROJECT)
+    monkeypatch.setattr(ablations, "run_all", train)
+    study = "tools/studies/an4/ablations.yaml"
+    assert main([study, "--rows", "base", "--seeds", "1", "--output", str(tmp_path)]) == 0
+    assert (tmp_path / "an4" / "ablations" / "report.md").read_text().startswith("# What pays")
+    assert not Path(study).with_suffix(".md").exists()
+
+
 def test_every_speaker_is_left_out_once(tmp_path: Path) -> None:
     speakers = {"a": 3, "b": 2, "c": 2, "d": 1}
     rows = [(f"{name}{i}", name) for name, count in speakers.items() for i in range(count)]

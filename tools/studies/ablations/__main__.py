@@ -128,7 +128,7 @@ def main(argv: list[str] | None = None) -> int:
         "--output", type=Path, default=Path("exp/ablations"), help="folder of the models"
     )
     arguments.add_argument(
-        "--report", type=Path, help="report to write (default: the study's name with .md)"
+        "--report", type=Path, help="report to write (default: report.md beside the models)"
     )
     return arguments.run(ablate, argv)
 
@@ -163,7 +163,7 @@ def ablate(options: argparse.Namespace) -> int:
         return 1
     command = shlex.join(["python", "-m", "tools.studies.ablations", *sys.argv[1:]])
     facts = {"command": f"`{command}`", "every row": f"`{' '.join(study.common)}`"}
-    path = options.report or options.study.with_suffix(".md")
+    path = options.report or folder / "report.md"
     with replacing(path) as temporary:
         text = report(facts | facts_of_machine(), rows, next(iter(study.rows)))
         temporary.write_text(text, encoding="utf-8")
