@@ -20,6 +20,8 @@ PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))  # mkdocs has its own folder there
 COLUMNS = 84  # of help texts
 PAGES = ("recipes/*/README.md", "tools/studies/positions/*.md", "tools/studies/positions/*.png")
+EXAMPLE = re.compile(r"^\[(docs/examples/\w+\.(\w+))\]\([^)]+\)$", re.MULTILINE)
+LANGUAGES = {"py": "python", "mjs": "javascript", "cpp": "cpp"}
 LINK = re.compile(r"\[([^\]]+)\]\((?!https?:)([^)#]+)(#[^)]*)?\)")
 
 
@@ -33,7 +35,12 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Keep only the words of a recipe's or a study's links to files that are not pages."""
+    """Write the programs in place of the links to them, which a forge shows.
+
+    A recipe's or a study's links to files that are not pages keep only their words.
+    """
+    if page.file.src_uri == "examples.md":
+        return EXAMPLE.sub(program, markdown)
     if not page.file.src_uri.startswith(("recipes/", "tools/")):
         return markdown
 
@@ -42,6 +49,11 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         return link[0] if files.get_file_from_path(target) else link[1]
 
     return LINK.sub(kept, markdown)
+
+
+def program(link: re.Match[str]) -> str:
+    path, kind = link.groups()
+    return f'``` {{ .{LANGUAGES[kind]} title="{path}" }}\n--8<-- "{path}"\n```'
 
 
 def commands() -> str:
