@@ -33,7 +33,7 @@ from asrkit.training.planning import Corpus, Measures, Values, planned, similar,
 from asrkit.training.progress import duration
 from asrkit.training.schedule import resolved
 from asrkit.training.trainer import Trainer
-from asrkit.training.warm_start import load_training
+from asrkit.training.warm_start import heard_speakers, load_training
 
 HEARD = 60  # utterances of train whose samples are measured
 FIRST_STEPS = 2  # steps before the measurement
@@ -72,6 +72,8 @@ def plan(options: argparse.Namespace) -> int:
     for key, why in reasons.items():
         section, _, name = key.partition(".")
         print(f"{key}={inline(values[section][name])}  {why}" if key else why)
+    if start and (speakers := {s for each in dev if (s := each.utterance.speaker)}):
+        print(f"{paths[1]}: {heard_speakers(start, speakers)}")
     print()
     if options.seconds:
         print(outlook(measured(config, ranks, options.seconds), config))

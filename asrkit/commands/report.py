@@ -74,7 +74,7 @@ def report(options: argparse.Namespace) -> int:
         examples_section(chosen, examples, play, chunk),
         worst_section(bad, lambda name: play(recordings[name].load()), chunk),
         confusions_section(recognized, chunk),
-        groups_section(recognized, chunk),
+        groups_section(recognized, chunk, file.config.training.start_from),
         tag("footer", f"Made by python -m asrkit.report {options.experiment}"),
     )
     path = Path(options.output or output)

@@ -10,6 +10,7 @@ from asrkit.report.players import Players
 from asrkit.report.posteriorgram import Example, picture
 from asrkit.report.training import context_phrase, gauge
 from asrkit.report.words import Group, Pair, Recognized, by_duration, confusions, grouped
+from asrkit.training.warm_start import heard_speakers
 
 SIGNS = {"substitution": "≠", "deletion": "−", "insertion": "+", "equal": ""}
 MOST = 15  # rows of a list of confusions
@@ -128,17 +129,23 @@ def confused(pair: Pair) -> Html:
     return join((tag("bdi", word) for word in pair if word is not None), " → ")
 
 
-def groups_section(utterances: Sequence[Recognized], chunk: str) -> Html:
-    """Draw the WER by duration and by speaker."""
+def groups_section(utterances: Sequence[Recognized], chunk: str, start: str | None) -> Html:
+    """Draw the WER by duration and by speaker.
+
+    Args:
+        start: model that the training started from.
+    """
     speakers = grouped(utterances, lambda each: each.speaker)
     speakers.sort(key=lambda group: (-(group.rate or 0.0), group.name))
     by_speaker = (
         group_table("speaker", speakers) if speakers else note("The manifest has no speakers.")
     )
+    names = {each.speaker for each in utterances if each.speaker}
+    heard = [note(heard_speakers(start, names))] if start and names else []
     return section(
         "groups", "By duration and by speaker", note(f"In {context_phrase(chunk)}."),
         tag("h3", "By duration"), group_table("duration", by_duration(utterances)),
-        tag("h3", "By speaker"), by_speaker,
+        tag("h3", "By speaker"), by_speaker, *heard,
     )  # fmt: skip
 
 

@@ -2,12 +2,14 @@
 
 import os
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from asrkit.config import Config, ModelConfig, check_written, filled, parse_config
 from asrkit.config.read_yaml import read_values, read_yaml
-from asrkit.errors import UserError
+from asrkit.data.labelled import read_labelled
+from asrkit.errors import UserError, shown
 from asrkit.model import BLANK, Head, Network
 from asrkit.model_file import load_model, read_config_of
 from asrkit.text import Tokenizer
@@ -59,6 +61,47 @@ def require_old(name: str, manifests: Sequence[str]) -> None:
                 f"training.keep replay: {name} was trained on {path}, which is not here: name "
                 "recordings that it knows in data.replay"
             )
+
+
+def heard_speakers(name: str, speakers: Collection[str]) -> str:
+    """Return a line about which of these speakers a model was trained on.
+
+    A model file names its manifests and the model that it started from, so the speakers are known
+    only where these are.
+    """
+    heard: set[str] = set()
+    missing: list[str] = []
+    models: list[str] = []
+    model: str | None = name
+    while model is not None and model not in models:
+        models.append(model)
+        config = None
+        with suppress(UserError):
+            config = None if "://" in model else read_config_of(os.path.expanduser(model))
+        for path in (*config.data.train, *config.data.replay) if config else (model,):
+            found = speakers_of(path) if config else set()
+            heard |= found
+            missing += [] if found else [path]
+        model = config.training.start_from if config else None
+    if known := sorted(heard.intersection(speakers)):
+        named = ", ".join(map(shown, known[:3])) + (", …" if len(known) > 3 else "")
+        return (
+            f"{name} was trained on {len(known)} of these {len(speakers)} speakers ({named}): new "
+            "speakers will have more errors"
+        )
+    if missing:
+        first = shown(missing[0])
+        return f"the speakers that {name} was trained on are unknown: {first} names none here"
+    return f"{name} was trained on none of these {len(speakers)} speakers"
+
+
+def speakers_of(manifest: str) -> set[str]:
+    """Return the speakers that a manifest names; an empty set if it is not here."""
+    if "://" in manifest or not Path(manifest).exists():  # a model file opens no URL
+        return set()
+    with suppress(UserError):
+        return {each.speaker for each in read_labelled(manifest, []) if each.speaker}
+    return set()
 
 
 def start_from(name: str, model: Network, tokenizer: Tokenizer, config: Config) -> tuple[int, str]:

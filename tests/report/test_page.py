@@ -10,7 +10,7 @@ import soundfile
 from asrkit import train
 from asrkit.commands.report import PARTS
 from asrkit.data.cuts import load_cuts
-from asrkit.model_file import save_model
+from asrkit.model_file import load_model, save_model
 from asrkit.report.__main__ import main
 from asrkit.text import CharTokenizer
 from tests.conftest import speech, write_config, write_manifest
@@ -56,6 +56,17 @@ def test_a_training(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
         assert part in page.text, part
     assert page.tags.count("figure") == 3
     assert page.tags.count("audio") == 3 + page.tags.count("article")
+
+
+def test_the_speakers_of_the_model_that_was_fine_tuned(experiment: Path, corpus: Path) -> None:
+    file = load_model(experiment / "model.safetensors")
+    training = file.config.training.model_copy(update={"start_from": "small-en-alnum"})
+    config = file.config.model_copy(update={"training": training})
+    manifest = edited(corpus / "dev.jsonl", speaker="anna")
+    unknown = "the speakers that small-en-alnum was trained on are unknown"
+    assert unknown not in Page.of(report(experiment, manifest)).text
+    save_model(experiment / "model.safetensors", file._replace(config=config))
+    assert unknown in Page.of(report(experiment, manifest)).text
 
 
 def test_nothing_comes_from_outside(experiment: Path, corpus: Path) -> None:
