@@ -10,10 +10,12 @@ import reprlib
 from collections.abc import Iterator, Mapping, Set
 from typing import Any
 
-from asrkit.config import Config, ConfigError, parse_record
+from asrkit.config import Config, ConfigError, ModelConfig, parse_record
+from asrkit.model import heads
 from asrkit.training.checkpoints import Checkpoint, TrainingCheckpointError
 from asrkit.training.dataset import Corpus
 from asrkit.training.fingerprints import Fingerprint
+from asrkit.training.warm_start import WEIGHTLESS
 
 logger = logging.getLogger(__name__)
 
@@ -24,6 +26,7 @@ FREE = {
     "data.dev", "data.replay", "data.recipe", "data.licence", "data.languages",
     "data.max_bad_share", "data.num_workers",
     "context.chunk_size", "context.left_context", "context.right_context",
+    "model.kernels",
     "training.output_dir", "training.device", "training.precision", "training.parallel",
     "training.gradient_checkpointing", "training.num_threads", "training.validate_every_epochs",
     "training.patience", "training.checkpoint_every_steps", "training.keep_checkpoints",
@@ -57,13 +60,21 @@ def fixed(config: Config) -> dict[str, Any]:
     """Return the settings that must not change, by name."""
     training = config.training
     return {
-        "the configuration's model": config.model,
+        "the configuration's model": of_weights(config.model),
         "the configuration's text": config.text,
         "training.optimizer": training.optimizer,
         "training.start_from": training.start_from,
         "training.keep": (training.keep == "adapters", training.adapter_rank),
         "training.freeze": training.freeze,
     }
+
+
+def of_weights(model: ModelConfig) -> dict[str, Any]:
+    """Return the settings of a model on which weights depend, by dotted key."""
+    head, _ = heads.KINDS.chosen(model.head.model_dump())
+    free = {*WEIGHTLESS, *head.FREE}
+    values = dotted(model.model_dump())
+    return {key: value for key, value in values if key.rpartition(".")[2] not in free}
 
 
 def check_same(

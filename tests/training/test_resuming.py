@@ -31,6 +31,7 @@ SCHEDULE = {
     "augmentation.gain_db=3": "augmentation.gain_db (0.0 → 3.0)",
     "augmentation.speed_factors=[0.9]": "the training utterances and augmentation.speed_factors",
     "context.chunk_sizes=[8]": "context.chunk_sizes ([4, 16] → [8])",
+    "model.dropout=0.2": "model.dropout (0.1 → 0.2)",
     "data.min_seconds=1.3": "the training utterances and the dev utterances and data.min_seconds",
     f"augmentation.noise=/{'n' * 5000}": "augmentation.noise (None → '/nnn",
 }
@@ -114,7 +115,7 @@ def test_settings_that_are_free(tmp_path: Path) -> None:
     keys = dict(dotted(config.model_dump(mode="json")))
     others = {str: "x", int: 7, float: 0.5, bool: True, type(None): "digits"}
     special = {"training.precision": "float32", "training.parallel": "fsdp",
-               "training.device": "cuda", "training.patience": 3,
+               "training.device": "cuda", "training.patience": 3, "model.kernels": "auto",
                "data.languages": ["de"], "training.trackers": ["wandb"],
                "data.train": ["x"], "data.replay": ["x"]}  # fmt: skip
     for key in sorted(FREE):
@@ -124,6 +125,24 @@ def test_settings_that_are_free(tmp_path: Path) -> None:
         check_same(found_of(config), {}, other, 1, False)
     one, two = (config_of(tmp_path, f"data.canary={{old: {name}}}") for name in "ab")
     check_same(found_of(one), {}, two, 1, False)
+
+
+@pytest.mark.parametrize(
+    ("override", "is_schedule"),
+    [("model.position.dropout=0.5", True), ("model.head.dropout=0.5", True),
+     ("model.head.fast_emit=0.5", True), ("model.head.predictor_dim=8", False)],
+)  # fmt: skip
+def test_parts_of_the_model_without_weights(
+    override: str, is_schedule: bool, tmp_path: Path
+) -> None:
+    """The others stay as they are, even with --change-schedule."""
+    start = ["model.position.kind=sinusoidal", "model.head.kind=transducer"]
+    found, config = config_of(tmp_path, *start), config_of(tmp_path, *start, override)
+    told = override.partition("=")[0] if is_schedule else "the configuration's model differ"
+    with pytest.raises(ConfigError, match=told):
+        check_same(found_of(found), {}, config, 1, not is_schedule)
+    if is_schedule:
+        check_same(found_of(found), {}, config, 1, True)
 
 
 def test_two_ranks_train_what_one_would_with_twice_the_accumulation(tmp_path: Path) -> None:
