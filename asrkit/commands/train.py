@@ -192,18 +192,20 @@ def run(asked: Config, folder: Path, command: argparse.Namespace, ranks: Ranks) 
             "%g %% of each epoch are drawn from the %d utterances of data.replay",
             100 * config.data.replay_share, len(corpus.train) - corpus.num_new,
         )  # fmt: skip
-    with stopping_on_interrupt(trainer):
-        try:
-            done = trainer.run()
-        finally:
-            trainer.checkpoints.wait()
-            for writer in trainer.writers:
-                writer.close()
+    try:
+        with stopping_on_interrupt(trainer):
+            try:
+                done = trainer.run()
+            finally:
+                trainer.checkpoints.wait()
+        if done:
+            finish(trainer, config, folder)
+    finally:
+        for writer in trainer.writers:
+            writer.close()
     if not done:
         logger.info("stopped; --resume continues")
-        return 130
-    finish(trainer, config, folder)
-    return 0
+    return 0 if done else 130
 
 
 def checkpoints_of(config: Config, folder: Path, ranks: Ranks) -> Checkpoints:
@@ -285,6 +287,8 @@ def finish(trainer: Trainer, config: Config, folder: Path) -> None:
     canary = trainer.canary_rates()
     if not trainer.ranks.is_first:
         return
+    if trainer.progress.epoch - 1 not in trainer.history:  # these are the scores of its weights
+        trainer.log_scores(results, canary)
     seconds = round(trainer.wall_seconds())
     training = {
         "epochs": trainer.progress.epoch,

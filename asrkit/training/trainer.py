@@ -137,10 +137,12 @@ class Trainer:
                 self.save()
                 return False
             epoch = self.progress.epoch
-            last = epoch + 1 == self.num_epochs
-            # Without averaging, the last epoch is scored at the end, with the model file.
-            averages = self.epochs.keep > 1 or self.options.average_of == "best"
-            if (last and averages) or (epoch + 1) % self.options.validate_every_epochs == 0:
+            if epoch + 1 == self.num_epochs:
+                # Without averaging, the last epoch is scored at the end, with the model file.
+                validates = epoch > 0 and (self.epochs.keep > 1 or self.epochs.best)
+            else:
+                validates = (epoch + 1) % self.options.validate_every_epochs == 0
+            if validates:
                 self.validate_epoch()
             weights = whole_weights(self.model)
             if self.ranks.is_first:
@@ -310,16 +312,19 @@ class Trainer:
         self.progress = Progress(epoch, number, count + 1, consumed + step.seconds)
 
     def validate_epoch(self) -> None:
-        """Log WER, CER and loss on dev in every validated context; add the WER to `history`.
+        """Score the model on dev and each canary; add the WER on dev to `history`."""
+        found = self.validation()
+        self.history[self.progress.epoch] = self.log_scores(found, self.canary_rates())["wer"]
 
-        The WER on each canary is logged too.
+    def log_scores(self, found: dict[str, Score], canary: Rates) -> Rates:
+        """Log WER, CER and loss on dev in every validated context, and draw all curves.
+
+        Return the rates and losses on dev by tag and chunk size.
         """
-        curves = curves_on_dev(self.validation())
-        self.history[self.progress.epoch] = curves["wer"]
-        for name, rates in self.canary_rates().items():
-            curves[f"canary_{name}"] = rates
-        for tag, by_chunk in curves.items():
+        curves = curves_on_dev(found)
+        for tag, by_chunk in (curves | {f"canary_{name}": canary[name] for name in canary}).items():
             self.log({f"{tag}/{of}": value for of, value in by_chunk.items()})
+        return curves
 
     def validation(self, align: bool = False) -> dict[str, Score]:
         """Return the scores on dev, see `scores_on_dev`. All ranks must call this."""

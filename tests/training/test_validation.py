@@ -16,15 +16,27 @@ from asrkit.report.tensorboard import read_scalars
 from asrkit.search import GreedySearch
 from asrkit.text import CharTokenizer
 from asrkit.train import main
+from asrkit.training import trainer
 from asrkit.training.loaders import held_out
-from asrkit.training.validation import validate
+from asrkit.training.validation import scores_on_dev, validate
 from tests.conftest import tiny_model, write_config
 
 
-def test_a_run_stuck_at_all_wrong_shows_its_loss(corpus: Path, tmp_path: Path) -> None:
-    """In the log and in TensorBoard, where the rates alone say nothing of progress."""
-    config = write_config(tmp_path / "c.yaml", corpus, tmp_path / "out", epochs=2)
+@pytest.mark.parametrize(("average", "times"), [(1, 2), (2, 3)])
+def test_a_run_stuck_at_all_wrong_shows_its_loss(
+    average: int, times: int, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the log and in TensorBoard, where the rates alone say nothing of progress.
+
+    An average is scored besides its epochs; the last epoch as the model is scored once.
+    """
+    scored = []
+    monkeypatch.setattr(
+        trainer, "scores_on_dev", lambda *given: scored.append(1) or scores_on_dev(*given)
+    )
+    config = write_config(tmp_path / "c.yaml", corpus, tmp_path / "out", epochs=2, average=average)
     assert main(["--config", str(config)]) == 0
+    assert len(scored) == times
     log = (tmp_path / "out" / "train.log").read_text()
     lines = re.findall(r"dev loss  full: (\S+) a token  160 ms: (\S+) a token  640 ms:", log)
     assert len(lines) == 2
