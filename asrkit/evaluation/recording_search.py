@@ -1,11 +1,19 @@
 """A search that records its input and its results."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from asrkit.search import NOTHING, Hypothesis, Ranked, Search
+
+
+class Traced(NamedTuple):
+    """The state of a search, with the frames of its segment: (e, V) each."""
+
+    state: Any
+    parts: tuple[Tensor, ...] = ()
 
 
 class Trace:
@@ -16,53 +24,54 @@ class Trace:
 
     def __init__(self, search: Search) -> None:
         self.search = search
-        self._parts: list[Tensor] = []  # (e, V) each
-        self._count = 0  # frames in `_parts`
-        self._segments: list[tuple[int, Hypothesis]] = []  # number of frames before, hypothesis
+        self._segments: list[tuple[tuple[Tensor, ...], Hypothesis]] = []
 
     @property
     def frames(self) -> Tensor:
         """The frames (E, V) of the whole recording."""
-        return torch.cat(self._parts) if self._parts else torch.zeros(0, 0)
+        found = [part for parts, _ in self._segments for part in parts]
+        return torch.cat(found) if found else torch.zeros(0, 0)
 
     @property
     def hypothesis(self) -> Hypothesis:
         """The tokens of all segments, with encoder frames of the recording."""
-        found = NOTHING
-        for offset, (tokens, starts, ends, confidences) in self._segments:
+        found, offset = NOTHING, 0
+        for parts, (tokens, starts, ends, confidences) in self._segments:
             found = Hypothesis(
                 found.tokens + tokens,
                 found.starts + tuple(offset + frame for frame in starts),
                 found.ends + tuple(offset + frame for frame in ends),
                 found.confidences + confidences,
             )
+            offset += sum(map(len, parts))
         return found
 
-    def start(self) -> Any:
-        self._segments.append((self._count, NOTHING))
-        return self.search.start()
+    def start(self) -> Traced:
+        self._segments.append(((), NOTHING))
+        return Traced(self.search.start())
 
-    def step(self, state: Any, frames: Tensor) -> Any:
-        self._parts.append(frames)
-        self._count += len(frames)
-        return self.search.step(state, frames)
+    def step(self, state: Traced, frames: Tensor) -> Traced:
+        return Traced(self.search.step(state.state, frames), (*state.parts, frames))
 
-    def quiet(self, frames: Tensor, state: Any = None) -> list[bool]:
-        return self.search.quiet(frames, state)
+    def step_all(self, states: Sequence[Traced], frames: Sequence[Tensor]) -> list[Traced]:
+        return [self.step(*each) for each in zip(states, frames, strict=True)]
 
-    def ends(self, frames: Tensor, state: Any = None) -> list[float]:
-        return self.search.ends(frames, state)
+    def quiet(self, frames: Tensor, state: Any = None, after: Any = None) -> list[bool]:
+        return self.search.quiet(frames, state.state, after.state)
 
-    def partial(self, state: Any) -> Hypothesis:
-        return self.search.partial(state)
+    def ends(self, frames: Tensor, state: Any = None, after: Any = None) -> list[float]:
+        return self.search.ends(frames, state.state, after.state)
 
-    def stable(self, state: Any) -> tuple[int, ...]:
-        return self.search.stable(state)
+    def partial(self, state: Traced) -> Hypothesis:
+        return self.search.partial(state.state)
 
-    def best(self, state: Any) -> Hypothesis:
-        offset, _ = self._segments[-1]
-        self._segments[-1] = offset, self.search.best(state)
-        return self._segments[-1][1]
+    def stable(self, state: Traced) -> tuple[int, ...]:
+        return self.search.stable(state.state)
 
-    def nbest(self, state: Any) -> list[Ranked]:
-        return self.search.nbest(state)
+    def best(self, state: Traced) -> Hypothesis:
+        found = self.search.best(state.state)
+        self._segments[-1] = state.parts, found
+        return found
+
+    def nbest(self, state: Traced) -> list[Ranked]:
+        return self.search.nbest(state.state)

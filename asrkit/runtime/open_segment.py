@@ -69,9 +69,7 @@ class OpenSegment:
             frames: (E, V).
             after: the search's state after them, if it is known.
         """
-        if self._batched is not None:
-            return self._batched.quiet(frames, self._state, after)
-        return self._search.quiet(frames, self._state)
+        return self._search.quiet(frames, self._state, after)
 
     def ends(self, frames: Tensor, after: Any = None) -> list[float]:
         """Return for each of (E, V) frames to come the probability that it ends a turn.
@@ -80,9 +78,7 @@ class OpenSegment:
             frames: (E, V).
             after: the search's state after them, if it is known.
         """
-        if self._batched is not None:
-            return self._batched.ends(frames, self._state, after)
-        return self._search.ends(frames, self._state)
+        return self._search.ends(frames, self._state, after)
 
     def partial(self, duration: float) -> tuple[Grown, Sequence[Word]]:
         """Return the words so far: those that are stored for good, and those after them."""

@@ -1,6 +1,7 @@
 """Whole recordings as rows of one step: from samples to frames, and from frames to results."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -45,14 +46,16 @@ def results_of_rows(
 ) -> list[Result]:
     """Return the results of recordings in one pass, from frames (E, V) and numbers of samples.
 
-    Their searches share steps.
+    Without endpoints, their searches share steps.
     """
     spec, decoding = engine.spec, decoding._replace(second=None)
     transcripts = [
         Transcript(decoding, spec.rate.frame_ms, spec.context_name, engine.frontend.lead_ms)
         for _ in frames
     ]
-    found = searched([transcript.open for transcript in transcripts], frames)
+    found: list[Any] = [None] * len(transcripts)
+    if decoding.endpointer is None:  # else another segment searches the frames after an endpoint
+        found = searched([transcript.open for transcript in transcripts], frames)
     results = []
     for transcript, own, size, after in zip(transcripts, frames, num_samples, found, strict=True):
         transcript.append(own, duration(size), after=after)

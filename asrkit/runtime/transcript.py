@@ -24,6 +24,8 @@ from asrkit.runtime.words import Word, joined, rewritten, seconds
 from asrkit.search import Search
 from asrkit.text import Tokenizer
 
+PIECE = 16  # frames to search at once: the search of those after an endpoint is repeated
+
 
 class DecodingOptions(NamedTuple):
     """The options for turning the head's frames into text.
@@ -117,16 +119,19 @@ class Transcript:
             speech: whether a detector finds speech in each frame; missing frames have none.
             after: state of the search of `open` after the frames, if it is known.
         """
+        size = len(frames) if self.decoding.endpointer is None else PIECE
         while True:
-            after = self.open.after(frames) if after is None else after
-            quiet = self.quiet(frames, speech, after)
-            end = self.endpoint_in(quiet, self.turn_ends(frames, after))
-            if end is None:
-                break
-            self.advance(frames[:end], quiet[:end], after if end == len(frames) else None)
-            self.end_segment(duration)
-            frames, speech, after = frames[end:], speech[end:], None
-        self.advance(frames, quiet, after)
+            part = frames if after is not None else frames[:size]
+            after = self.open.after(part) if after is None else after
+            quiet = self.quiet(part, speech[: len(part)], after)
+            end = self.endpoint_in(quiet, self.turn_ends(part, after))
+            count = len(part) if end is None else end
+            self.advance(part[:count], quiet[:count], after if count == len(part) else None)
+            if end is not None:
+                self.end_segment(duration)
+            frames, speech, after = frames[count:], speech[count:], None
+            if not len(frames):
+                return
 
     def quiet(self, frames: Tensor, speech: Sequence[bool], after: Any) -> list[bool]:
         """Return for each frame whether nothing is said in it; [] if nobody needs to know."""

@@ -52,15 +52,16 @@ class Search(Protocol):
     def step(self, state: Any, frames: Tensor) -> Any:
         """Return the state after (E, V) more frames of the head, any E."""
 
-    def quiet(self, frames: Tensor, state: Any = None) -> list[bool]:
+    def quiet(self, frames: Tensor, state: Any = None, after: Any = None) -> list[bool]:
         """Return for each frame whether no token is written in it: pauses consist of these.
 
         Args:
             frames: (E, V).
             state: state before the frames; the one of `start` if None.
+            after: state after the frames, if it is known.
         """
 
-    def ends(self, frames: Tensor, state: Any = None) -> list[float]:
+    def ends(self, frames: Tensor, state: Any = None, after: Any = None) -> list[float]:
         """Return for each frame the probability of the label `end_of_turn`, if it is not None."""
 
     def partial(self, state: Any) -> Hypothesis:
@@ -82,12 +83,6 @@ class BatchSearch(Search, Protocol):
 
     def step_all(self, states: Sequence[Any], frames: Sequence[Tensor]) -> list[Any]:
         """Return the state of each stream after (E, V) more frames, any E."""
-
-    def quiet(self, frames: Tensor, state: Any = None, after: Any = None) -> list[bool]:
-        """Return `Search.quiet`; `after` is the state after the frames, if it is known."""
-
-    def ends(self, frames: Tensor, state: Any = None, after: Any = None) -> list[float]:
-        """Return `Search.ends`; `after` is the state after the frames, if it is known."""
 
 
 @runtime_checkable

@@ -33,7 +33,7 @@ class ForcedAlignment(HidesEndOfTurn):
         """Return the state after (E, V) more frames, which is a tuple of all frames."""
         return (*state, self.hidden(log_probs))
 
-    def quiet(self, log_probs: Tensor, state: object = None) -> list[bool]:
+    def quiet(self, log_probs: Tensor, state: object = None, after: object = None) -> list[bool]:
         return is_quiet(self.hidden(log_probs), self.blank, 0.0)
 
     def partial(self, state: tuple[Tensor, ...]) -> Hypothesis:

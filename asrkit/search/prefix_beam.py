@@ -125,7 +125,7 @@ class PrefixBeamSearch(HidesEndOfTurn, BeamSearch):
             stable = extend_stable(beam[0].path, ends(beam), stable)
         return PrefixBeamState(tuple(beam), log_scale, stable, frame)
 
-    def quiet(self, log_probs: Tensor, state: object = None) -> list[bool]:
+    def quiet(self, log_probs: Tensor, state: object = None, after: object = None) -> list[bool]:
         return is_quiet(self.hidden(log_probs), self.blank, self.blank_penalty)
 
     def to_value(self, state: PrefixBeamState) -> PrefixBeamValue:

@@ -45,7 +45,7 @@ class TransducerAlignment(ForcedAlignment):
         """Return the frames, which are not log-probabilities."""
         return frames
 
-    def quiet(self, frames: Tensor, state: object = None) -> list[bool]:
+    def quiet(self, frames: Tensor, state: object = None, after: object = None) -> list[bool]:
         return TransducerGreedySearch(self.head, self.blank).quiet(frames)
 
     def align(self, frames: Tensor) -> Hypothesis | None:

@@ -18,8 +18,9 @@ from asrkit.errors import UserError
 from asrkit.evaluation.recording_search import Trace
 from asrkit.model import FULL, Context, TransducerHead
 from asrkit.runtime import BatchedSession, Result
+from asrkit.runtime.transcript import PIECE
 from asrkit.search import Search, TransducerBeamSearch, TransducerGreedySearch
-from asrkit.text import CharTokenizer
+from asrkit.text import CharTokenizer, decode
 from asrkit.train import main
 from tests.conftest import fitted, speech, timed, tiny_model, write_config
 from tests.laws.test_streaming import packets
@@ -85,6 +86,31 @@ def test_joint_log_probs_of_random_packets_equal_offline(
     for other in others:
         assert other[:2] == (text, labels)
         assert (other[2] - whole).abs().max() < 1e-9
+
+
+@pytest.mark.parametrize("beam", [None, 2])
+@pytest.mark.parametrize("traces", [False, True])
+def test_a_recording_with_endpoints_is_searched_once(
+    beam: int | None, traces: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the frames after an endpoint are searched again, a second at most."""
+    own = recognizer(HEADS[0], Context(4, 8), endpointer=Endpointer(120), beam=beam)
+    samples = np.concatenate([speech(3.0), np.zeros(16000, np.float32)] * 5)
+    (frames,) = own.frames([samples])
+    expected = own.read(frames, len(samples))
+    trace = Trace(own.search)
+    searched, project = [], own.backend.head.project
+    monkeypatch.setattr(
+        own.backend.head, "project", lambda each: searched.append(len(each)) or project(each)
+    )
+    result = (own.with_search(trace) if traces else own).read(frames, len(samples))
+    assert whole(result) == whole(expected)
+    assert len(result.segments) > 4
+    assert len(frames) <= sum(searched) <= len(frames) + PIECE * len(result.segments)
+    if traces:
+        assert torch.equal(trace.frames, frames)
+        text = decode(own.tokenizer, trace.hypothesis.tokens)
+        assert text.replace(" ", "") == result.text.replace(" ", "")
 
 
 class Forgetful(TransducerGreedySearch):
