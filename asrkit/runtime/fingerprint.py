@@ -3,6 +3,8 @@
 import hashlib
 from typing import Any
 
+from torch import nn
+
 from asrkit.audio import Fbank, Frontend
 from asrkit.backends import Backend
 from asrkit.errors import UserError, printable, shown
@@ -11,6 +13,7 @@ from asrkit.runtime.transcript import DecodingOptions
 from asrkit.search import Search
 
 HASH = 64  # hexadecimal digits of a SHA-256
+OF_MODULES = vars(nn.Module()).keys()  # not options; former versions have stored `training`
 
 
 def identity(
@@ -64,6 +67,8 @@ def described(part: Search | Frontend) -> dict[str, Any]:
     """Return the kind of a search or a frontend, its options, and a hash of its fusion."""
     found: dict[str, Any] = {"kind": type(part).__name__}
     for name, value in vars(part).items():
+        if name in OF_MODULES:
+            continue
         if isinstance(value, bool | int | float | str):
             found[name] = str(value)  # JSON cannot write infinity
         elif hasattr(value, "identity"):
@@ -74,7 +79,7 @@ def described(part: Search | Frontend) -> dict[str, Any]:
 def differences(theirs: Any, ours: Any, name: str = "") -> list[str]:
     """Return the differences between two identities, a line each."""
     if isinstance(theirs, dict) and isinstance(ours, dict):
-        keys = [*ours, *(key for key in theirs if key not in ours)]
+        keys = [*ours, *(key for key in theirs if key not in ours and key not in OF_MODULES)]
         each = ((theirs.get(key), ours.get(key), f"{name}.{key}".strip(".")) for key in keys)
         return [line for arguments in each for line in differences(*arguments)]
     if theirs == ours:

@@ -17,16 +17,21 @@ from safetensors.torch import load, save
 
 from asrkit import Batcher, Endpointer, Recognizer, Result
 from asrkit import load as load_recognizer
+from asrkit.audio import build_frontend
+from asrkit.backends import eager
 from asrkit.errors import UserError
-from asrkit.model import FULL_CONTEXT
+from asrkit.model import FULL_CONTEXT, Context
 from asrkit.runtime import Session
 from asrkit.runtime.serialization import JSON, MAGIC, SavedStreamError, tag
-from tests.conftest import speech
+from asrkit.search import GreedySearch
+from asrkit.text import CharTokenizer
+from tests.conftest import speech, tiny_model
 from tests.laws.test_any_configuration import case
 from tests.laws.test_streaming import packets
 from tests.running import talkative_model
 
 KEY = b"only the servers know it"
+LETTERS = CharTokenizer(list("abcdefghij "))
 
 
 def results(session: Session, parts: list[np.ndarray]) -> Iterator[Result]:
@@ -196,6 +201,26 @@ def test_another_recogniser_refuses(
     other = load_recognizer("small-en-alnum", **(same | options))  # type: ignore[arg-type]
     with pytest.raises(SavedStreamError, match=f"another recogniser, with .*{named}"):
         other.restore(recognizer.start().save())
+
+
+@pytest.mark.parametrize(("kind", "other"), [("kaldi", "slaney"), ("slaney", "kaldi")])
+def test_the_mode_of_a_frontend_is_not_part_of_it(kind: str, other: str) -> None:
+    """Streams of former versions have the mode of frontends other than Kaldi's."""
+
+    def made(kind: str, trains: bool) -> Recognizer:
+        frontend = build_frontend(kind, 80).train(trains)
+        model = tiny_model(LETTERS.vocab_size)
+        return Recognizer(eager(model, Context(4, 8)), LETTERS, GreedySearch(), frontend=frontend)
+
+    own = made(kind, True)
+    former = own.identity()
+    if former["frontend"] is not None:
+        former["frontend"] |= {"training": "True"}
+    session = own.start()
+    session.accept(speech(1.0))
+    made(kind, False).restore(session.save())
+    with pytest.raises(SavedStreamError, match="another recogniser, with frontend"):
+        made(other, True).restore(session.save())
 
 
 def test_another_language_model_refuses(tmp_path: Path) -> None:
