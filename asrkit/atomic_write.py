@@ -10,6 +10,7 @@ import itertools
 import os
 import platform
 import shutil
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -35,10 +36,10 @@ _number = itertools.count()
 
 @contextmanager
 def replacing(path: str | Path, is_private: bool = False, flushes: bool = True) -> Iterator[Path]:
-    """Return a temporary path beside `path`; it replaces `path` if the block raises no exception.
+    """Return a temporary file beside `path`; it replaces `path` if the block raises no exception.
 
-    A private file exists from the start, and only its owner can ever read it. Without `flushes` a
-    power cut may leave an empty file.
+    Only its owner can ever read a private file. Without `flushes` a power cut may leave an empty
+    file.
 
     A symbolic link is kept, and its target is replaced. Temporary files of killed processes in the
     folder are removed, see `remove_leftovers`.
@@ -51,12 +52,10 @@ def replacing(path: str | Path, is_private: bool = False, flushes: bool = True) 
     remove_leftovers(path.parent.absolute())
     temporary = _temporary(path)
     try:
-        if is_private:
-            temporary.touch(mode=0o600, exist_ok=False)
+        temporary.touch(mode=0o600 if is_private else 0o666, exist_ok=False)
+        mode = stat.S_IMODE(temporary.stat().st_mode)
         yield temporary
-        if not is_private:
-            os.umask(mask := os.umask(0))
-            temporary.chmod(0o666 & ~mask)  # some writers make files that only the owner can read
+        temporary.chmod(mode)  # some writers make files that only the owner can read
         if flushes:
             flush(temporary)
         os.replace(temporary, path)

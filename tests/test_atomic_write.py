@@ -158,6 +158,23 @@ def test_a_folder_that_cannot_be_written_is_named(
     assert raised.value.filename == str(tmp_path / "x")
 
 
+@pytest.mark.parametrize(("is_private", "mode"), [(False, 0o644), (True, 0o600)])
+def test_a_file_has_its_mode_without_another_umask(
+    is_private: bool, mode: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The umask belongs to all threads, which may create files meanwhile."""
+    before = os.umask(0o022)
+    try:
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "umask", lambda mask: pytest.fail("the umask is changed"))
+            with replacing(tmp_path / "m.bin", is_private) as temporary:
+                temporary.write_text("whole")
+                temporary.chmod(0o400)  # as a writer may do
+    finally:
+        os.umask(before)
+    assert (tmp_path / "m.bin").stat().st_mode & 0o777 == mode
+
+
 def test_a_name_as_long_as_names_can_be(tmp_path: Path) -> None:
     with replacing(tmp_path / ("n" * 255)) as temporary:
         temporary.write_text("x")
