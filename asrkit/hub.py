@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from asrkit.errors import UserError, reason, shown
 from asrkit.extras import need
@@ -19,6 +19,7 @@ MOST_BYTES = 1 << 33  # size limit of a model file, many times the largest
 MOST_CHARACTERS = 300  # length limit of an address
 NAME = r"\w+(?:[.-]\w+)*"  # no dots or hyphens in a row, nor at an end
 REPOSITORY = re.compile(rf"{NAME}/{NAME}", re.ASCII)
+COMMIT = re.compile(r"[0-9a-f]{40}")
 PLAIN = re.compile(r"\w[\w.+-]{0,199}", re.ASCII)  # not a path: no separator or leading dot
 FILE = re.compile(rf"{NAME}\.safetensors", re.ASCII)
 ADDRESS = re.compile(
@@ -59,11 +60,11 @@ def download(text: str) -> Path:
     repository, revision, file = address
     with explained(address):
         from huggingface_hub import HfApi
-        from huggingface_hub.errors import LocalEntryNotFoundError, RemoteEntryNotFoundError
+        from huggingface_hub.errors import HTTPError, RemoteEntryNotFoundError
 
         try:
             return fetch(repository, revision, file or MODEL)
-        except (RemoteEntryNotFoundError, LocalEntryNotFoundError) as error:
+        except (HTTPError, OSError) as error:
             if file is not None:
                 raise
             if isinstance(error, RemoteEntryNotFoundError):
@@ -96,52 +97,40 @@ def cached(repository: str, revision: str | None) -> list[str]:
 
 
 def fetch(repository: str, revision: str | None, file: str) -> Path:
-    """Return the path of a file in the cache; download it unless it is there."""
-    from huggingface_hub import hf_hub_download
+    """Return the path of a file in the cache; download it unless it is there.
 
-    with checked_headers():
-        size = hf_hub_download(repository, file, revision=revision, dry_run=True).file_size
-        if size is None or size > MOST_BYTES:
-            raise UserError(
-                f"{file} of {repository} has {size or 'an unknown number of'} bytes: a model file "
-                f"has {MOST_BYTES} at most"
-            )
-        return Path(hf_hub_download(repository, file, revision=revision))
-
-
-@contextmanager
-def checked_headers() -> Iterator[None]:
-    """In the block, check those headers of the hub that the library uses as file names.
-
-    The library joins the ETag and the commit to paths of the cache without checks. So another hub,
-    or a server in place of the hub, could have a file written anywhere.
+    The library uses the hub's ETag and commit as names in the cache, without checks of its own.
     """
-    from huggingface_hub import file_download
-    from huggingface_hub.errors import RemoteEntryNotFoundError
+    from huggingface_hub import (
+        constants,
+        get_hf_file_metadata,
+        hf_hub_download,
+        hf_hub_url,
+        try_to_load_from_cache,
+    )
+    from huggingface_hub.errors import HTTPError, RemoteEntryNotFoundError
 
-    ask = file_download.get_hf_file_metadata
-
-    def checked(*arguments: Any, **options: Any) -> Any:
-        try:
-            found = ask(*arguments, **options)
-        except RemoteEntryNotFoundError as error:
-            check_name("commit", error.response.headers.get("X-Repo-Commit"))
-            raise
-        check_name("ETag", found.etag)
-        check_name("commit", found.commit_hash)
-        return found
-
-    file_download.get_hf_file_metadata = checked
+    known = try_to_load_from_cache(repository, file, revision=revision)
+    if isinstance(known, str) and COMMIT.fullmatch(revision or ""):
+        return Path(known)
+    url = hf_hub_url(repository, file, revision=revision)
     try:
-        yield
-    finally:
-        file_download.get_hf_file_metadata = ask
-
-
-def check_name(what: str, name: str | None) -> None:
-    """Raise UserError for a name that is not a plain file name; the library handles None."""
-    if name is not None and not PLAIN.fullmatch(name):
-        raise UserError(f"the hub sends {shown(name)} as {what}, which is not a file name")
+        there = get_hf_file_metadata(url, timeout=constants.HF_HUB_ETAG_TIMEOUT)
+    except RemoteEntryNotFoundError:
+        raise
+    except (HTTPError, OSError):  # no answer, or no access
+        if isinstance(known, str):
+            return Path(known)
+        raise
+    for what, name in (("ETag", there.etag), ("commit", there.commit_hash)):
+        if not PLAIN.fullmatch(name or ""):
+            raise UserError(f"the hub sends {shown(name)} as {what}, which is not a file name")
+    if there.size is None or there.size > MOST_BYTES:
+        raise UserError(
+            f"{file} of {repository} has {there.size or 'an unknown number of'} bytes: a model "
+            f"file has {MOST_BYTES} at most"
+        )
+    return Path(hf_hub_download(repository, file, revision=revision))
 
 
 @contextmanager
@@ -174,12 +163,10 @@ def explained(address: Address) -> Iterator[None]:
             why = "not allowed: set HF_TOKEN to a token of the hub that may do this"
         elif status == 412:
             why = "it has a new commit since: try again"
-        elif isinstance(error, errors.LocalEntryNotFoundError) and constants.HF_HUB_OFFLINE:
+        elif isinstance(error, errors.OfflineModeIsEnabled):
             why = "not in the cache, and HF_HUB_OFFLINE forbids the download"
-        elif isinstance(error, errors.LocalEntryNotFoundError):
-            cause = error.__cause__
-            told = f": {reason(cause)}" if isinstance(cause, Exception) else ""
-            why = f"not in the cache, and {constants.ENDPOINT} cannot be reached{told}"
+        elif isinstance(error, errors.HTTPError) and status is None:
+            why = f"not in the cache, and {constants.ENDPOINT} cannot be reached: {reason(error)}"
         else:
             why = reason(error)
         raise UserError(f"{address}: {why}") from None

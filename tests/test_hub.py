@@ -269,13 +269,28 @@ def test_a_hostile_hub_has_no_file_written_elsewhere(
     remote.make("me/other").commit(README__md=b"#")
     remote.headers = {name: value.replace("/OUT", str(tmp_path / "out"))}
     assert "the hub sends" in refusal("hf://me/tiny")
-    if name == "X_Repo_Commit":
-        assert "the hub sends" in refusal("hf://me/other")
+    assert "has no .safetensors file" in refusal("hf://me/other")
     assert {path.name for path in tmp_path.iterdir()} <= {"cache", "model"}
     blobs = [path.name for path in (tmp_path / "cache").rglob("*") if path.is_file()]
     assert not any("out" in each for each in blobs)
     remote.headers = {}
     assert hub.download("hf://me/tiny").read_bytes() == model  # the control
+
+
+def test_the_library_is_as_it_was_during_a_download(remote: hub_server.Hub, model: bytes) -> None:
+    """Other threads of the process use it, too."""
+    from huggingface_hub import file_download
+
+    class Requests(list[str]):
+        def append(self, request: str) -> None:
+            found.append({**vars(file_download)})
+            super().append(request)
+
+    remote.make("me/tiny").commit(model__safetensors=model)
+    found, remote.requests = [{**vars(file_download)}], Requests()
+    assert hub.download("hf://me/tiny").read_bytes() == model
+    assert len(found) > 2
+    assert all(each == found[0] for each in found)
 
 
 def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
