@@ -43,8 +43,8 @@ print(recognizer.transcribe("a.wav"))
 """
 NEW = """# {name}
 
-A streaming Conformer with CTC for asrkit: it recognises speech while it is spoken, and its text is
-that of offline recognition at the same chunk size.
+A streaming Conformer with {head} for asrkit: it recognises speech while it is spoken, and its text
+is that of offline recognition at the same chunk size.
 
 {use}
 ## Network
@@ -108,7 +108,7 @@ def card_of(file: ModelFile, address: Address, own: str | None) -> str:
     """
     if own is not None and own.startswith("---\n"):
         return own
-    name = address.repository.partition("/")[2]
+    name, kind = address.repository.partition("/")[2], file.config.model.head.kind
     licence = str(file.terms.licence)
     known = spelled(licence) in LICENCES
     properties: dict[str, Any] = {"license": spelled(licence) if known else "other"}
@@ -119,7 +119,7 @@ def card_of(file: ModelFile, address: Address, own: str | None) -> str:
     properties |= {
         "library_name": "asrkit",
         "pipeline_tag": TASK,
-        "tags": ["asrkit", "streaming", "conformer", "ctc"],
+        "tags": ["asrkit", "streaming", "conformer", kind],
     }
     if results := evaluated(file):
         properties["model-index"] = [{"name": name, "results": results}]
@@ -129,7 +129,10 @@ def card_of(file: ModelFile, address: Address, own: str | None) -> str:
         text = f"{own.rstrip()}\n\n## Use\n\n{use}"
     else:
         network = "\n".join(f"- {key}: {value}" for key, value in described(file).items())
-        text = NEW.format(name=name, use=use, network=network, training=trained(file))
+        head_name = "CTC" if kind == "ctc" else f"a {kind}"
+        text = NEW.format(
+            name=name, head=head_name, use=use, network=network, training=trained(file)
+        )
     return f"---\n{head}---\n\n{text}"
 
 

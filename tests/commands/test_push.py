@@ -7,10 +7,13 @@ import pytest
 import yaml
 
 from asrkit import hub, push
+from asrkit.commands.push import card_of
+from asrkit.hub import Address
 from asrkit.model_file import load_model, save_model
 from asrkit.terms import Terms
 from tests import hub_server
 from tests.running import run, talkative_model
+from tests.test_model_file import a_file
 
 MODEL = "model.safetensors"
 SCORES = {
@@ -80,6 +83,16 @@ def test_the_card(remote: hub_server.Hub) -> None:
     for part in ('asrkit.load("hf://me/tiny")', "| full | 2.35 | 1.5 | – |",
                  "| 320 ms | 3.5 | – | 120.0 |", "- steps: 80", "- time: 10 minutes"):  # fmt: skip
         assert part in text
+
+
+@pytest.mark.parametrize(("head", "named"), [("ctc", "CTC"), ("transducer", "a transducer")])
+def test_a_card_names_the_head(head: str, named: str) -> None:
+    file = a_file()
+    changed = file.config.model.model_validate(file.config.model.model_dump() | {"head": head})
+    config = file.config.model_copy(update={"model": changed})
+    card = card_of(file._replace(config=config), Address("me/tiny"), None)
+    assert properties(card)["tags"][-1] == head
+    assert f"A streaming Conformer with {named} for asrkit" in card
 
 
 def test_a_card_that_is_there_stays(
