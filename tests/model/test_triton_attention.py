@@ -84,6 +84,19 @@ def test_kinds_that_are_fused() -> None:
             assert (type(position) is KINDS["none"]) == (kind in OF_FRAMES | {"none"}), kind
 
 
+@pytest.mark.parametrize(
+    ("matmul", "expected"),
+    [({"fp32_precision": "tf32"}, "tf32"), ({"fp32_precision": "ieee"}, "ieee"),
+     ({"allow_tf32": True}, "tf32"), ({"allow_tf32": False}, "ieee")],
+)  # fmt: skip
+def test_precision_of_products_before_and_after_torch_2_9(
+    matmul: dict[str, Any], expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert fused_attention.precision() == "ieee"  # of this torch
+    monkeypatch.setattr(torch.backends.cuda, "matmul", SimpleNamespace(**matmul))
+    assert fused_attention.precision() == expected
+
+
 def test_which_attention_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
     """That of a GPU, in half precision, with heads that fit, where kernels can be built."""
 
