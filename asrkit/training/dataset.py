@@ -29,7 +29,7 @@ from asrkit.training.labels import tokenizer_of
 
 logger = logging.getLogger(__name__)
 
-MAX_TEXTS = 100_000  # texts of an index that a tokenizer is trained on
+MAX_TEXTS = 100_000  # texts of an index that the labels must write
 
 
 class Corpus(NamedTuple):
@@ -63,8 +63,8 @@ def load_corpus(config: Config, labels: Path | None = None) -> Corpus:
         tokenizer = read_tokenizer(config.text, labels.read_bytes())
     else:
         tokenizer = tokenizer_of(config, [text for cuts in train for text in texts_of(cuts)])
-    if any(len(cuts) > MAX_TEXTS and not isinstance(cuts, CutSet) for cuts in train):
-        logger.info("the tokenizer is trained on %d texts of each index", MAX_TEXTS)
+        if any(len(cuts) > MAX_TEXTS and not isinstance(cuts, CutSet) for cuts in train):
+            logger.info("labels: %d texts of each index are read", MAX_TEXTS)
     encode = text_encoder(config, tokenizer)
     paths, factors = [*data.train, *data.replay], config.augmentation.speed_factors
     train = [

@@ -8,6 +8,7 @@ import fsspec
 import pytest
 
 from asrkit.data.index import Index
+from asrkit.model_file import load_model
 from asrkit.train import main
 from asrkit.training import dataset as training_corpus
 from asrkit.training.trainer import Trainer
@@ -145,4 +146,11 @@ def test_what_is_checked_where(
     log = log_of(tmp_path / "out")
     assert "left out train2: too short" in log
     assert "1 of 8 utterances were left out; 0 of them could not be read" in log
-    assert "the tokenizer is trained on 3 texts of each index" in caplog.text
+    told = "labels: 3 texts of each index are read"
+    assert told in caplog.text
+    caplog.clear()
+    file = load_model(tmp_path / "out" / "model.safetensors")
+    (tmp_path / "labels").write_bytes(file.tokenizer.to_bytes())
+    with caplog.at_level(logging.INFO):
+        training_corpus.load_corpus(file.config, tmp_path / "labels")
+    assert told not in caplog.text
