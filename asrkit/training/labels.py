@@ -8,7 +8,7 @@ from asrkit.build import build_normalizer, train_tokenizer, with_end_of_turn
 from asrkit.config import Config, TextConfig
 from asrkit.errors import UserError, shown
 from asrkit.model_file import load_model
-from asrkit.text import TextError, Tokenizer
+from asrkit.text import SentencePieceTokenizer, TextError, Tokenizer
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +31,13 @@ def tokenizer_of(config: Config, texts: Sequence[str]) -> Tokenizer:
     if name is not None and keeps_labels(config):
         return extended_tokenizer(name, text, texts)
     kept = None if name is None else kept_tokenizer(name, text, texts)
-    return kept or train_tokenizer(text, texts)
+    found = kept or train_tokenizer(text, texts)
+    if isinstance(found, SentencePieceTokenizer) and found.vocab_size < text.vocab_size:
+        logger.warning(
+            "text.vocab_size is %d, but the texts give only %d sub-words: these are the labels",
+            text.vocab_size, found.vocab_size,
+        )  # fmt: skip
+    return found
 
 
 def extended_tokenizer(name: str, config: TextConfig, texts: Iterable[str]) -> Tokenizer:

@@ -1,7 +1,7 @@
 """Going on from another model: the encoder, and the labels that both write."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -14,7 +14,7 @@ from asrkit.errors import UserError
 from asrkit.model_file import ModelFile, load_model, save_model
 from asrkit.text import CharTokenizer, SentencePieceTokenizer, WordTokenizer
 from asrkit.training.dataset import load_corpus
-from asrkit.training.labels import kept_tokenizer
+from asrkit.training.labels import kept_tokenizer, tokenizer_of
 from asrkit.training.warm_start import heard_speakers, same_labels, start_from
 from tests.conftest import write_config, write_manifest
 from tests.test_model_file import a_file
@@ -160,6 +160,18 @@ def test_sub_words_are_kept_where_they_write_all_texts(tmp_path: Path) -> None:
     assert kept_tokenizer(name, text, ["yes", "übel"]) is None
     assert kept_tokenizer(name, text.model_copy(update={"vocab_size": 13}), ["yes"]) is None
     assert kept_tokenizer(name, TextConfig(tokenizer="words"), ["yes"]) is None
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+def test_sub_words_that_the_texts_do_not_have_are_missed(
+    kind: Literal["unigram", "bpe"], caplog: pytest.LogCaptureFixture
+) -> None:
+    config, texts = a_file().config, ["yes no", "no yes", "nine"]
+    for size in (9, 300):
+        text = TextConfig(tokenizer=kind, vocab_size=size)
+        found = tokenizer_of(config.model_copy(update={"text": text}), texts)
+        told = f"text.vocab_size is 300, but the texts give only {found.vocab_size} sub-words: "
+        assert (told in caplog.text) == (size == 300) == (found.vocab_size != size)
 
 
 def test_a_training_keeps_the_sub_words_of_the_model_it_starts_from(
