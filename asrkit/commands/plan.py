@@ -6,13 +6,14 @@ import random
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
 import yaml
+from tqdm import tqdm
 
 from asrkit import audio
 from asrkit.atomic_write import replacing
@@ -54,7 +55,7 @@ def plan(options: argparse.Namespace) -> int:
     paths = options.train, options.dev
     entries = [valid_entries(path) for path in paths]
     train, dev = (
-        usable(inspect_all(part, decode=False), path)
+        usable(tqdm(inspect_all(part, decode=False), path, len(part), False, disable=None), path)
         for part, path in zip(entries, paths, strict=True)
     )
     signals = heard(entries[0])
@@ -76,6 +77,10 @@ def plan(options: argparse.Namespace) -> int:
         print(f"{paths[1]}: {heard_speakers(start, speakers)}")
     print()
     if options.seconds:
+        print(
+            f"measuring {options.seconds:g} s of training, once the corpus is read (--seconds 0: "
+            "do not measure)", flush=True,
+        )  # fmt: skip
         print(outlook(measured(config, ranks, options.seconds), config))
     rates, alike = similar(measures)
     if not alike:
@@ -95,7 +100,7 @@ def plan(options: argparse.Namespace) -> int:
     return 0
 
 
-def usable(facts: Iterator[Facts], path: str) -> list[Facts]:
+def usable(facts: Iterable[Facts], path: str) -> list[Facts]:
     """Return the utterances with a text and a length; name how many others there are."""
     found = list(facts)
     kept = [each for each in found if each.text.strip() and each.seconds]
@@ -176,7 +181,8 @@ def measured(config: Config, ranks: Ranks, budget: float) -> Speed:
         weights = EpochWeights(Path(folder), 1, False)
         trainer = Trainer(model, corpus, config, Checkpoints(Path(folder), 1), weights, ranks)
         seconds, count, start = 0.0, 0, time.monotonic()
-        for number, step in enumerate(trainer.steps()):
+        steps = tqdm(trainer.steps(), "training steps", leave=False, disable=None)
+        for number, step in enumerate(steps):
             if number == FIRST_STEPS:
                 seconds, count, start = 0.0, 0, time.monotonic()
             trainer.train_step(step)

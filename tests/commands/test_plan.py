@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from asrkit.commands.plan import band_of, measured
+from asrkit.commands.plan import Speed, band_of, measured
 from asrkit.config import load_config
 from asrkit.data.checks.facts import Facts
 from asrkit.data.checks.measure import read_entries
@@ -51,6 +51,24 @@ def test_the_speed_is_that_of_real_steps(corpus: Path, tmp_path: Path) -> None:
     seconds = sum(1.0 + 0.2 * (i % 4) for i in range(12))
     assert speed.seconds == pytest.approx(2 * seconds / speed.audio_a_second, rel=1e-3)
     assert not (tmp_path / "exp").exists()
+
+
+def test_the_plan_is_shown_before_the_speed_is_measured(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output
+) -> None:
+    shown: list[str] = []
+
+    def measure(*_: object) -> Speed:
+        shown.append(capsys.readouterr().out)
+        return Speed(1.0, 1, 1.0, "here")
+
+    monkeypatch.setattr("asrkit.commands.plan.measured", measure)
+    sets = corpus / "train.jsonl", corpus / "dev.jsonl"
+    assert run("plan", *sets, "--output", tmp_path / "mine.yaml", "--seconds", 9) == 0
+    assert "spec_probability=0" in shown[0]
+    assert shown[0].endswith(
+        "measuring 9 s of training, once the corpus is read (--seconds 0: do not measure)\n"
+    )
 
 
 def test_hostile_ids_stay_in_comments(corpus: Path, tmp_path: Path) -> None:
