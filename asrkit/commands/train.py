@@ -55,6 +55,8 @@ def train(options: argparse.Namespace) -> int:
     if options.change_schedule and not options.resume:
         raise ConfigError("--change-schedule needs --resume")
     config = load_training(options.config, options.overrides, options.resume)
+    # Now, not when the corpus has been made and read.
+    need("tensorboard", *config.training.trackers, *["whisper_normalizer"] * config.text.written)
     ranks = Ranks(config.training.device)
     try:
         folder = Path(config.training.output_dir)
@@ -149,9 +151,6 @@ def claim(folder: Path, log: TextIO) -> None:
 
 
 def run(asked: Config, folder: Path, command: argparse.Namespace, ranks: Ranks) -> int:
-    need("tensorboard")  # now, not when the corpus has been read
-    if asked.text.written:
-        need("whisper_normalizer")
     if asked.training.num_threads:
         torch.set_num_threads(asked.training.num_threads)
     corpus = shared_corpus(asked, ranks, folder / LABELS if command.resume else None)

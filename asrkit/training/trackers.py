@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from asrkit.config import Config
-from asrkit.extras import need
 
 
 class Writer(Protocol):
@@ -69,7 +68,6 @@ def start_tracker(kind: str, config: Config) -> Tracker:
     Args:
         kind: wandb, mlflow or trackio.
     """
-    need(kind)
     tracker: Any = __import__(kind)
     name, values = Path(config.training.output_dir).name, config.model_dump(mode="json")
     if kind == "mlflow":

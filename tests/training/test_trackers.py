@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from asrkit.config import ConfigError, load_config
-from asrkit.errors import UserError
 from asrkit.training import trackers
 from asrkit.training.trackers import start_tracker
 from tests.conftest import write_config
@@ -84,11 +83,17 @@ def test_what_a_tracker_gets(
         assert started["config"]["model"]["dim"] == 16
 
 
-def test_mistakes(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mistakes(
+    corpus: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     monkeypatch.setitem(sys.modules, "wandb", None)
     path = write_config(tmp_path / "c.yaml", corpus, tmp_path / "mine", trackers=["wandb"])
-    with pytest.raises(UserError, match="wandb not installed: pip install"):
-        start_tracker("wandb", load_config(path))
+    monkeypatch.setattr("asrkit.commands.train.make_manifests", lambda *_: pytest.fail("too late"))
+    assert run("train", "--config", path) == 2
+    assert "wandb not installed: pip install" in capsys.readouterr().err
     with pytest.raises(ConfigError, match="trackers"):
         load_config(write_config(tmp_path / "c.yaml", corpus, tmp_path, trackers=["visdom"]))
 
