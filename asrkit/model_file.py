@@ -246,15 +246,15 @@ def model_path(model: str | Path) -> Path:
     if inside:
         names = shown(Path(", ".join(each.name for each in inside)))
         raise ModelFileError(f"{shown(path)} has several model files, name one: {names}")
-    problem = f"no model file {shown(path) if str(model) else ''}"
-    if path.name == str(model) and not path.suffix:
-        known = ", ".join(ready) or "none"
-        problem += f" and no ready model of that name; ready models: {known}; else give a path"
-    elif path.is_dir():
-        problem += ": that folder has no .safetensors file"
-    elif hub.REPOSITORY.fullmatch(str(model)) and not path.suffix and not path.parent.is_dir():
-        problem += f"; the hub's model of that name is {hub.PREFIX}{model}"
-    raise ModelFileError(problem)
+    is_address = hub.REPOSITORY.fullmatch(str(model)) and not (path.suffix or path.parent.is_dir())
+    name = str(model) and shown(path)
+    if name and path.is_dir():
+        name += ", a folder without a .safetensors file"
+    raise ModelFileError(
+        f"no model file {name}: give a file of asrkit train or asrkit import, a ready model "
+        f"({', '.join(ready) or 'none'}), or {hub.PREFIX}{model if is_address else 'owner/name'}"
+        " of the hub"
+    )
 
 
 def load_model(model: str | Path) -> ModelFile:

@@ -56,7 +56,7 @@ def test_every_command_takes_a_name(
     ):
         assert run(command, *arguments, "--model", "tiny-en") == 0, command
         assert run(command, *arguments, "--model", "tiny-de") == 2, command
-        assert "no ready model of that name" in capsys.readouterr().err
+        assert "a ready model (" in capsys.readouterr().err
     assert run("report", "--manifest", dev, "--examples", 0, "--worst", 0, "tiny-en") == 0
     page = Path("tiny-en.html").read_text(encoding="utf-8")
     assert "<title>tiny-en – asrkit report</title>" in page
@@ -84,22 +84,25 @@ def test_a_file_wins_over_a_name(tiny: Path) -> None:
     assert load_model("tiny-en").tokenizer.vocab_size == 28
 
 
-@pytest.mark.parametrize("name", ["tiny", "tiny-e*", "..", ""])
+INSTEAD = (
+    "give a file of asrkit train or asrkit import, a ready model (tiny-en), or hf://owner/name of "
+    "the hub"
+)
+
+
+@pytest.mark.parametrize("name", ["tiny", "tiny-e*", ""])
 def test_an_unknown_name_lists_the_known(tiny: Path, name: str) -> None:
     with pytest.raises(ModelFileError) as error:
         load_model(name)
-    assert str(error.value) == (
-        f"no model file {name} and no ready model of that name; ready models: tiny-en; "
-        "else give a path"
-    )
+    assert str(error.value) == f"no model file {name}: {INSTEAD}"
 
 
 def test_a_missing_path_is_no_name(tiny: Path) -> None:
     for path in ("exp/tiny-en", "./tiny-en", "../models/tiny-en", "tiny-en.safetensors"):
         with pytest.raises(ModelFileError) as error:
             load_model(path)
-        known = "; the hub's model of that name is hf://exp/tiny-en" if path[0] == "e" else ""
-        assert str(error.value) == f"no model file {Path(path)}{known}"
+        instead = INSTEAD.replace("owner/name", "exp/tiny-en") if path[0] == "e" else INSTEAD
+        assert str(error.value) == f"no model file {Path(path)}: {instead}"
 
 
 def test_a_folder_stands_for_the_model_in_it(
@@ -108,7 +111,7 @@ def test_a_folder_stands_for_the_model_in_it(
     folder = Path("exp").absolute()
     folder.mkdir()
     with pytest.raises(
-        ModelFileError, match=r"^no model file .*exp: that folder has no .safetensors"
+        ModelFileError, match=r"^no model file .*exp, a folder without a .safetensors file: give"
     ):
         model_path(folder)
     only = save_tiny(folder / "only.safetensors")
@@ -139,7 +142,7 @@ def test_what_is_no_model_but_belongs_to_one(tiny: Path, name: str, message: str
 
 def test_without_ready_models(tiny: Path) -> None:
     tiny.unlink()
-    with pytest.raises(ModelFileError, match="ready models: none; else give a path"):
+    with pytest.raises(ModelFileError, match=r"a ready model \(none\), or"):
         load_model("tiny-en")
 
 
