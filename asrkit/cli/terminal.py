@@ -114,9 +114,9 @@ class JsonLines(Screen):
 
     {"type": "partial", "text": …, "start": …, "end": …, "words": [{"text": …, "start": …, …}]}
 
-    "partial" is the open segment up to the end of its last word; it may still change. "final" is a
-    segment that has ended. It also has the "context" of the network that recognised it, "full" or
-    a chunk such as "640 ms" or "320+160 ms". Times are in seconds from the start of the stream.
+    "partial" is the open segment, which may still change. "final" is a segment that has ended. It
+    also has the "context" of the network that recognised it, "full" or a chunk such as "640 ms" or
+    "320+160 ms". Times are in seconds from the start of the stream, "start" that of the first word.
     Lines of several channels also have "channel" and "speaker".
     """
 
@@ -124,10 +124,9 @@ class JsonLines(Screen):
         super().__init__(lines=True)
 
     def show_open(self, channel: int, result: Result) -> None:
-        start = result.segments[-1].end if result.segments else 0.0
+        end = result.segments[-1].spoken_end if result.segments else 0.0
         words = result.words[sum(len(each.words) for each in result.segments) :]
-        end = words[-1].end if words else start
-        self.show(channel, "partial", Segment(self.open[channel], words, start, end))
+        self.show(channel, "partial", Segment(self.open[channel], words, end, end))
 
     def show_ended(self, channel: int, segment: Segment) -> None:
         self.show(channel, "final", segment, context=segment.context)
@@ -136,7 +135,7 @@ class JsonLines(Screen):
         if self.speakers:
             more |= {"channel": channel, "speaker": self.speakers[channel]}
         words = [word.as_json() for word in segment.words]
-        times = {"start": segment.start, "end": segment.end}
+        times = {"start": segment.spoken, "end": segment.spoken_end}
         line = {"type": kind, "text": segment.text, **times, "words": words, **more}
         text = json.dumps(line, ensure_ascii=False)
         print("".join(json.dumps(each)[1:-1] if acts(each) else each for each in text), flush=True)

@@ -24,7 +24,11 @@ class Candidate(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """The text from one endpoint to the next; segments follow each other without a gap."""
+    """The text from one endpoint to the next; segments follow each other without a gap.
+
+    `start` and `end` are those of its audio. Outputs have the times of its words, `spoken` and
+    `spoken_end`.
+    """
 
     text: str
     words: tuple[Word, ...]
@@ -39,6 +43,11 @@ class Segment(NamedTuple):
     def spoken(self) -> float:
         """Start of the first word in seconds; of the segment if it has none."""
         return self.words[0].start if self.words else self.start
+
+    @property
+    def spoken_end(self) -> float:
+        """End of the last word in seconds; of the segment if it has none."""
+        return self.words[-1].end if self.words else self.end
 
 
 class Grown(NamedTuple):

@@ -85,9 +85,9 @@ def recording_of(job: Labelled, result: Result, seconds: float, nbest: int) -> R
     """Return the output for a result of `seconds` seconds of audio."""
     more: dict[str, Any] = {} if job.text is None else {"reference": job.text}
     if len(result.segments) > 1:
-        keys = ("text", "start", "end", "context")
         more["segments"] = [
-            {key: getattr(each, key) for key in keys} | texts(each, nbest)
+            {"text": each.text, "start": each.spoken, "end": each.spoken_end}
+            | {"context": each.context, **texts(each, nbest)}
             for each in result.segments
         ]
     else:

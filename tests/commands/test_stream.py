@@ -135,15 +135,19 @@ def test_json_lines(wav: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert len(finals) > 2
     times = [{key: line[key] for key in ("text", "start", "end", "context")} for line in finals]
     assert times == decoded["segments"]
+    spoken = [(line["words"][0]["start"], line["words"][-1]["end"]) for line in finals]
+    assert [(line["start"], line["end"]) for line in finals] == spoken
     words = [{**word, "confidence": 0} for line in finals for word in line["words"]]
     assert words == [{**word, "confidence": 0} for word in decoded["words"]]
     partials = [line for line in lines if line["type"] == "partial"]
     assert len(partials) > 2
     for line in partials:
         assert line["text"] == " ".join(word["text"] for word in line["words"])
-        ends = [word["end"] for word in line["words"]]
-        assert line["start"] in [0.0, *(each["end"] for each in finals)]
-        assert line["end"] == (ends[-1] if ends else line["start"])
+        words = line["words"]
+        if words:
+            assert [line["start"], line["end"]] == [words[0]["start"], words[-1]["end"]]
+        else:
+            assert line["start"] == line["end"] in [0.0, *(each["end"] for each in finals)]
 
 
 def test_stream_redraws_on_a_terminal(

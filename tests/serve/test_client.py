@@ -113,7 +113,8 @@ def test_a_file_as_transcribe(
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     finals = [each for each in found if each["type"] == "final"]
     assert [(each["text"], each["start"], each["end"], each["context"]) for each in finals] == [
-        (each.text, each.start, each.end, "full") for each in served.transcribe(half, 8000).segments
+        (each.text, each.spoken, each.spoken_end, "full")
+        for each in served.transcribe(half, 8000).segments
     ]
     assert any(each["type"] == "partial" and each["text"] for each in found)
 

@@ -288,7 +288,7 @@ def test_a_file(address: str, served: Recognizer, recordings: Recordings) -> Non
     ]
     segments = [each for each in expected.segments if each.text]
     assert [(u.transcript, u.start, u.end) for u in found.results.utterances] == [
-        (s.text, s.start, s.end) for s in segments
+        (s.text, s.spoken, s.spoken_end) for s in segments
     ]
     metadata = found.metadata
     assert metadata.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()

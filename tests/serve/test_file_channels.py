@@ -59,14 +59,12 @@ def test_openai(address: str, served: Recognizer, recordings: Recordings) -> Non
         assert [(w["word"], w["start"], w["end"]) for w in words] == [w[:3] for w in result.words]
         own = [each for each in verbose["segments"] if each["channel"] == channel]
         assert [(each["text"], each["start"], each["end"]) for each in own] == [
-            (each.text, each.start, each.end) for each in result.segments
+            (each.text, each.spoken, each.spoken_end) for each in result.segments
         ]
-    firsts = [
-        next(w["start"] for w in verbose["words"]
-             if w["channel"] == each["channel"] and w["start"] >= each["start"])
-        for each in verbose["segments"] if each["text"]
-    ]  # fmt: skip
-    assert firsts == sorted(firsts)  # where a first segment begins with the file, it is late
+    starts = [each["start"] for each in verbose["segments"]]
+    assert starts == sorted(starts)
+    assert alone[0].segments[0].start == 0.0  # control: its audio begins before its words
+    assert alone[0].segments[0].spoken > 2.5
     diarized = created("diarized_json")
     assert [(each.speaker, each.text) for each in diarized.segments] == [
         (turn["speaker"], turn["text"]) for turn in turns
@@ -86,8 +84,10 @@ def test_deepgram(address: str, served: Recognizer, recordings: Recordings) -> N
     assert texts == [result.text for result in alone]
     said = found["results"]["utterances"]
     for channel, result in enumerate(alone):
-        own = [each["transcript"] for each in said if each["channel"] == channel]
-        assert own == [segment.text for segment in result.segments if segment.text]
+        own = [(u["transcript"], u["start"], u["end"]) for u in said if u["channel"] == channel]
+        assert own == [
+            (each.text, each.spoken, each.spoken_end) for each in result.segments if each.text
+        ]
     mixed = httpx.post(url + "false", content=file_of(call)[1]).json()  # control
     assert len(mixed["results"]["channels"]) == 1
 

@@ -21,7 +21,7 @@ import soundfile
 import soxr
 from websockets.sync.client import connect
 
-from asrkit.runtime import Recognizer
+from asrkit.runtime import Recognizer, formats
 from asrkit.serve.server import Server
 from tests.serve.running import serving
 from tests.serve.test_stream_channels import call_of
@@ -186,7 +186,16 @@ def test_a_file(
         tab.command("DOM.setFileInputFiles", nodeId=node, files=[str(path)])
         tab.wait("document.querySelector('#text div') !== null")
         text = tab.evaluate("document.getElementById('text').innerText")
-        assert text.split() == served.transcribe(path).text.split()
+        result = served.transcribe(path)
+        assert text.split() == result.text.split()
+        tab.evaluate(
+            "URL.createObjectURL = (blob) => { blob.text().then((text) => { window.srt = text }); "
+            "return 'data:,' }"
+        )
+        tab.evaluate("document.getElementById('srt').click()")
+        edges = (result.segments[0].spoken, result.segments[0].spoken_end)
+        start, end = (formats.clock(round(1000 * each), ",") for each in edges)
+        assert tab.wait("window.srt").startswith(f"1\n{start} --> {end}\n")
 
 
 def test_the_choice_of_a_model(

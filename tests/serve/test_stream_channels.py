@@ -166,7 +166,7 @@ def test_listen_prints_what_stream_prints(
         own = [each for each in lines if (each["channel"], each["speaker"]) == (channel, name)]
         finals = [(each["text"], each["start"]) for each in own if each["type"] == "final"]
         expected = served.transcribe(call[:, channel]).segments
-        assert finals == [(each.text, each.start) for each in expected]
+        assert finals == [(each.text, each.spoken) for each in expected]
 
 
 @pytest.mark.parametrize("failing", [0, 1, None])

@@ -43,7 +43,7 @@ def test_openai(address: str, served: Recognizer, recordings: Recordings) -> Non
     )
     assert [(w.word, w.start, w.end) for w in verbose.words] == [w[:3] for w in expected.words]
     assert [(s.text, s.start, s.end) for s in verbose.segments] == [
-        (s.text, s.start, s.end) for s in expected.segments
+        (s.text, s.spoken, s.spoken_end) for s in expected.segments
     ]
     assert verbose.duration == len(samples) / 16000
     assert all(-20 < s.avg_logprob <= 0 for s in verbose.segments)

@@ -15,7 +15,6 @@ function say(text, bad = false) {
 }
 
 const speaker = ({ channel, speaker }) => (channel === undefined ? "" : speaker || `channel ${channel}`);
-const spoken = ({ start, words }) => (words.length ? words[0].start : start);
 const named = (segment) => (speaker(segment) ? `${speaker(segment)}: ` : "") + segment.text;
 
 // An empty line of a segment, with the name of its speaker unless the line before has it.
@@ -34,7 +33,7 @@ function lineOf(segment, before) {
 function show() {
   const text = $("text");
   text.replaceChildren();
-  segments.sort((one, other) => one.file - other.file || spoken(one) - spoken(other));
+  segments.sort((one, other) => one.file - other.file || one.start - other.start);
   for (const segment of segments) {
     const line = lineOf(segment, text.lastChild);
     line.dataset.end = `${segment.end.toFixed(1)} s`;

@@ -191,5 +191,5 @@ def alternative(text: str, words: Sequence[Word]) -> dict[str, Any]:
 def utterance(segment: Segment, channel: int) -> dict[str, Any]:
     """Return a segment of a file's channel."""
     found = alternative(segment.text, segment.words)
-    times = {"start": segment.start, "end": segment.end}
+    times = {"start": segment.spoken, "end": segment.spoken_end}
     return {**times, "channel": channel, "id": str(uuid4()), **found}

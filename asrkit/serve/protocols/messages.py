@@ -150,7 +150,9 @@ class Final(OfChannel):
     type: Literal["final"] = "final"
     text: str
     start: float
+    """Start of the first word, seconds from the start of the call."""
     end: float
+    """End of the last word."""
     words: list[TimedWord]
     context: str
     ack: int
@@ -220,6 +222,6 @@ def timed(words: tuple[Word, ...]) -> list[TimedWord]:
 
 def final(segment: Segment, ack: int, recognized: int, of_channel: dict[str, Any]) -> Final:
     return Final(
-        text=segment.text, start=segment.start, end=segment.end, words=timed(segment.words),
+        text=segment.text, start=segment.spoken, end=segment.spoken_end, words=timed(segment.words),
         context=segment.context, ack=ack, recognized=recognized, **of_channel,
     )  # fmt: skip

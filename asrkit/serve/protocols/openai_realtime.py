@@ -186,7 +186,7 @@ class Connection:
         vad = self.session.audio.input.turn_detection is not None
         for segment in update.segments:
             if vad:
-                await self.started(segment.start)
+                await self.started(segment.spoken)
                 await self.complete([segment], segment.end)
             else:
                 self.item.segments.append(segment)

@@ -264,8 +264,9 @@ def verbose(number: int, segment: Segment) -> dict[str, Any]:
     data = segment.text.encode()
     logs = [math.log(max(word.confidence, 1e-9)) for word in segment.words]
     return {
-        "id": number, "seek": 0, "start": segment.start, "end": segment.end, "text": segment.text,
-        "tokens": [], "temperature": 0.0, "avg_logprob": sum(logs) / max(1, len(logs)),
+        "id": number, "seek": 0, "start": segment.spoken, "end": segment.spoken_end,
+        "text": segment.text, "tokens": [], "temperature": 0.0,
+        "avg_logprob": sum(logs) / max(1, len(logs)),
         "compression_ratio": len(data) / max(1, len(zlib.compress(data))), "no_speech_prob": 0.0,
     }  # fmt: skip
 
