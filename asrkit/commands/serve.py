@@ -4,6 +4,7 @@ import argparse
 import gc
 import ipaddress
 import os
+import re
 import socket
 import sys
 from contextlib import AbstractAsyncContextManager
@@ -46,6 +47,7 @@ def serve(options: argparse.Namespace) -> int:
     from asrkit.serve.processes import refuse_elsewhere
 
     token = token_of(options)
+    check_origins(options, token)
     options.trust_proxy = [*map(network_of, options.trust_proxy)]
     if options.tls_key is not None and options.tls_cert is None:
         raise UserError("--tls-key needs --tls-cert")
@@ -242,6 +244,21 @@ def token_of(options: argparse.Namespace) -> str | None:
             "--insecure if everybody who can reach it may use it"
         )
     return token
+
+
+def check_origins(options: argparse.Namespace, token: str | None) -> None:
+    """Raise UserError for an --origin that no browser sends, or that lets in every page."""
+    for each in options.origin:
+        if each not in ("*", "null") and not re.fullmatch(r"[a-z][a-z0-9+.-]*://[^/\s]+", each):
+            raise UserError(
+                "--origin must be a scheme and a host in lower case without a path, such as "
+                f"https://example.org, or '*' for all, got {shown(each)}"
+            )
+    if "*" in options.origin and token is None and not options.insecure:
+        raise UserError(
+            "--origin '*' lets the pages of all sites use the server: give --token-file, or "
+            "--insecure if they may"
+        )
 
 
 def refuse_token(options: argparse.Namespace, token: str | None) -> None:

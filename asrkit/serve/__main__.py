@@ -76,7 +76,8 @@ def add_network(arguments: Parser) -> None:
     )
     group.add_argument(
         "--origin", action="append", default=[], metavar="URL",
-        help="other site whose pages may connect, such as https://example.org; may be repeated",
+        help="other site whose pages may connect, such as https://example.org, or '*' for all; may "
+        "be repeated",
     )  # fmt: skip
     group.add_argument(
         "--allow-host", action="append", default=[], metavar="NAME",

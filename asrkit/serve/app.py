@@ -17,6 +17,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
@@ -104,6 +105,11 @@ def app_of(server: Server, *beside: AbstractAsyncContextManager[None]) -> Starle
     app.router.default = elsewhere(app)  # a route would also accept methods that others reject
     app.router.redirect_slashes = False  # a redirect would repeat the client's Host header
     app.add_middleware(Guard, server=server)
+    if server.origins:  # outside Guard: preflights have no token, and pages read its rejections
+        app.add_middleware(
+            CORSMiddleware, allow_origins=server.origins, allow_methods=["GET", "POST"],
+            allow_headers=["*"], expose_headers=["*"],
+        )  # fmt: skip
     app.add_middleware(Log)
     app.add_middleware(Accounting)
     return app
@@ -315,7 +321,7 @@ class Guard:
         if self.server.token is None and not (is_local(host) or host in self.server.hosts):
             return 421, "host", f"{shown(host)} is not a name of this server; see --allow-host"
         own = {None, f"http://{headers.get('host')}", f"https://{headers.get('host')}"}
-        if origin not in own.union(self.server.origins):
+        if "*" not in self.server.origins and origin not in own.union(self.server.origins):
             return 403, "origin", "pages of other sites may not connect; see --origin"
         if scope["path"] in PUBLIC[scope["type"]]:
             return None

@@ -107,7 +107,7 @@ class Server:
         limits: limits of the server and of each client.
         threads: number of workers of each model, each a thread.
         token: token that clients have to send; None if they need none.
-        origins: origins of other sites whose pages may connect.
+        origins: origins of other sites whose pages may connect; "*": all sites.
         hosts: host names, beside localhost, of a server without a token.
         store: store of calls without a connection; this process's memory if None.
         key: key that authenticates calls in the store; random if None.

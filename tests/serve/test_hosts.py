@@ -1,5 +1,7 @@
 """A page of another site cannot take this server for its own by a name that points here."""
 
+from typing import Any
+
 import httpx
 import pytest
 from starlette.responses import PlainTextResponse
@@ -71,3 +73,41 @@ def test_a_new_address_needs_the_token(monkeypatch: pytest.MonkeyPatch) -> None:
         assert [each.status_code for each in found] == [401, 200]
         with pytest.raises(InvalidStatus):  # the page is at this path, a WebSocket would not be it
             connect(f"ws://{address}/")
+
+
+def asked_by(address: str, origin: str) -> list[tuple[int, str | None]]:
+    """Status and allowed origin of a preflight, of a request with its token, and of one without."""
+    url, token = f"http://{address}/v1/models", {"Authorization": "Bearer secret"}
+    preflight = {
+        "Access-Control-Request-Method": "GET",
+        "Access-Control-Request-Headers": "authorization,x-stainless-os",
+    }
+    found = [("OPTIONS", preflight), ("GET", token), ("GET", {})]
+    answers = [httpx.request(kind, url, headers={"Origin": origin, **h}) for kind, h in found]
+    return [(each.status_code, each.headers.get("access-control-allow-origin")) for each in answers]
+
+
+FRIEND, EVIL = "https://friend.example", "https://evil.example"
+
+
+@pytest.mark.parametrize(
+    ("origins", "origin", "expected"),
+    [
+        ((FRIEND,), FRIEND, [(200, FRIEND), (200, FRIEND), (401, FRIEND)]),
+        ((FRIEND,), EVIL, [(400, None), (403, None), (403, None)]),
+        (("*",), EVIL, [(200, "*"), (200, "*"), (401, "*")]),
+        ((), EVIL, [(403, None), (403, None), (403, None)]),
+    ],
+)
+def test_pages_of_named_origins_use_http(
+    served: Recognizer, origins: tuple[str, ...], origin: str, expected: list[Any]
+) -> None:
+    with serving(Server({"m": served}, token="secret", origins=origins)) as address:
+        assert asked_by(address, origin) == expected
+        headers = {"Origin": origin, "Authorization": "Bearer secret"}
+        if expected[1][0] == 200:
+            with connect(f"ws://{address}/v1/stream", additional_headers=headers):
+                pass
+        else:
+            with pytest.raises(InvalidStatus):
+                connect(f"ws://{address}/v1/stream", additional_headers=headers)
