@@ -7,7 +7,7 @@ import pytest
 from starlette.responses import PlainTextResponse
 from starlette.routing import Route, WebSocketRoute
 from websockets.exceptions import InvalidStatus
-from websockets.sync.client import connect
+from websockets.sync.client import ClientConnection, connect
 
 from asrkit.runtime import Recognizer
 from asrkit.serve import app
@@ -87,6 +87,7 @@ def asked_by(address: str, origin: str) -> list[tuple[int, str | None]]:
     return [(each.status_code, each.headers.get("access-control-allow-origin")) for each in answers]
 
 
+REALTIME = "/v1/realtime?intent=transcription"
 FRIEND, EVIL = "https://friend.example", "https://evil.example"
 
 
@@ -111,3 +112,35 @@ def test_pages_of_named_origins_use_http(
         else:
             with pytest.raises(InvalidStatus):
                 connect(f"ws://{address}/v1/stream", additional_headers=headers)
+
+
+@pytest.mark.parametrize(
+    ("path", "offered", "chosen"),
+    [
+        ("/v1/listen?encoding=linear16&sample_rate=16000", ["token", "KEY"], "token"),
+        ("/v1/listen?encoding=linear16&sample_rate=16000", ["bearer", "KEY"], "bearer"),
+        (REALTIME, ["realtime", "openai-insecure-api-key.KEY"], "realtime"),
+        (REALTIME, ["realtime", "openai-insecure-api-key.KEY", "openai-beta.v1"], "realtime"),
+        ("/v1/stream", ["token", "KEY"], "token"),
+        ("/v1/stream", ["other"], None),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("token", [None, "secret"])
+def test_subprotocols_carry_the_token(
+    served: Recognizer, path: str, offered: list[str], chosen: str | None, token: str | None
+) -> None:
+    """The server chooses one, without which a browser closes, and never repeats the key."""
+    with serving(Server({"m": served}, token=token)) as address:
+
+        def opened(key: str) -> ClientConnection:
+            names: Any = [each.replace("KEY", key) for each in offered]
+            return connect(f"ws://{address}{path}", subprotocols=names)
+
+        if token is None or chosen is not None:
+            with opened("secret") as client:
+                assert client.subprotocol == chosen
+                assert client.response is not None
+                assert "secret" not in str(client.response.headers)
+        if token is not None:
+            with pytest.raises(InvalidStatus):
+                opened("wrong")

@@ -17,14 +17,31 @@ from asrkit.serve.connections import ANSWERED, JOIN
 from asrkit.serve.server import RefusedError, Server
 
 TRY_AGAIN_LATER, POLICY_VIOLATION = 1013, 1008  # close codes: IANA's registry for RFC 6455
+SCHEMES = ("bearer", "token")  # Deepgram's clients write Token
+OPENAI_KEY = "openai-insecure-api-key."
 
 
 def token_of(scope: Scope) -> str:
-    """Return the token of a request: a bearer token, or `?token=`; "" without either."""
+    """Return the token of a request: a bearer token, of a subprotocol, or `?token=`; else ""."""
     kind, _, token = Headers(scope=scope).get("authorization", "").partition(" ")
-    if kind.lower() in ("bearer", "token"):  # Deepgram's clients write Token
+    if kind.lower() in SCHEMES:
         return token
-    return QueryParams(scope["query_string"]).get("token", "")
+    return subprotocol_of(scope)[1] or QueryParams(scope["query_string"]).get("token", "")
+
+
+def subprotocol_of(scope: Scope) -> tuple[str | None, str]:
+    """Return the subprotocol to choose, and the token that the others carry, or "".
+
+    A browser's WebSocket sets no headers. So Deepgram's clients offer `token, KEY` or
+    `bearer, KEY`, and OpenAI's `realtime, openai-insecure-api-key.KEY`.
+    """
+    offered = scope.get("subprotocols", [])
+    if len(offered) == 2 and offered[0].lower() in SCHEMES:
+        return offered[0], offered[1]
+    if "realtime" in offered:
+        keys = [each for each in offered if each.startswith(OPENAI_KEY)]
+        return "realtime", keys[0].removeprefix(OPENAI_KEY) if keys else ""
+    return None, ""
 
 
 async def next_message(websocket: WebSocket, server: Server, is_first: bool = False) -> str | bytes:
@@ -144,7 +161,7 @@ async def telling(websocket: WebSocket, server: Server, form: Any) -> AsyncItera
         server: server, whose metrics count the calls that end early.
         form: function that makes the protocol's error message of a reason and an explanation.
     """
-    await websocket.accept()
+    await websocket.accept(subprotocol_of(websocket.scope)[0])
     try:
         yield
         code, why = 1000, ""
