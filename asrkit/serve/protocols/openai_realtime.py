@@ -1,7 +1,10 @@
 """OpenAI's realtime transcription, /v1/realtime?intent=transcription: events, audio in base64.
 
 Each segment is an item. With `turn_detection`, segments end at pauses. Without it, they end where
-the client commits. Deltas are stable text: later events never change text that was sent.
+the client commits. Clients append deltas, and replace them by the text of the event `completed`.
+With one pass deltas are stable text, so that together they are this text. A second pass or a
+postprocess has no stable text before the end of the segment. Then deltas are the live words, except
+the last one, which may still grow.
 """
 
 import json
@@ -16,6 +19,7 @@ from starlette.websockets import WebSocket
 from asrkit.errors import UserError
 from asrkit.runtime import Segment
 from asrkit.runtime.endpoint import PAUSE_MS
+from asrkit.runtime.words import joined
 from asrkit.serve.calls import Call, CallUpdate
 from asrkit.serve.protocols.g711 import A_LAW, MU_LAW
 from asrkit.serve.protocols.openai_transcriptions import OPENAI_MODEL
@@ -79,6 +83,7 @@ class Connection:
         self.numbers = count(1)
         self.session: RealtimeSession  # with its call and the call's item, from `begin`
         self.call: Call
+        self.is_stable: bool  # whether the call has stable text before the end of a segment
         self.item: Item
         self.past, self.commits = b"", 0  # the call's last bytes, and its commits
         self.previous: str | None = None  # item that was completed last
@@ -122,6 +127,8 @@ class Connection:
         self.stack.close()
         calling = server.call(model, rate_of(settings), recognizer)
         self.call = self.stack.enter_context(calling)
+        decoding = recognizer.decoding
+        self.is_stable = decoding.second is None and decoding.postprocess is None
         self.session, self.past, self.commits = session, b"", 0
         self.item = Item(f"item_{next(self.numbers)}")
         return [instead, left_out, model.other_language(asked.language or "")]
@@ -196,9 +203,9 @@ class Connection:
                 await self.complete(self.item.segments, update.seconds)
         if update.words and vad:
             await self.started(update.words[0].start)
-        if update.stable_text:
+        if live := update.stable_text if self.is_stable else joined(update.words[:-1]):
             known = [segment.text for segment in self.item.segments]
-            await self.delta(" ".join([*known, update.stable_text]))
+            await self.delta(" ".join([*known, live]))
 
     async def started(self, seconds: float) -> None:
         """Send the event for an item's first words, once."""
@@ -210,9 +217,9 @@ class Connection:
             )  # fmt: skip
 
     async def delta(self, text: str) -> None:
-        """Send the new part of an item's stable text."""
+        """Send the new part of an item's text, unless it changes what was sent."""
         new = text[len(self.item.sent) :]
-        if new:
+        if new and text.startswith(self.item.sent):
             self.item.sent = text
             await self.tell(f"{ITEM}.delta", item_id=self.item.id, content_index=0, delta=new)
 
