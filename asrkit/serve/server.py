@@ -89,11 +89,16 @@ class Model(NamedTuple):
         search = self.recognizer.final_search
         return bool(search.nbest(search.start()))
 
+    def code_of(self, language: str) -> str:
+        """Return the model's code for a client's language, "de" for "de-CH"; "" without one."""
+        code = language.lower().partition("-")[0]
+        return code if code in self.recognizer.languages else ""
+
     def other_language(self, language: str) -> str:
         """Return a warning if a client asks for a language that the model lacks, or ""."""
-        known = self.recognizer.languages
-        if not language or language.lower().partition("-")[0] in known:
+        if not language or self.code_of(language):
             return ""
+        known = self.recognizer.languages
         of = f"recognises {', '.join(known)}" if known else "does not state its languages"
         return f"language {shown(language, 40)} has no effect: the model {of}"
 
@@ -152,27 +157,36 @@ class Server:
         workers = [Worker(recognizer, self.limits.ahead_s, step) for _ in range(threads)]
         return Model(name, recognizer, workers)
 
-    def model(self, name: str | None = None) -> Model:
-        """Return the model of this name; the first model if None.
+    def model(self, name: str | None = None, language: str = "") -> Model:
+        """Return the model of this name. Without a name, `language` selects.
+
+        Args:
+            name: name that the client sends, or None.
+            language: language that the client sends, or "". The first model that states it is
+                selected, or the first of all if none does.
 
         Raises:
             UserError: if the server has no model of this name.
         """
         if name is None:
-            return next(iter(self.models.values()))
+            models = [*self.models.values()]
+            return next((each for each in models if each.code_of(language)), models[0])
         if name not in self.models:
             known = ", ".join(self.models)
             raise UserError(f"model {shown(name)} is not served: choose from {known}")
         return self.models[name]
 
-    def model_in_place(self, name: str | None, known: re.Pattern[str]) -> tuple[Model, str]:
+    def model_in_place(
+        self, name: str | None, known: re.Pattern[str], language: str = ""
+    ) -> tuple[Model, str]:
         """Return the model that a client of another service's protocol names.
 
-        Some of these clients always name a model of the service. The first model replaces it.
+        Some of these clients always name a model of the service. That counts as no name.
 
         Args:
             name: name that the client sends, or None.
             known: pattern of the names of the service's models.
+            language: language that the client sends, see `model`.
 
         Returns:
             The model, and a warning if it has another name, or "".
@@ -181,8 +195,8 @@ class Server:
             UserError: for any other name that the server does not know.
         """
         if name is None or name in self.models or known.fullmatch(name) is None:
-            return self.model(name), ""
-        model = self.model()
+            return self.model(name, language), ""
+        model = self.model(None, language)
         return model, f"the model {shown(name, 60)} is not served: {model.name} is used"
 
     def close(self) -> None:

@@ -11,11 +11,15 @@ from websockets.sync.client import connect
 
 import asrkit
 from asrkit import hub
-from asrkit.runtime import Recognizer
+from asrkit.model_file import load_model
+from asrkit.runtime import Recognizer, recognizer_of
 from asrkit.serve.server import Limits, Server
+from asrkit.terms import Terms
 from asrkit.text import CharTokenizer
+from tests.running import talkative_model
 from tests.serve.running import connected, serving
-from tests.serve.test_realtime import completed, talk
+from tests.serve.test_file_channels import file_of
+from tests.serve.test_realtime import completed, talk, update
 from tests.serve.test_stream import converse, start, text_of
 from tests.serve.test_transcriptions import client_of
 
@@ -203,3 +207,53 @@ def test_an_alias_is_the_model_itself(
             )  # fmt: skip
             assert answer.json()["text"] == models[expected].transcribe(path).text
             assert ("X-Asrkit-Warning" in answer.headers) == warned
+
+
+@pytest.fixture(scope="module")
+def languages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a server of three models; `second` and `third` state German."""
+    file = load_model(talkative_model(tmp_path_factory.mktemp("models") / "m.safetensors"))
+    stated = {"first": ("en",), "second": ("fr", "de"), "third": ("de",)}
+    models = {
+        name: recognizer_of(file._replace(terms=Terms(None, codes)))
+        for name, codes in stated.items()
+    }
+    with serving(Server(models)) as address:
+        yield address
+
+
+LANGUAGES = [
+    (None, "de", "second"), (None, "de-CH", "second"), (None, "en", "first"), (None, "", "first"),
+    (None, "nl", "first"), ("whisper-1", "de", "second"), ("whisper-1", "", "first"),
+    ("third", "de", "third"), ("first", "de", "first"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("model", "language", "expected"), LANGUAGES)
+def test_the_language_selects_if_the_name_does_not(
+    languages: str, model: str | None, language: str, expected: str
+) -> None:
+    named = {} if model is None else {"model": model}
+    asked = {**named, "language": language}
+    wav = file_of(np.zeros(1600, np.int16))
+    url = f"http://{languages}/v1/listen"
+    info = httpx.post(url, params=asked, content=wav[1]).json()["metadata"]["model_info"]
+    assert [each["name"] for each in info.values()] == [expected]
+
+    url = f"http://{languages}/v1/audio/transcriptions"
+    answer = httpx.post(url, data={**asked, "response_format": "verbose_json"}, files={"file": wav})
+    stated = {"first": "en", "second": "de", "third": "de"}[expected]
+    assert answer.json()["language"] == stated
+    replaced = f"the model '{model}' is not served: {expected} is used"
+    warning = answer.headers.get("x-asrkit-warning", "")
+    assert (replaced in warning) == (model == "whisper-1")
+
+    name = f"&model={model}" if model else ""
+    with connect(f"ws://{languages}/v1/realtime?intent=transcription{name}") as client:
+        client.recv(timeout=10)
+        events = update(client, transcription={"language": language})
+        updated = next(each for each in events if each["type"] == "session.updated")
+        found = updated["session"]["audio"]["input"]["transcription"]["model"]
+        assert found == (expected if model else None)
+        told = [each["message"] for each in events if each["type"] == "warning"]
+        assert (replaced in told) == (model == "whisper-1")

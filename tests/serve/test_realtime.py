@@ -108,7 +108,7 @@ def test_pauses(address: str, recordings: Recordings) -> None:
 def test_deltas_come_before_the_pause(
     served: Recognizer, recordings: Recordings, passes: int
 ) -> None:
-    """With one pass they are the transcript; a second pass may correct it, and is the transcript."""
+    """With one pass they are the transcript. With two, the second pass may correct them."""
     samples = np.pad(recordings[1][1], (0, 24_000))
     live = served.with_decoding(served.decoding._replace(second=None))
     own = live if passes == 1 else served

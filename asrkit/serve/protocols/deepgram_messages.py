@@ -130,7 +130,7 @@ async def asked_of(options: Any, warnings: list[str], server: Server) -> Asked:
     Raises:
         UserError: for a model that is not served, or options out of range.
     """
-    model, instead = server.model_in_place(options.model, MODEL)
+    model, instead = server.model_in_place(options.model, MODEL, options.language)
     # A keyword may have a weight: "seven:1.5".
     phrases = [*options.keyterm, *(each.partition(":")[0] for each in options.keywords)]
     phrases, left_out = await server.preferred(model, phrases)

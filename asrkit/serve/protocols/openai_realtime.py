@@ -82,6 +82,7 @@ class Connection:
         self.websocket, self.server, self.stack = websocket, server, stack
         self.numbers = count(1)
         self.session: RealtimeSession  # with its call and the call's item, from `begin`
+        self.model: str | None  # name of the model that is used, if the client has sent one
         self.call: Call
         self.is_stable: bool  # whether the call has stable text before the end of a segment
         self.item: Item
@@ -95,7 +96,7 @@ class Connection:
     async def start(self, session: RealtimeSession) -> None:
         """Begin the first call of the connection."""
         warnings = await self.begin(session)
-        await self.tell("session.created", session=session.model_dump())
+        await self.tell("session.created", session=self.shown())
         await self.warn(warnings)
 
     async def warn(self, warnings: list[str]) -> None:
@@ -111,7 +112,8 @@ class Connection:
         """
         settings, server = session.audio.input, self.server
         asked = settings.transcription
-        model, instead = server.model_in_place(asked.model, OPENAI_MODEL)
+        language = asked.language or ""
+        model, instead = server.model_in_place(asked.model, OPENAI_MODEL, language)
         phrases, left_out = await server.preferred(model, phrases_of(asked.prompt))
         vad, pause_ms = settings.turn_detection, 0
         eagerness: str | None = "off"
@@ -122,7 +124,7 @@ class Connection:
             eagerness = None  # the server's
             pause_ms = vad.silence_duration_ms or model.pause_ms or PAUSE_MS
             vad.silence_duration_ms = pause_ms  # the client receives this session
-        asked.model = model.name if instead else asked.model
+        self.model = model.name if instead else asked.model
         recognizer = await server.recognizer_for(model, phrases, pause_ms, eagerness)
         self.stack.close()
         calling = server.call(model, rate_of(settings), recognizer)
@@ -131,7 +133,13 @@ class Connection:
         self.is_stable = decoding.second is None and decoding.postprocess is None
         self.session, self.past, self.commits = session, b"", 0
         self.item = Item(f"item_{next(self.numbers)}")
-        return [instead, left_out, model.other_language(asked.language or "")]
+        return [instead, left_out, model.other_language(language)]
+
+    def shown(self) -> dict[str, Any]:
+        """Return the session for the client, with the name of the model that is used."""
+        value = self.session.model_dump()
+        value["audio"]["input"]["transcription"]["model"] = self.model
+        return value
 
     async def read(self) -> None:
         """Receive and handle the client's events; the answer to an invalid event is an error."""
@@ -166,7 +174,7 @@ class Connection:
             raise UserError("the session has audio already: send input_audio_buffer.clear first")
         session = changed(self.session, asked)
         warnings = await self.begin(session)
-        await self.tell("session.updated", session=session.model_dump())
+        await self.tell("session.updated", session=self.shown())
         await self.warn([*warnings, no_effect(unused(asked, session, "session"))])
 
     async def append(self, text: str) -> None:

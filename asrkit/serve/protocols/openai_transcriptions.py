@@ -156,8 +156,9 @@ class Asked:
             raise UserError("file: expected an audio file")
         if others := form.keys() - texts.keys() - {"file"}:
             raise UserError(f"{shown(min(others))}: expected text, not a file")
+        model, self.language = texts.get("model"), texts.get("language", "")
         try:
-            self.model, instead = server.model_in_place(texts.get("model"), OPENAI_MODEL)
+            self.model, instead = server.model_in_place(model, OPENAI_MODEL, self.language)
         except UserError as error:
             raise RefusedError(404, "model_not_found", str(error)) from None
         ending = Path(file.filename or "").suffix.lower()
@@ -165,7 +166,6 @@ class Asked:
         self.file, self.form = file, texts.get("response_format", "json")
         if self.form not in FORMATS:
             raise UserError(f"response_format {refusal(self.form, FORMATS)}")
-        self.language = texts.get("language", "")
         stream = texts.get("stream", "false").lower()
         if stream not in SWITCH:
             raise UserError(f"stream {refusal(stream, SWITCH)}")
@@ -248,9 +248,8 @@ class Asked:
 
     def language_of(self, recognizer: Recognizer) -> str:
         """Return the language of the text: the requested one if the model has several."""
-        if self.language in recognizer.languages:
-            return self.language
-        return recognizer.language or self.language or UNDETERMINED
+        stated = self.model.code_of(self.language) or recognizer.language
+        return stated or self.language or UNDETERMINED
 
 
 def diarized(turns: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -170,7 +170,7 @@ class Client:
         """Serve a recording from its first event to its transcript."""
         server, asked = self.server, self.asked
         form = event.checked(Format)
-        model = server.model(asked.name)
+        model = server.model(asked.name, asked.language or "")
         phrases = [*(asked.transcript_names or []), *(asked.transcript_terms or [])]
         phrases, left_out = await server.preferred(model, phrases)
         recognizer = await server.recognizer_for(model, phrases)
