@@ -94,3 +94,20 @@ def whole_number(value: object, lowest: int, highest: float = math.inf) -> int |
     if not lowest <= number <= highest or number == math.inf or int(number) != number:
         return None
     return int(number)
+
+
+def checked_token(token: str) -> str:
+    """Return an access token, which a header must be able to carry.
+
+    Raises:
+        UserError: for a token with other characters. Its message does not have the token.
+    """
+    if not token:
+        raise UserError("the token is empty: give one character or more")
+    if wrong := re.search(r"[^!-~]", token):
+        mark = ", a byte order mark: save the file without it" if wrong[0] == "\ufeff" else ""
+        raise UserError(
+            "the token must be visible ASCII characters without spaces, "
+            f"got another one as character {wrong.start() + 1}{mark}"
+        )
+    return token

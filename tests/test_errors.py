@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from asrkit.errors import LONGEST, printable, shown, whole_number
+from asrkit.errors import LONGEST, UserError, checked_token, printable, shown, whole_number
 
 
 @pytest.mark.parametrize(
@@ -69,3 +69,11 @@ def test_what_is_no_whole_number_of_a_range(value: object) -> None:
     assert whole_number(value, 5, 10) is None
     assert whole_number(10.0, 5, 10) == 10
     assert whole_number(float("inf"), 5) is None
+
+
+@pytest.mark.parametrize("token", ["\ufeffkey123", "key 123", "kéy123", "key\x00123", "密123", ""])
+def test_tokens_that_a_header_cannot_carry_are_refused_and_not_printed(token: str) -> None:
+    with pytest.raises(UserError, match="the token") as refused:
+        checked_token(token)
+    assert "123" not in str(refused.value)
+    assert checked_token("Key-1.2/3+4=_~") == "Key-1.2/3+4=_~"

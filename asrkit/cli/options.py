@@ -5,7 +5,7 @@ from functools import partial
 
 from asrkit.cli.choices import BACKENDS, EAGERNESS, FORMATS, MAX_CHANNELS, MOST_THREADS, PAUSE_MS
 from asrkit.cli.parser import Parser, real, whole
-from asrkit.errors import UserError, shown
+from asrkit.errors import UserError, checked_token, shown
 from asrkit.lm import LIMIT
 from asrkit.lm.hotwords import WEIGHT
 
@@ -252,6 +252,4 @@ def given_token(options: argparse.Namespace) -> str | None:
             token = options.token_file.read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
             raise UserError(f"--token-file {shown(options.token_file)}: {error}") from None
-    if token == "":
-        raise UserError("the token is empty: give one character or more")
-    return token
+    return None if token is None else checked_token(token)

@@ -1,5 +1,6 @@
 """A client of /v1/stream: streams audio to a server, and reconnects without losing audio."""
 
+import re
 import time
 from collections import deque
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from websockets.sync.client import ClientConnection, connect
 from asrkit import audio
 from asrkit.audio.opus import OpusEncoder
 from asrkit.audio.reading import apart
-from asrkit.errors import UserError, printable, reason, shown
+from asrkit.errors import UserError, checked_token, printable, reason, shown
 from asrkit.runtime import Result, Segment, Word
 from asrkit.runtime.results import Grown
 from asrkit.serve.protocols import messages
@@ -58,7 +59,8 @@ def address_of(url: str) -> str:
     except ValueError:  # a port that is not a number
         good = False
     if not good or parts is None:
-        raise UserError(f"the server must be a URL like http://127.0.0.1:8000, got {shown(url)}")
+        told = re.sub("//[^/]*@", "//", url.partition("?")[0])  # without password and token
+        raise UserError(f"the server must be a URL like http://127.0.0.1:8000, got {shown(told)}")
     path = parts.path.rstrip("/").removesuffix(PATH) + PATH
     return parts._replace(scheme=SCHEMES[parts.scheme], path=path, fragment="").geturl()
 
@@ -90,7 +92,8 @@ class RemoteSession:
         note: Callable[[str], None] = lambda text: None,
         patience_s: float = PATIENCE_S,
     ) -> None:
-        self.address, self.token, self.note = address_of(url), token, note
+        self.address, self.note = address_of(url), note
+        self.token = None if token is None else checked_token(token)
         self.patience_s, self._rate = patience_s, start.sample_rate
         is_opus = start.encoding == "opus"
         channels = range(start.channels)

@@ -45,6 +45,12 @@ def test_no_server_no_file_no_token(wav: Path, tmp_path: Path, capsys: Output) -
     assert "needs one source: FILE, --mic, or -" in told(capsys, url)
     assert "--token-file" in told(capsys, url, wav, "--token-file", tmp_path / "none")
     assert "exclude each other" in told(capsys, url, wav, "--token-file", wav, "--token", "x")
+    (tmp_path / "marked").write_bytes(b"\xef\xbb\xbfkey123\r\n")  # by Windows PowerShell 5
+    refused = told(capsys, url, wav, "--token-file", tmp_path / "marked")
+    assert "a byte order mark: save the file without it" in refused
+    assert "key123" not in refused
+    refused = told(capsys, "http://user:word@127.0.0.1:99999/?token=secret", wav)
+    assert "got 'http://127.0.0.1:99999/'" in refused
     (tmp_path / "words").write_text("x" * 201)
     assert "hotwords" in told(capsys, url, wav, "--hotwords", tmp_path / "words")
 

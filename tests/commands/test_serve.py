@@ -137,6 +137,7 @@ REFUSED = [
     (["--token-file", "/nowhere"], "/nowhere"),
     (["--token", "a", "--token-file", "b"], "exclude each other"),
     (["--token", ""], "empty"),
+    (["--token", "grün"], "got another one as character 3"),
     (["--chunk-ms", "full", "--second-pass", "off"], "full context"),
     (["--port", "70000"], "--port"),
     (["--alias", "whisper-1"], "--alias must be NAME=MODEL"),
