@@ -33,7 +33,7 @@ def talk(
         events.append(connection.recv().to_dict())
         for part in parts:
             for start in range(0, len(part), 4800):
-                audio = base64.b64encode(part[start : start + 4800]).decode()
+                audio = base64.encodebytes(part[start : start + 4800]).decode()  # with line ends
                 connection.input_audio_buffer.append(audio=audio)
             if commit:
                 connection.input_audio_buffer.commit()

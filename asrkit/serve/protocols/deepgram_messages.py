@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from datetime import datetime, timezone
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, get_args
 from uuid import NAMESPACE_OID, uuid4, uuid5
 
 import numpy as np
@@ -12,6 +12,7 @@ from starlette.datastructures import QueryParams
 
 from asrkit.audio.file import MAX_RATE, MIN_RATE
 from asrkit.errors import UserError, shown
+from asrkit.registry import refusal
 from asrkit.runtime import Recognizer, Segment, Word
 from asrkit.runtime.words import confidence_of
 from asrkit.serve.calls import MOST_CHANNELS
@@ -27,6 +28,7 @@ REFUSED = {  # options that a client relies on, and why they cannot be had
     "redact": "the server removes nothing from the text",
 }
 OFF = ("", "false", "0")
+Encoding: TypeAlias = Literal["linear16", "mulaw", "alaw"]
 TABLES = {"mulaw": MU_LAW, "alaw": A_LAW}  # values of encodings of a byte a sample
 
 Phrase = Annotated[str, Field(max_length=1000)]
@@ -42,7 +44,7 @@ class Options(BaseModel):
 
 
 class LiveOptions(Options):
-    encoding: Literal["linear16", "mulaw", "alaw"]
+    encoding: Encoding
     sample_rate: Annotated[int, Field(ge=MIN_RATE, le=MAX_RATE)]
     channels: Annotated[int, Field(ge=1, le=MOST_CHANNELS)] = 1
     multichannel: bool = False
@@ -106,6 +108,13 @@ def options_of(kind: Any, query: QueryParams) -> tuple[Any, list[str]]:
         for name in given
         if name not in kind.model_fields and name != "token" and is_on(given[name])
     ]
+    encoding, known = given.get("encoding"), get_args(Encoding)
+    if kind is LiveOptions and encoding not in known:
+        raise UserError(
+            f"encoding {refusal(encoding, known)}. Containers, such as the WebM or Ogg of a "
+            "browser's MediaRecorder, are not read live: send samples, or packets of Opus to "
+            "/v1/stream, or the whole file by POST"
+        )
     options = checked(kind.model_validate, given)
     warnings = []
     if without:

@@ -57,13 +57,13 @@ def problem(error: ValidationError) -> str:
 
 
 def bytes_of(text: str, field: str) -> bytes:
-    """Return the bytes of a field in base64.
+    """Return the bytes of a field in base64, which may have line ends, as MIME writes it.
 
     Raises:
         UserError: if the field is not in base64.
     """
     try:
-        return base64.b64decode(text, validate=True)
+        return base64.b64decode("".join(text.split()), validate=True)
     except (binascii.Error, ValueError):
         raise UserError(f"{field}: expected base64") from None
 
