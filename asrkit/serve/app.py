@@ -24,7 +24,7 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from asrkit.errors import reason, shown
+from asrkit.errors import UserError, reason, shown
 from asrkit.serve import fair
 from asrkit.serve.logs import log
 from asrkit.serve.places import client_of
@@ -38,7 +38,7 @@ from asrkit.serve.protocols.openapi import described
 from asrkit.serve.protocols.twilio import twilio
 from asrkit.serve.protocols.vosk import vosk
 from asrkit.serve.protocols.websockets import token_of
-from asrkit.serve.server import RefusedError, Server
+from asrkit.serve.server import Model, RefusedError, Server
 from asrkit.serve.uploads import Decoders
 
 logger = logging.getLogger(__name__)
@@ -90,6 +90,7 @@ def app_of(server: Server, *beside: AbstractAsyncContextManager[None]) -> Starle
         Route("/schema.json", with_server(schema)),
         Route("/openapi.json", with_server(openapi)),
         Route("/v1/models", with_server(models)),
+        Route("/v1/models/{name}", with_server(model)),
         Route("/v1/audio/transcriptions", with_server(upload), methods=["POST"]),
         Route("/v1/listen", with_server(file), methods=["POST"]),
         WebSocketRoute("/v1/listen", with_server(listen)),
@@ -161,13 +162,23 @@ async def metrics(request: Request, server: Server) -> Response:
     return Response(server.figures.exposition(), media_type=CONTENT_TYPE_LATEST)
 
 
+def about_model(name: str, model: Model) -> dict[str, Any]:
+    """Return a model in OpenAI's form, and the words that it is limited to."""
+    about = {"id": name, "object": "model", "created": 0, "owned_by": "asrkit"}
+    return {**about, "words": model.recognizer.words}
+
+
 async def models(request: Request, server: Server) -> Response:
-    about = {"object": "model", "created": 0, "owned_by": "asrkit"}
-    data = [
-        {"id": name, **about, "words": model.recognizer.words}
-        for name, model in server.models.items()
-    ]
+    data = [about_model(*each) for each in server.models.items()]
     return JSONResponse({"object": "list", "data": data})
+
+
+async def model(request: Request, server: Server) -> Response:
+    name = request.path_params["name"]
+    try:
+        return JSONResponse(about_model(name, server.model(name)))
+    except UserError as error:
+        return refused(RefusedError(404, "model_not_found", str(error)))
 
 
 async def schema(request: Request, server: Server) -> Response:

@@ -96,7 +96,6 @@ def test_deepgram(address: str, served: Recognizer, recordings: Recordings) -> N
     ("fields", "told"),
     [
         ({"channels": "spilt"}, "did you mean 'split'"),
-        ({"known_speaker_names[]": "a"}, "needs channels=split"),
         ({"response_format": "diarized_json"}, "needs channels=split"),
         ({"channels": "split", "stream": "true"}, "not with channels=split"),
         ({"channels": "split", "known_speaker_names[]": "a"}, "2 channels, but 1 names"),

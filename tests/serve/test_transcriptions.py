@@ -24,6 +24,9 @@ from tests.serve.running import serving
 Recordings = list[tuple[Path, np.ndarray]]
 
 
+WAV = "data:audio/wav;base64,AAAA"
+
+
 def client_of(address: str) -> openai.OpenAI:
     return openai.OpenAI(base_url=f"http://{address}/v1", api_key="none", max_retries=0)
 
@@ -48,6 +51,9 @@ def test_openai(address: str, served: Recognizer, recordings: Recordings) -> Non
     assert verbose.duration == len(samples) / 16000
     assert all(-20 < s.avg_logprob <= 0 for s in verbose.segments)
     assert client.models.list().data[0].id == "small-en-alnum"
+    assert client.models.retrieve("small-en-alnum") == client.models.list().data[0]
+    with pytest.raises(openai.NotFoundError, match="'whisper-1' is not served: choose from small"):
+        client.models.retrieve("whisper-1")
 
 
 def test_verbose_json_names_the_language_of_the_model(tmp_path: Path) -> None:
@@ -131,15 +137,15 @@ def test_refusals(
         ("x" * 1500, []), ("Grüße — 会議", []), ("seven,,nine, ", ["seven", "nine"]),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("field", "stream"), [("prompt", False), ("hotwords", True)])
 def test_phrases_of_a_prompt_that_the_model_cannot_write_are_left_out_with_a_warning(
     address: str, served: Recognizer, recordings: Recordings, prompt: str, kept: list[str],
-    stream: bool,
+    field: str, stream: bool,
 ) -> None:  # fmt: skip
     path, _ = recordings[0]
     found = httpx.post(
         f"http://{address}/v1/audio/transcriptions", files={"file": path.read_bytes()},
-        data={"prompt": prompt, "stream": stream},
+        data={field: prompt, "stream": stream},
     )  # fmt: skip
     text = served.with_hotwords(kept).transcribe(path).text
     assert json.dumps(text)[1:-1] in found.text
@@ -162,6 +168,10 @@ def test_a_prompt_that_the_search_cannot_use_is_said(recordings: Recordings) -> 
             ({"temperature": 0.4, "include": ["logprobs"]}, "temperature, include[]: no effect"),
             ({"timestamp_granularities": ["word"]}, "timestamp_granularities[]: only"),
             ({"response_format": "srt", "stream": True}, "response_format srt: no effect"),
+            ({"known_speaker_names": ["a"]}, "known_speaker_names[]: only channels=split"),
+            ({"known_speaker_references": [WAV]}, "known_speaker_references[]: no effect here"),
+            ({"extra_body": {"vad_filter": "true"}}, "vad_filter: no effect here"),
+            ({"extra_body": {"hotwords": "seven"}}, "no phrases are preferred"),
         ):
             assert told in create(model="m", file=path, **options).headers["x-asrkit-warning"]
 

@@ -40,13 +40,13 @@ FORMATS = ("json", "text", "srt", "vtt", "verbose_json", "diarized_json")
 GRANULARITIES = ("segment", "word")
 UNDETERMINED = "und"  # ISO 639's code of a language that nobody stated
 SWITCH = {"true": True, "1": True, "false": False, "0": False}
-# Fields of OpenAI's that have no effect: asrkit does not sample texts.
-IGNORED = ("temperature", "chunking_strategy", "include[]")
+NAMES, REFERENCES = "known_speaker_names[]", "known_speaker_references[]"  # names: of the channels
+# Fields of OpenAI's and faster-whisper's servers that have no effect: asrkit does not sample texts.
+IGNORED = ("temperature", "chunking_strategy", "include[]", REFERENCES, "vad_filter")
 CHANNELS = ("mix", "split")
-NAMES = "known_speaker_names[]"  # of the channels
 KNOWN = (
-    "file", "model", "language", "prompt", "response_format", "stream", "timestamp_granularities[]",
-    "channels", NAMES, *IGNORED,
+    "file", "model", "language", "prompt", "hotwords", "response_format", "stream",
+    "timestamp_granularities[]", "channels", NAMES, *IGNORED,
 )  # fmt: skip
 WARNING = "X-Asrkit-Warning"  # header of a response
 LONGEST_NAME = 100  # characters
@@ -170,11 +170,14 @@ class Asked:
         if stream not in SWITCH:
             raise UserError(f"stream {refusal(stream, SWITCH)}")
         self.stream = SWITCH[stream]
-        self.phrases = phrases_of(texts.get("prompt", ""))
+        self.phrases = [
+            each for name in ("prompt", "hotwords") for each in phrases_of(texts.get(name, ""))
+        ]
         channels = texts.get("channels", "mix")
         if channels not in CHANNELS:
             raise UserError(f"channels {refusal(channels, CHANNELS)}")
-        self.split, self.names = channels == "split", [*map(str, form.getlist(NAMES))]
+        self.split = channels == "split"
+        self.names = [*map(str, form.getlist(NAMES))] if self.split else []
         self.check_speakers()
         self.times = set(map(str, form.getlist("timestamp_granularities[]"))) or {"segment"}
         if unknown := self.times.difference(GRANULARITIES):
@@ -184,9 +187,9 @@ class Asked:
 
     def check_speakers(self) -> None:
         """Raise UserError for fields of speakers that do not fit together."""
-        if (self.names or self.form == "diarized_json") and not self.split:
-            what = NAMES if self.names else "response_format diarized_json"
-            raise UserError(f"{what} needs channels=split, which makes each channel a speaker")
+        if self.form == "diarized_json" and not self.split:
+            text = "needs channels=split, which makes each channel a speaker"
+            raise UserError(f"response_format diarized_json {text}")
         if self.split and self.stream:
             raise UserError("stream: not with channels=split; /v1/stream takes several channels")
         for name in self.names:
@@ -198,6 +201,8 @@ class Asked:
         """Yield warnings about fields of the request that have no effect."""
         if given := [name for name in IGNORED if name in form]:
             yield f"{', '.join(given)}: no effect here"
+        if NAMES in form and not self.split:
+            yield f"{NAMES}: only channels=split, which makes each channel a speaker, uses it"
         if "timestamp_granularities[]" in form and (self.stream or self.form != "verbose_json"):
             yield "timestamp_granularities[]: only response_format verbose_json uses it"
         if self.stream and self.form != "json":

@@ -3,13 +3,20 @@
 from collections.abc import Collection
 from typing import Any
 
-from asrkit.serve.protocols.openai_transcriptions import CHANNELS, FORMATS, GRANULARITIES, NAMES
+from asrkit.serve.protocols.openai_transcriptions import (
+    CHANNELS,
+    FORMATS,
+    GRANULARITIES,
+    NAMES,
+    REFERENCES,
+)
 from asrkit.serve.server import Server
 from asrkit.version import __version__
 
 Schema = dict[str, Any]
 TEXT: Schema = {"type": "string"}
 NUMBER: Schema = {"type": "number"}
+PHRASES = TEXT | {"description": "phrases to prefer, separated by commas"}
 ADDRESSES = {  # addresses for GET: summary, and media type of the answer
     "/healthz": ("Whether the server runs", "text/plain"),
     "/readyz": ("Whether the server accepts calls", "text/plain"),
@@ -35,6 +42,13 @@ def described(server: Server) -> Schema:
         "get": {
             "summary": "The models that are served",
             "responses": responses({"application/json": MODELS}),
+        }
+    }
+    paths["/v1/models/{name}"] = {
+        "get": {
+            "summary": "A model that is served",
+            "parameters": [{"name": "name", "in": "path", "required": True, "schema": TEXT}],
+            "responses": responses({"application/json": MODEL}, [404]),
         }
     }
     paths["/v1/audio/transcriptions"] = {
@@ -100,13 +114,16 @@ def form(server: Server) -> Schema:
         },
         response_format={"enum": list(FORMATS), "default": FORMATS[0]},
         stream={"type": "boolean", "default": False},
-        prompt=TEXT | {"description": "phrases to prefer, separated by commas"},
+        prompt=PHRASES,
+        hotwords=PHRASES,
         language=TEXT,
         temperature=TEXT | {"description": "no effect, like the following fields"},
         chunking_strategy=TEXT,
+        vad_filter=TEXT,
         **{
             "timestamp_granularities[]": array({"enum": list(GRANULARITIES)}),
             "include[]": array(TEXT),
+            REFERENCES: array(TEXT) | {"description": "no effect"},
             "channels": {"enum": list(CHANNELS), "description": "split: each is a speaker"},
             NAMES: array(TEXT) | {"description": "names of the channels of channels=split"},
         },
@@ -140,11 +157,8 @@ VOCABULARY: Schema = {
     "type": ["array", "null"], "items": TEXT,
     "description": "complete list of words that the model can write; null if it writes any word",
 }  # fmt: skip
-MODELS = record(
-    ["object", "data"],
-    object={"const": "list"},
-    data=array(record(["id", "object"], id=TEXT, object={"const": "model"}, words=VOCABULARY)),
-)
+MODEL = record(["id", "object"], id=TEXT, object={"const": "model"}, words=VOCABULARY)
+MODELS = record(["object", "data"], object={"const": "list"}, data=array(MODEL))
 ERROR = record(
     ["error"], error=record(["message", "type", "code"], message=TEXT, type=TEXT, code=TEXT)
 )
