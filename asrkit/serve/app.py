@@ -97,6 +97,7 @@ def app_of(server: Server, *beside: AbstractAsyncContextManager[None]) -> Starle
         WebSocketRoute("/v1/stream", with_server(stream)),
         WebSocketRoute("/v1/realtime", with_server(realtime)),
         WebSocketRoute("/vosk", with_server(vosk)),
+        WebSocketRoute("/", with_server(vosk)),  # Vosk's own server has no path
         WebSocketRoute("/twilio", with_server(twilio)),
         *page_routes(),
     ]
@@ -209,15 +210,27 @@ def page_routes() -> list[Route]:
 
 def elsewhere(app: Starlette) -> ASGIApp:
     """Return the application for all other addresses: status 404."""
-    missing = app.router.not_found
+    sockets = ", ".join(each.path for each in app.routes if isinstance(each, WebSocketRoute))
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            text = f"nothing is at {shown(scope['path'])}: /openapi.json lists the addresses"
-            raise HTTPException(404, NOT_OFFERED.get(scope["path"], text))
-        await missing(scope, receive, send)
+        what, where = "nothing", "/openapi.json lists the addresses"
+        if scope["type"] == "websocket":
+            what, where = "no WebSocket", f"choose from {sockets}"
+        text = f"{what} is at {shown(scope['path'])}: {where}"
+        error = RefusedError(404, "not_found", NOT_OFFERED.get(scope["path"], text))
+        await reject(error, scope, receive, send)
 
     return answer
+
+
+async def reject(error: RefusedError, scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer a request, or the handshake of a WebSocket, with an error."""
+    if scope["type"] == "websocket" and "websocket.http.response" not in scope.get(
+        "extensions", {}
+    ):
+        await WebSocket(scope, receive, send).close(1008)  # this ASGI server sends an empty 403
+    else:
+        await refused(error)(scope, receive, send)
 
 
 async def http_error(request: Request, error: Exception) -> Response:
@@ -270,7 +283,7 @@ class Log:
 
         async def send_and_note(message: Message) -> None:
             nonlocal status
-            if message["type"] in ("http.response.start", "websocket.close"):
+            if message["type"].endswith(("http.response.start", "websocket.close")):
                 status = message.get("status", message.get("code"))
             await send(message)
 
@@ -320,10 +333,7 @@ class Guard:
             return
         status, reason, message = why
         self.server.figures.refused.labels(reason).inc()
-        if scope["type"] == "websocket":  # closed before it is accepted: the client gets a 403
-            await WebSocket(scope, receive, send).close(1008, message)
-        else:
-            await refused(RefusedError(status, reason, message))(scope, receive, send)
+        await reject(RefusedError(status, reason, message), scope, receive, send)
 
     def why_not(self, scope: Scope) -> tuple[int, str, str] | None:
         """Return HTTP status, reason and message of a rejection; None to accept the request."""

@@ -1,5 +1,6 @@
 """A client of /v1/stream: streams audio to a server, and reconnects without losing audio."""
 
+import json
 import re
 import time
 from collections import deque
@@ -318,9 +319,10 @@ class RemoteSession:
             connection.send(first.model_dump_json())
             answer = messages.answer(connection.recv(timeout=10))
         except InvalidStatus as error:
-            status = error.response.status_code
-            if status in (401, 403):
-                why = "the token is missing or wrong, or the path is wrong"
+            status, why = error.response.status_code, explanation(error.response.body)
+            if status in (401, 403):  # of a proxy
+                why = why or "the token is missing or wrong, or the path is wrong"
+            if why:
                 raise UserError(f"{self.name} rejects the call (HTTP {status}): {why}") from None
             if status < 500:
                 text = f"{self.name} is not an asrkit server (HTTP {status})"
@@ -362,6 +364,13 @@ class PcmEncoder:
 
     def size(self, packet: bytes) -> int:
         return len(packet) // (self.dtype.itemsize * self.channels)
+
+
+def explanation(body: bytes | bytearray | None) -> str:
+    """Return the message of a server's response to a rejected handshake; "" without one."""
+    with suppress(ValueError, KeyError, TypeError):
+        return printable(str(json.loads(body or b"")["error"]["message"])[:300])
+    return ""
 
 
 def refusal(error: Error) -> str:

@@ -73,9 +73,14 @@ class Bounded(logging.StreamHandler):
         self._windows = {True: Window(), False: Window()}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Reject tracebacks of cancelled calls: uvicorn has logged their number, in one line."""
+        """Reject uvicorn's needless records.
+
+        It has logged the number of cancelled calls in one line, before their tracebacks. And it
+        takes a rejected handshake for an incomplete one (its pull request 3138).
+        """
         is_cancelled = record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError)
-        return not is_cancelled and bool(super().filter(record))
+        is_rejected = record.msg == "ASGI callable returned without completing handshake."
+        return not (is_cancelled or is_rejected) and bool(super().filter(record))
 
     def emit(self, record: logging.LogRecord) -> None:
         window = self._windows[record.levelno >= logging.WARNING]

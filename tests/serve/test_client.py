@@ -245,7 +245,7 @@ def test_tokens_and_full_servers(
         url = f"http://{address}"
         for wrong in ((), ("--token", "wrong")):
             assert run("listen", url, path, *wrong) == 2
-            assert "rejects the call (HTTP 403): the token is" in capsys.readouterr().err
+            assert "rejects the call (HTTP 401): the token is" in capsys.readouterr().err
         assert run("listen", url, path, "--token-file", tmp_path / "token") == 0
         assert capsys.readouterr().out == lines_of(served, samples)
         monkeypatch.setenv("ASRKIT_TOKEN", "secret")
@@ -255,7 +255,7 @@ def test_tokens_and_full_servers(
         assert run("listen", url, tmp_path / "long.wav") == 2
         assert "asrkit listen: the server: a call may last" in capsys.readouterr().err
         assert run("listen", url + "/healthz", path) == 2
-        assert "or the path" in capsys.readouterr().err
+        assert "no WebSocket is at '/healthz/v1/stream'" in capsys.readouterr().err
         with closing(session_at(address, token="secret")):
             assert run("listen", url, path) == 2
             error = "the server is full: all 1 streams are taken; try again later"

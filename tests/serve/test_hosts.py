@@ -71,7 +71,7 @@ def test_a_new_address_needs_the_token(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(Server({}, token="secret")) as address:
         found = [httpx.get(f"http://{address}/new{end}") for end in ("", "?token=secret")]
         assert [each.status_code for each in found] == [401, 200]
-        with pytest.raises(InvalidStatus):  # the page is at this path, a WebSocket would not be it
+        with pytest.raises(InvalidStatus):  # of the page's path, only the page is public
             connect(f"ws://{address}/")
 
 

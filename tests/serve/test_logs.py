@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
 
 from asrkit.runtime import Recognizer
 from asrkit.serve import logs
@@ -81,6 +83,14 @@ def test_requests_that_are_cancelled_at_the_end_are_one_line(
     problems = [line for line in written.getvalue().splitlines() if "error" in line.lower()]
     assert len(problems) == 1
     assert "Cancel 3 running task(s)" in problems[0]
+
+
+def test_a_rejected_handshake_is_one_line(served: Recognizer, written: io.StringIO) -> None:
+    with serving(Server({"m": served})) as address, pytest.raises(InvalidStatus):
+        connect(f"ws://{address}/v1/nothing")
+    (line,) = written.getvalue().splitlines()
+    assert "404" in line
+    assert "/v1/nothing" in line
 
 
 def test_a_flood_of_lines_is_bounded_and_hides_no_problem(

@@ -222,14 +222,19 @@ def test_limits_tokens_and_origins(served: Recognizer, recordings: Recordings) -
     server = Server({"m": served}, limits, token="secret", origins=("https://friend.example",))
     samples = np.concatenate([each for _, each in recordings])
     with serving(server) as address:
-        for headers in (
-            {},
-            {"Authorization": "Bearer wrong"},
-            {"Authorization": "Bearer secret", "Origin": "https://evil.example"},
+        good = {"Authorization": "Bearer secret"}
+        evil = {**good, "Origin": "https://evil.example"}
+        for path, headers, status, why in (
+            ("/v1/stream", {}, 401, "the token is missing or wrong"),
+            ("/v1/stream", {"Authorization": "Bearer wrong"}, 401, "the token is missing or wrong"),
+            ("/", {}, 401, "the token is missing or wrong"),
+            ("/v1/stream", evil, 403, "pages of other sites may not connect; see --origin"),
+            ("/v1/straem", good, 404, "no WebSocket is at '/v1/straem': choose from /v1/listen, "),
         ):
             with pytest.raises(InvalidStatus) as refused:
-                connect(f"ws://{address}/v1/stream", additional_headers=headers)
-            assert refused.value.response.status_code == 403
+                connect(f"ws://{address}{path}", additional_headers=headers)
+            assert refused.value.response.status_code == status
+            assert why in (refused.value.response.body or b"").decode()
         url = f"ws://{address}/v1/stream?token=secret"
         with connect(url, origin="https://friend.example") as first:  # type: ignore[arg-type]
             first.send('{"type": "start"}')

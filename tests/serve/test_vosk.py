@@ -24,7 +24,7 @@ def published(
 ) -> list[dict[str, Any]]:
     """The replies that alphacep's test.py prints: it reads none after its config."""
     replies = []
-    with connect(f"ws://{address}/vosk") as websocket:
+    with connect(f"ws://{address}") as websocket:
         if config is not None:
             websocket.send(json.dumps({"config": config}))
         for at in range(0, len(data), 2 * rate // 5):
