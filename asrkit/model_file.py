@@ -50,11 +50,11 @@ OTHERS = {  # suffixes of files that are mistaken for model files
 
 Count = Annotated[int, Field(ge=0, le=1 << 53)]
 Amount = Annotated[float, Field(ge=0.0, le=1e12)]
-Rates = dict[  # WER in percent by name of a set and chunk size
+Rates = dict[  # error rate in percent by name of a set and chunk size
     Annotated[str, Field(pattern=r"^[a-z0-9_]{1,32}$")],
     dict[Annotated[str, Field(pattern=r"^(full|\d{1,7}(\+\d{1,7})? ms)$")], Amount],
 ]
-CANARY = ["recordings", "chunk", "WER before", "WER after"]  # titles of `canary_rows`
+CANARY = ["recordings", "chunk", "before", "after"]  # titles of `canary_rows`
 
 
 class TrainingRecord(BaseModel):
@@ -71,7 +71,7 @@ class TrainingRecord(BaseModel):
     first_wer: Rates = {}  # on them and dev, of the model that the training started from
 
     def canary_rows(self) -> list[list[str]]:
-        """Return the WER on other domains before and after the training, as rows of a table."""
+        """Return the error rates on other domains before and after the training, as rows."""
         return [
             [name, chunk, "–" if first is None else f"{first:.2f}", f"{rate:.2f}"]
             for name, by_chunk in self.canary_wer.items()

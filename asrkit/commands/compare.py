@@ -15,7 +15,7 @@ from asrkit.errors import UserError
 from asrkit.evaluation import recognize
 from asrkit.evaluation.tables import table
 from asrkit.evaluation.testset import read_batches
-from asrkit.evaluation.wer import ErrorRate, paired, rate_shown
+from asrkit.evaluation.wer import ErrorRate, paired, rate_shown, total
 from asrkit.extras import need
 
 
@@ -51,8 +51,9 @@ def compare(options: argparse.Namespace) -> int:
     )
     found = paired(base, other, np.array(list(units.values())))
     if options.format == "json":
-        wers = {name.lower(): rates_of(models) for name, models in sides.items()}
-        print(json.dumps({"utterances": len(units), "wer": wers, **found._asdict()}, indent=1))
+        rates = {name.lower(): rates_of(models) for name, models in sides.items()}
+        name = total(sides["BASE"][0].each.values()).name.lower()
+        print(json.dumps({"utterances": len(units), name: rates, **found._asdict()}, indent=1))
         return status
     print(rates_table(sides), end="\n\n")
     print(f"OTHER - BASE, {len(units)} utterances: {found}")
@@ -72,8 +73,7 @@ def errors_of(model: str, options: argparse.Namespace, left_out: list[LeftOut]) 
 
 def rates_of(models: Sequence[Errors]) -> list[float]:
     """Return the error rate of each model in percent."""
-    totals = (np.array([(r.errors, r.reference_units) for r in m.each.values()]) for m in models)
-    return [float(100.0 * each[:, 0].sum() / each[:, 1].sum()) for each in totals]
+    return [total(model.each.values()).rate or 0.0 for model in models]
 
 
 def rates_table(sides: Mapping[str, Sequence[Errors]]) -> str:
@@ -83,4 +83,5 @@ def rates_table(sides: Mapping[str, Sequence[Errors]]) -> str:
         shown = map(rate_shown, (statistics.fmean(rates), min(rates), max(rates)))
         chunks = ", ".join(dict.fromkeys(model.context for model in models))
         rows.append([name, str(len(models)), chunks, *shown])
-    return table(("", "models", "chunk", "WER", "lowest", "highest"), rows)
+    unit_rate = total(sides["BASE"][0].each.values()).name
+    return table(("", "models", "chunk", unit_rate, "lowest", "highest"), rows)

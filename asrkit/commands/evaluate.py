@@ -29,7 +29,7 @@ from asrkit.evaluation.scoring import scores_of_channels
 from asrkit.evaluation.tables import table
 from asrkit.evaluation.testset import read_batches
 from asrkit.evaluation.turns import turns_table
-from asrkit.evaluation.wer import interval_shown
+from asrkit.evaluation.wer import interval_shown, total
 from asrkit.evaluation.written import lacking, normalizer_of, rules_of, written_tables
 from asrkit.extras import need
 from asrkit.model import FULL
@@ -71,7 +71,7 @@ def evaluate(options: argparse.Namespace) -> int:
         tables = [rates_table(found)]
         if rules:
             tables += written_tables({n: each.written for n, each in found.items()}, rules)
-        tables += map(places_table, by_place, by_place.values())
+        tables += [places_table(n, found[n].words.unit, each) for n, each in by_place.items()]
         if options.turns:
             tables.append(turns_table({name: score.turns for name, score in found.items()}))
         shown = "\n\n".join(tables)
@@ -123,7 +123,10 @@ def as_json(
         rates = {"words": score.words, "characters": score.characters}
         written = score.written and score.written.as_json()
         contexts[name] = {
-            **{unit: rate._asdict() | {"rate": rate.rate} for unit, rate in rates.items()},
+            **{
+                unit: {"name": rate.name, **rate._asdict(), "rate": rate.rate}
+                for unit, rate in rates.items()
+            },
             "interval": score.interval,
             "delay_ms": score.delay and score.delay._asdict(),
             "turns": score.turns and score.turns._asdict(),
@@ -137,12 +140,15 @@ def as_json(
 
 
 def rates_table(found: dict[str, Score]) -> str:
-    titles = ("WER", "95 %", "errors", "words", "CER", "delay ms", "median", "90 %", "last", "ECE")
+    whole = total(score.words for score in found.values())
+    titles = [whole.name, "95 %", "errors", f"{whole.unit}s"]
+    titles += ["CER"] * (whole.name != "CER")
     rows = []
     for name, score in found.items():
         words = score.words
         cells = [words.percent, interval_shown(score.interval), str(words.errors)]
-        cells += [str(words.reference_units), score.characters.percent]
+        cells += [str(words.reference_units)]
+        cells += [score.characters.percent] * (whole.name != "CER")
         cells += ["–" if ms is None else f"{ms:.0f}" for ms in score.delay or [None] * 4]
         rows.append([name, *cells, f"{100 * score.accuracy.calibration_error:.1f} %"])
-    return table(("chunk", *titles), rows)
+    return table(("chunk", *titles, "delay ms", "median", "90 %", "last", "ECE"), rows)

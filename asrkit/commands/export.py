@@ -42,7 +42,7 @@ from asrkit.runtime import Recognizer
 from asrkit.runtime.threads import set_threads
 
 REPLAYED = 3  # recordings that sherpa-onnx also recognises
-MOST_LOST = 0.3  # percentage points of WER that int8 may cost
+MOST_LOST = 0.3  # percentage points of the error rate that int8 may cost
 
 
 def export(options: argparse.Namespace) -> int:
@@ -235,12 +235,12 @@ def quantized(
     backend = of_file(path, file, plain, "int8", parts)
     check(backend, file, plain)
     after = score(backend, file, trial)
-    found = f"float32 {before.words}, int8 {after.words}"
+    name, found = before.words.name, f"float32 {before.words}, int8 {after.words}"
     if before.words.rate is None or after.words.rate is None:
         raise UserError("int8 not written: the texts of the manifest have no words for a test")
     if after.words.rate > before.words.rate + MOST_LOST:
-        raise UserError(f"int8 not written: it costs more than {MOST_LOST} % WER: {found}")
-    return f"\nWER: {found} (at most {MOST_LOST} more)"
+        raise UserError(f"int8 not written: it costs more than {MOST_LOST} % {name}: {found}")
+    return f"\n{name}: {found} (at most {MOST_LOST} more)"
 
 
 def score(backend: Backend, file: ModelFile, trial: list[Labelled]) -> Score:

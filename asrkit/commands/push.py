@@ -14,6 +14,7 @@ from asrkit.commands.info import card_beside, described
 from asrkit.config import ConfigError
 from asrkit.config.read_yaml import parse_yaml
 from asrkit.errors import UserError, shown
+from asrkit.evaluation.wer import UNITS
 from asrkit.hub import CARD, PREFIX, Address, address_of, upload
 from asrkit.hub import MODEL as MODEL_NAME
 from asrkit.model_file import (
@@ -158,11 +159,19 @@ def numbers(found: object) -> dict[str, float]:
     }  # fmt: skip
 
 
+def names_of_rates(file: ModelFile) -> list[str]:
+    """Return the names of the error rates on the training's dev set, that by units first."""
+    names = [name.lower() for name in UNITS]
+    return [name for name in names if f"dev_{name}" in file.training] or names[:1]
+
+
 def evaluated(file: ModelFile) -> list[dict[str, Any]]:
-    """Return word error rates for the hub's model-index: one result, of the training's dev set."""
+    """Return error rates for the hub's model-index: one result, of the training's dev set."""
+    unit = names_of_rates(file)[0]
+    kind = {"mer": "mixed_error_rate"}.get(unit, unit)  # the hub's "mer" is the match error rate
     metrics = [
-        {"type": "wer", "name": f"{name}, chunks: {chunk}", "value": rate}
-        for name, key in (("WER", "dev_wer"), ("normalised WER", "dev_normalized_wer"))
+        {"type": kind, "name": f"{name}{unit.upper()}, chunks: {chunk}", "value": rate}
+        for name, key in (("", f"dev_{unit}"), ("normalised ", f"dev_normalized_{unit}"))
         for chunk, rate in numbers(file.training.get(key)).items()
     ]
     data = file.config.data.recipe or "custom"
@@ -183,23 +192,23 @@ def trained(file: ModelFile) -> str:
         "time": None if seconds is None else f"{seconds / 60:.0f} minutes",
     }
     lines = [f"- {key}: {value}" for key, value in known.items() if value is not None]
-    scores = {unit: numbers(file.training.get(f"dev_{unit}")) for unit in ("wer", "cer")}
+    first, *others = (numbers(file.training.get(f"dev_{name}")) for name in names_of_rates(file))
     delays = file.training.get("dev_delay_ms")
     medians = numbers({
         chunk: delay.get("median") for chunk, delay in delays.items() if isinstance(delay, Mapping)
     } if isinstance(delays, Mapping) else None)  # fmt: skip
-    if scores["wer"]:
+    if first:
         lines += [
             "",
             "Error rates in % on its dev set, greedy, and median delays of words in ms:",
             "",
         ]
         rows = [
-            (chunk, rate, scores["cer"].get(chunk, "–"), medians.get(chunk, "–"))
-            for chunk, rate in scores["wer"].items()
+            (chunk, rate, *(each.get(chunk, "–") for each in others), medians.get(chunk, "–"))
+            for chunk, rate in first.items()
         ]
-        lines.append(markdown(["chunk", "WER", "CER", "delay"], rows))
+        lines.append(markdown(["chunk", *map(str.upper, names_of_rates(file)), "delay"], rows))
     if canary := record.canary_rows():
-        told = "WER in % on other recordings, before and after the training:"
+        told = "Error rates in % on other recordings, before and after the training:"
         lines += ["", told, "", markdown(CANARY, canary)]
     return "\n".join(lines) or "The model file does not tell."

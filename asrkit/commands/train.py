@@ -331,6 +331,6 @@ def finish(trainer: Trainer, config: Config, folder: Path) -> None:
             trainer.epochs.folder,
         )  # fmt: skip
     for name, score in results.items():
-        logger.info("  dev WER %8s  %s", name, score)
+        logger.info("  dev %s %8s  %s", score.words.name, name, score)
     logger.info("%s written after %s", path, duration(seconds))
     logger.info("curves: tensorboard --logdir %s; asrkit report %s", folder.parent, folder)

@@ -76,10 +76,14 @@ def tune(options: argparse.Namespace) -> int:
     if not known:
         raise UserError(f"{options.manifest}: no utterance could be read")
 
+    normalised = f"{'normalised':>12}  " if written else ""
+
     def errors(name: str, search: Search) -> int:
         score = score_of(read(recognizer.with_search(search), known), written)
         if score.words.rate is None:
             raise UserError(f"{options.manifest}: the texts have no words for tuning")
+        if search is recognizer.search:
+            print(f"{'weight':<8} {'bonus':<7} {score.words.name:>8}  {normalised}95 %")
         also = f"{score.written.normalized.percent:>12}  " if score.written else ""
         between = interval_shown(score.interval)
         print(f"{name:<16} {score.words.percent:>8}  {also}{between}", flush=True)
@@ -90,8 +94,6 @@ def tune(options: argparse.Namespace) -> int:
         name = f"{pair.weight:<8g} {pair.bonus:<7g}"
         return errors(name, plus(recognizer.search, fusion(pair)))
 
-    normalised = f"{'normalised':>12}  " if written else ""
-    print(f"{'weight':<8} {'bonus':<7} {'WER':>8}  {normalised}95 %")
     without = errors("without", recognizer.search)
     best = climb(errors_with, start)
     if errors_with(best) < without:

@@ -193,11 +193,11 @@ class TrainingConfig(Section):
     average: PositiveOrAuto = 5
     """Number of epochs whose weights are averaged into the model; auto: a fifth of them."""
     average_of: Literal["last", "best"] = "last"
-    """Epochs to average: the last ones, or those with the lowest dev WER."""
+    """Epochs to average: the last ones, or those with the lowest error rate on dev."""
     validate_every_epochs: Positive = 1
     """Epochs from one validation to the next; the last epoch is always validated."""
     patience: Positive | None = None
-    """Validations without a lower mean dev WER after which training ends; null: never."""
+    """Validations without a lower mean error rate on dev after which training ends; null: never."""
     checkpoint_every_steps: Positive = 200
     """Steps from one checkpoint to the next, besides the one after every epoch."""
     keep_checkpoints: Positive = 2

@@ -14,7 +14,7 @@ from asrkit.evaluation.recording_search import Trace
 from asrkit.evaluation.turns import Turn, turn_of
 from asrkit.evaluation.wer import ErrorRate, wer
 from asrkit.runtime import Recognizer, Result, Word
-from asrkit.runtime.words import whole
+from asrkit.runtime.words import in_units
 from asrkit.search import NOTHING, Hypothesis, calling
 from asrkit.search.forced_alignment import AlignmentError
 from asrkit.text import TextError
@@ -47,7 +47,7 @@ class Alignment(NamedTuple):
     """The times of a reference in its recording, by forced alignment in full context."""
 
     tokens: Hypothesis
-    words: tuple[Word, ...]  # words of the reference as the recogniser writes them
+    words: tuple[Word, ...]  # units of the reference as the recogniser writes them
 
 
 class Outcome(NamedTuple):
@@ -75,7 +75,7 @@ class Outcome(NamedTuple):
 
     @property
     def errors(self) -> ErrorRate:
-        """The word errors."""
+        """The errors by units."""
         return wer([self.reference], [self.text])
 
 
@@ -174,7 +174,7 @@ def aligned(
         result = aligner.with_search(trace).read(frames, len(utterance.samples))
     except (TextError, AlignmentError):
         return None
-    return Alignment(trace.hypothesis, tuple(whole(result.words)))
+    return Alignment(trace.hypothesis, tuple(in_units(result.words)))
 
 
 def loss_of(recognizer: Recognizer, frames: Tensor, reference: str) -> ReferenceLoss | None:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from asrkit.evaluation.outcomes import Outcome
 from asrkit.evaluation.wer import word_alignment
 from asrkit.model import FULL_CONTEXT
+from asrkit.text.graphemes import units
 
 PLACES = (
     "ends in the chunk's first quarter",
@@ -51,7 +52,7 @@ def places(
     wrong_full: Counter[str] = Counter()
     for each in outcomes:
         outcome, alignment = each[name], each[name].alignment
-        if alignment is None or len(alignment.words) != len(outcome.reference.split()):
+        if alignment is None or len(alignment.words) != len(units(outcome.reference)):
             continue
         errors, errors_full = errors_by_word(outcome), errors_by_word(each[full])
         for i, word in enumerate(alignment.words):
@@ -69,7 +70,7 @@ def errors_by_word(outcome: Outcome) -> list[int]:
     An error is a substitution, a deletion, or a word inserted before the reference's word. Words
     inserted at the end count with the last word.
     """
-    reference, hypothesis = outcome.reference.split(), outcome.text.split()
+    reference, hypothesis = units(outcome.reference), units(outcome.text)
     errors, at = [0] * len(reference), 0
     for i, j in word_alignment(reference, hypothesis) if reference else ():
         if i is None:
@@ -89,10 +90,11 @@ def places_of(begin: int, last: int, number: int, count: int, chunk_size: int) -
     return [PLACES[quarter], PLACES[4 + parted], PLACES[6 + order]]
 
 
-def places_table(name: str, found: list[PlaceErrors]) -> str:
-    """Format a line for each place of the recogniser `name`."""
+def places_table(name: str, unit: str, found: list[PlaceErrors]) -> str:
+    """Format a line for each place of the recogniser `name`, see `ErrorRate.unit`."""
     width = max(map(len, PLACES))
-    lines = [f"{f'words, in chunks of {name}':<{width}}   words  errors           in full context"]
+    first = f"{unit}s, in chunks of {name}"
+    lines = [f"{first:<{width}}  number  errors           in full context"]
     for place in found:
         shown = [share(errors, place.words) for errors in (place.errors, place.errors_full)]
         lines.append(f"{place.name:<{width}} {place.words:>7} {shown[0]} {shown[1]}")

@@ -10,15 +10,16 @@ from asrkit.evaluation.turns import TurnSummary, summarized
 from asrkit.evaluation.wer import ErrorRate, Interval, bootstrap, cer, wer
 from asrkit.evaluation.word_accuracy import WordAccuracy, word_accuracy
 from asrkit.evaluation.written import Written, written
-from asrkit.runtime.words import whole
+from asrkit.runtime.words import in_units
+from asrkit.text.graphemes import units
 
 
 class Score(NamedTuple):
     """The score of a recogniser on a corpus; None for what was not measured."""
 
-    words: ErrorRate
-    characters: ErrorRate  # the measure for languages without spaces
-    each: dict[str, ErrorRate]  # errors in words of every utterance, by id
+    words: ErrorRate  # by units
+    characters: ErrorRate  # spaces count too
+    each: dict[str, ErrorRate]  # errors by units of every utterance, by id
     accuracy: WordAccuracy
     delay: Delay | None = None  # of tokens, against forced alignment
     loss: float | None = None  # nats per token; None if no reference can be written and aligned
@@ -27,11 +28,18 @@ class Score(NamedTuple):
 
     @property
     def interval(self) -> Interval | None:
-        """The 95 % interval of the word error rate in percent; None without reference words."""
+        """The 95 % interval of the rate by units in percent; None without reference units."""
         return bootstrap(list(self.each.values()))
 
+    @property
+    def rates(self) -> dict[str, ErrorRate]:
+        """The rate by units, and the CER of units that are not all characters; by name."""
+        own = {self.words.name: self.words}
+        return own | {"CER": self.characters} | own
+
     def __str__(self) -> str:
-        rates = f"{self.words}, CER {self.characters.percent}"
+        others = [f", {name} {rate.percent}" for name, rate in self.rates.items()][1:]
+        rates = "".join([str(self.words), *others])
         if self.written is not None:
             rates += f", {self.written}"
         if self.delay is None:
@@ -82,42 +90,46 @@ def score_of(outcomes: Sequence[Outcome], normalize: Normalize | None = None) ->
     late = [outcome.delays for outcome in outcomes if outcome.delays is not None]
     tokens, last = ([frames for each in late for frames in each[of]] for of in (0, 1))
     losses = [outcome.loss for outcome in outcomes if outcome.loss is not None]
-    nats, units = sum(loss.nats for loss in losses), sum(loss.tokens for loss in losses)
+    nats, count = sum(loss.nats for loss in losses), sum(loss.tokens for loss in losses)
     return Score(
         words=wer(references, texts),
         characters=cer(references, texts),
         each={outcome.id: outcome.errors for outcome in outcomes},
         accuracy=word_accuracy(
             (
-                whole(each.result.words),
-                each.reference.split(),
+                in_units(each.result.words),
+                units(each.reference),
                 each.alignment and each.alignment.words,
             )
             for each in outcomes
         ),
         delay=summarize(tokens, last, outcomes[0].frame_ms),
-        loss=nats / units if units else None,
+        loss=nats / count if count else None,
         turns=summarized([outcome.turn for outcome in outcomes if outcome.turn is not None]),
         written=written(references, texts, normalize) if normalize else None,
     )
 
 
 def rates(found: Mapping[str, Score]) -> dict[str, dict[str, float]]:
-    """Return WER and CER in percent, by the recognisers' names; empty without reference words.
+    """Return `Score.rates` in percent, by the recognisers' names; empty without reference units.
 
     For written text, `normalized_wer` is the WER of the normalised texts.
     """
-    each = {
-        "wer": {name: score.words.rate for name, score in found.items()},
-        "cer": {name: score.characters.rate for name, score in found.items()},
-    }
-    written = {name: score.written for name, score in found.items() if score.written}
-    if written:
-        each["normalized_wer"] = {name: one.normalized.rate for name, one in written.items()}
-    return {
-        unit: {name: rate for name, rate in by_name.items() if rate is not None}
-        for unit, by_name in each.items()
-    }
+    each: dict[str, dict[str, float]] = {}
+    for name, score in found.items():
+        own = {key.lower(): rate for key, rate in score.rates.items()}
+        if score.written:
+            one = score.written.normalized
+            own[f"normalized_{one.name.lower()}"] = one
+        for key, rate in own.items():
+            each.setdefault(key, {}).update({} if rate.rate is None else {name: rate.rate})
+    return each
+
+
+def unit_rates(found: Mapping[str, Score]) -> dict[str, float]:
+    """Return the rates by units in percent, by the recognisers' names, without empty ones."""
+    rates = {name: score.words.rate for name, score in found.items()}
+    return {name: rate for name, rate in rates.items() if rate is not None}
 
 
 def losses_of(found: Mapping[str, Score]) -> dict[str, float]:

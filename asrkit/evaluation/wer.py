@@ -1,10 +1,14 @@
-"""Alignments of words, and word and character error rates of a corpus, with jiwer."""
+"""Alignments of units, and error rates of a corpus by units and by characters, with jiwer."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+
+from asrkit.text.graphemes import is_character, units
+
+UNITS = {"WER": "word", "MER": "unit", "CER": "character"}  # by the name of the rate
 
 
 def percentage(errors: int, reference_units: int) -> float | None:
@@ -23,7 +27,20 @@ class ErrorRate(NamedTuple):
     substitutions: int
     deletions: int
     insertions: int
-    reference_units: int  # words or characters
+    reference_units: int
+    characters: int = 0  # units of the reference that are not words, see `graphemes.is_character`
+
+    @property
+    def name(self) -> str:
+        """The name of the rate by its units: words, characters, or both (mixed error rate)."""
+        if not self.characters:
+            return "WER"
+        return "CER" if self.characters == self.reference_units else "MER"
+
+    @property
+    def unit(self) -> str:
+        """The name of a unit."""
+        return UNITS[self.name]
 
     @property
     def errors(self) -> int:
@@ -49,17 +66,25 @@ class ErrorRate(NamedTuple):
 
 
 def wer(references: Sequence[str], hypotheses: Sequence[str]) -> ErrorRate:
-    """Return the word error rate over pairs of references and hypotheses."""
+    """Return the error rate by units over pairs of references and hypotheses."""
     import jiwer
 
-    return _total(jiwer.process_words, references, hypotheses, lambda text: len(text.split()))
+    found, texts = ([" ".join(units(text)) for text in each] for each in (references, hypotheses))
+    rate = _total(jiwer.process_words, found, texts, lambda text: len(text.split()))
+    return rate._replace(characters=sum(map(is_character, " ".join(found).split())))
 
 
 def cer(references: Sequence[str], hypotheses: Sequence[str]) -> ErrorRate:
     """Return the character error rate, including spaces."""
     import jiwer
 
-    return _total(jiwer.process_characters, references, hypotheses, len)
+    rate = _total(jiwer.process_characters, references, hypotheses, len)
+    return rate._replace(characters=rate.reference_units)
+
+
+def total(rates: Iterable[ErrorRate]) -> ErrorRate:
+    """Return the sum of the counts of several texts."""
+    return ErrorRate(*map(sum, zip(ErrorRate(0, 0, 0, 0), *rates, strict=True)))
 
 
 def _total(process, references, hypotheses, count) -> ErrorRate:  # type: ignore[no-untyped-def]
@@ -71,8 +96,8 @@ def _total(process, references, hypotheses, count) -> ErrorRate:  # type: ignore
     if not pairs:
         return ErrorRate(0, 0, inserted, 0)
     result = process([r for r, _ in pairs], [h for _, h in pairs])
-    units = sum(count(r) for r, _ in pairs)
-    return ErrorRate(result.substitutions, result.deletions, result.insertions + inserted, units)
+    size = sum(count(r) for r, _ in pairs)
+    return ErrorRate(result.substitutions, result.deletions, result.insertions + inserted, size)
 
 
 def word_alignment(
@@ -80,11 +105,11 @@ def word_alignment(
 ) -> list[tuple[int | None, int | None]]:
     """Return the position pairs of an alignment with the fewest errors, in order.
 
-    The second position of a deleted word is None, as is the first position of an inserted word.
+    The second position of a deleted unit is None, as is the first position of an inserted unit.
 
     Args:
-        reference: words, or tokens.
-        hypothesis: words, or tokens.
+        reference: units, or tokens.
+        hypothesis: units, or tokens.
     """
     import jiwer
 
@@ -99,7 +124,7 @@ def word_alignment(
 
 
 def agreeing(reference: Sequence[object], hypothesis: Sequence[object]) -> list[tuple[int, int]]:
-    """Return the position pairs of equal words, or tokens, in this alignment."""
+    """Return the position pairs of equal units, or tokens, in this alignment."""
     return [
         (i, j)
         for i, j in word_alignment(reference, hypothesis)

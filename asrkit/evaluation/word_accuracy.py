@@ -23,8 +23,8 @@ def word_accuracy(
     """Measure the accuracy of the confidences and the times of words.
 
     Args:
-        utterances: tuples of the recognised words, the reference's words, and the
-            reference's words with times by forced alignment, or None.
+        utterances: tuples of the recognised units, the reference's units, and the
+            reference's units with times by forced alignment, or None.
     """
     confidences: list[float] = []
     right: list[bool] = []

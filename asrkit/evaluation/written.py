@@ -11,12 +11,14 @@ from asrkit.evaluation.wer import (
     Interval,
     bootstrap,
     interval_shown,
+    total,
     wer,
     word_alignment,
 )
 from asrkit.extras import need
 from asrkit.model_file import ModelFile
 from asrkit.text import Tokenizer, spoken
+from asrkit.text.graphemes import units
 from asrkit.text.marks import APOSTROPHES, HYPHENS, SPELLING
 
 CAPITALS = "capitals"
@@ -48,9 +50,9 @@ class Found(NamedTuple):
 
 
 class Written(NamedTuple):
-    """The written text of a corpus. Its written WER is that of the exact texts, `Score.words`."""
+    """The written text of a corpus. Its written rate is that of the exact texts, `Score.words`."""
 
-    normalized: ErrorRate  # in words of the normalised texts
+    normalized: ErrorRate  # by units of the normalised texts
     interval: Interval | None  # 95 % interval of their rate
     empty: int  # references without normalised words, which are not counted
     marks: dict[str, Found]  # of the capitals and of each mark, the most frequent mark first
@@ -58,7 +60,7 @@ class Written(NamedTuple):
     def __str__(self) -> str:
         """The scores in a line, the marks by their F1."""
         marks = ", ".join(f"{mark} {share(each.f1)}" for mark, each in self.marks.items())
-        return f"normalised WER {self.normalized.percent}, F1 of {marks}"
+        return f"normalised {self.normalized.name} {self.normalized.percent}, F1 of {marks}"
 
     def as_json(self) -> dict[str, Any]:
         """Return the scores for JSON."""
@@ -103,7 +105,6 @@ def written(
     """Score pairs of texts with capitals and marks."""
     pairs = [(normalize(a), normalize(b)) for a, b in zip(references, results, strict=True)]
     each = [wer([a], [b]) for a, b in pairs if a.split()]
-    total = ErrorRate(*map(sum, zip(*each, strict=True))) if each else ErrorRate(0, 0, 0, 0)
     counts: list[Counter[str]] = [Counter(), Counter(), Counter()]
     for reference, result in zip(references, results, strict=True):
         for known, found in aligned(reference, result):
@@ -111,7 +112,7 @@ def written(
                 count.update(mark if len(mark) == 1 else CAPITALS for mark in marks)
     order = {CAPITALS: 0} | dict((counts[0] + counts[1]).most_common())
     scored = {mark: Found(*(count[mark] for count in counts)) for mark in order}
-    return Written(total, bootstrap(each), len(pairs) - len(each), scored)
+    return Written(total(each), bootstrap(each), len(pairs) - len(each), scored)
 
 
 Marks = frozenset[str]  # marks at a word, and "capitals" with their places in the word
@@ -137,7 +138,7 @@ def parted(text: str) -> tuple[list[str], list[Marks]]:
     Signs inside a word, and apostrophes beside a letter, are part of the word.
     """
     words, marks = list[str](), [set[str]()]
-    for token in text.replace("...", "…").split():
+    for token in units(text.replace("...", "…")):
         inner = {match.start() for match in SPELLING.finditer(token)}
         kept = [i for i, sign in enumerate(token) if i in inner or not is_mark(sign)]
         start, end = (kept[0], kept[-1] + 1) if kept else (len(token), len(token))
@@ -175,7 +176,9 @@ def lacking(tokenizer: Tokenizer, case: str) -> str | None:
 def written_tables(found: dict[str, Written | None], rules: str) -> Iterator[str]:
     """Yield a table of the normalised error rates, and one of the marks, of each recogniser."""
     known = {name: each for name, each in found.items() if each is not None}
-    note = f"normalised by the {rules} rules of whisper-normalizer; the WER above is of exact texts"
+    rate = total(each.normalized for each in known.values())
+    above = f"the {rate.name} above is of exact texts"
+    note = f"normalised by the {rules} rules of whisper-normalizer; {above}"
     words = [
         [
             name, each.normalized.percent, interval_shown(each.interval),
@@ -183,13 +186,14 @@ def written_tables(found: dict[str, Written | None], rules: str) -> Iterator[str
         ]
         for name, each in known.items()
     ]  # fmt: skip
-    yield f"{table(('chunk', 'normalised', '95 %', 'errors', 'words', 'empty'), words)}\n{note}"
+    titles = ["chunk", "normalised", "95 %", "errors", f"{rate.unit}s", "empty"]
+    yield f"{table(titles, words)}\n{note}"
     rows = [
         [name, mark, *map(str, each), *(share(getattr(each, of)) for of in SHARES)]
         for name, one in known.items()
         for mark, each in one.marks.items()
     ]
-    titles = ("chunk", "mark", "reference", "result", "right", "precision", "recall", "F1")
+    titles = ["chunk", "mark", "reference", "result", "right", "precision", "recall", "F1"]
     yield table(titles, rows)
 
 

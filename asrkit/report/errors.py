@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from asrkit.evaluation.wer import rate_shown
+from asrkit.evaluation.wer import ErrorRate, rate_shown, total
 from asrkit.report.html import Html, join, note, section, table, tag
 from asrkit.report.players import Players
 from asrkit.report.posteriorgram import Example, picture
@@ -38,7 +38,7 @@ def examples_section(
 
 
 def about(each: Recognized) -> str:
-    errors = f"{counted(each.errors, 'error')} in {counted(each.words, 'word')}"
+    errors = f"{counted(each.errors, 'error')} in {counted(each.words, each.counts.unit)}"
     speaker = f" · speaker {each.speaker}" if each.speaker else ""
     return f"{errors} · {each.seconds:.1f} s{speaker}"
 
@@ -67,7 +67,7 @@ def worst(utterances: Sequence[Recognized], count: int) -> list[Recognized]:
 def worst_section(
     utterances: Sequence[Recognized], player_of: Callable[[str], Html], chunk: str
 ) -> Html:
-    """Draw utterances word by word."""
+    """Draw utterances unit by unit."""
     if not utterances:
         return section("worst", "Worst utterances", note("No errors, or none requested."))
     entries = [
@@ -89,7 +89,7 @@ def worst_section(
 
 
 def pairs(aligned: Sequence[Pair]) -> Html:
-    """Draw the reference over the recognised words, with signs for errors."""
+    """Draw the reference over the recognised units, with signs for errors."""
     columns = [
         tag(
             "span",
@@ -105,12 +105,12 @@ def pairs(aligned: Sequence[Pair]) -> Html:
 
 
 def confusions_section(utterances: Sequence[Recognized], chunk: str) -> Html:
-    """Draw tables of the substituted, deleted and inserted words."""
-    columns = []
+    """Draw tables of the substituted, deleted and inserted units."""
+    columns, unit = [], total(each.counts for each in utterances).unit
     for kind, counts in confusions(utterances).items():
         heading = tag("h3", f"{SIGNS[kind]} {kind}s: {counts.total()}")
         rows = [(confused(pair), count) for pair, count in ranked(counts.items())[:MOST]]
-        shown = table(["word", "times"], rows) if rows else note("None.")
+        shown = table([unit, "times"], rows) if rows else note("None.")
         more = [note(f"and {len(counts) - MOST} more")] if len(counts) > MOST else []
         columns.append(tag("div", heading, shown, *more))
     where = note(f"In {context_phrase(chunk)}.")
@@ -130,29 +130,32 @@ def confused(pair: Pair) -> Html:
 
 
 def groups_section(utterances: Sequence[Recognized], chunk: str, start: str | None) -> Html:
-    """Draw the WER by duration and by speaker.
+    """Draw the error rate by duration and by speaker.
 
     Args:
         start: model that the training started from.
     """
+    rate = total(each.counts for each in utterances)
     speakers = grouped(utterances, lambda each: each.speaker)
     speakers.sort(key=lambda group: (-(group.rate or 0.0), group.name))
     by_speaker = (
-        group_table("speaker", speakers) if speakers else note("The manifest has no speakers.")
+        group_table("speaker", speakers, rate)
+        if speakers
+        else note("The manifest has no speakers.")
     )
     names = {each.speaker for each in utterances if each.speaker}
     heard = [note(heard_speakers(start, names))] if start and names else []
     return section(
         "groups", "By duration and by speaker", note(f"In {context_phrase(chunk)}."),
-        tag("h3", "By duration"), group_table("duration", by_duration(utterances)),
+        tag("h3", "By duration"), group_table("duration", by_duration(utterances), rate),
         tag("h3", "By speaker"), by_speaker, *heard,
     )  # fmt: skip
 
 
-def group_table(name: str, groups: Sequence[Group]) -> Html:
-    """Draw a sortable table."""
+def group_table(name: str, groups: Sequence[Group], rate: ErrorRate) -> Html:
+    """Draw a sortable table; `rate` is that of all groups."""
     end = max(group.rate or 0.0 for group in groups)
-    titles = [name, "utterances", "minutes", "words", "errors", "WER"]
+    titles = [name, "utterances", "minutes", f"{rate.unit}s", "errors", rate.name]
     buttons: list[object] = [tag("button", title, type="button") for title in titles]
     rows = [
         [

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import yaml
 
 from asrkit.evaluation import Score
-from asrkit.evaluation.wer import interval_shown
+from asrkit.evaluation.wer import UNITS, interval_shown, total
 from asrkit.evaluation.written import SHARES, lacking, rules_of, share
 from asrkit.model_file import CANARY, ModelFile, TrainingRecord
 from asrkit.report.charts import legend, line_chart
@@ -45,9 +45,10 @@ class Experiment(NamedTuple):
 
 def tiles(scores: dict[str, Score], chunk: str, experiment: Experiment) -> Html:
     """Draw the most important numbers."""
-    shown = [(scores[name].words.percent, f"WER, {context_phrase(name)}")
+    shown = [(scores[name].words.percent, f"{scores[name].words.name}, {context_phrase(name)}")
              for name in dict.fromkeys(["full", chunk]) if name in scores]  # fmt: skip
-    shown.append((scores[chunk].characters.percent, f"CER, {context_phrase(chunk)}"))
+    for name, rate in [*scores[chunk].rates.items()][1:]:
+        shown.append((rate.percent, f"{name}, {context_phrase(chunk)}"))
     delay = scores[chunk].delay
     if delay is not None:
         shown.append((f"{delay.median:.0f} ms", f"median delay, {context_phrase(chunk)}"))
@@ -71,7 +72,8 @@ def scores_section(scores: dict[str, Score], decoded: str, experiment: Experimen
     Args:
         decoded: description of the corpus and the decoding.
     """
-    titles = ["chunk", "WER", "95 % interval", "sub", "del", "ins", "CER", "delay, mean ms",
+    unit_rate, *others = next(iter(scores.values())).rates
+    titles = ["chunk", unit_rate, "95 % interval", "sub", "del", "ins", *others, "delay, mean ms",
               "median", "90 %", "last token", ""]  # fmt: skip
     intervals = {name: score.interval for name, score in scores.items()}
     end = max(interval.high if interval else 0.0 for interval in intervals.values())
@@ -83,20 +85,21 @@ def scores_section(scores: dict[str, Score], decoded: str, experiment: Experimen
         rows.append([
             name, tag("td", tag("b", words.percent)), between,
             words.substitutions, words.deletions, words.insertions,
-            score.characters.percent, *late,
+            *[rate.percent for rate in score.rates.values()][1:], *late,
             gauge(words.rate, end, interval),
         ])  # fmt: skip
     explained = (
-        f"On {decoded}. CER counts characters, including spaces. The interval is the WER's, from a"
-        " bootstrap over utterances; models compared on the same utterances can differ clearly even"
-        " if their intervals overlap. A token's delay is the time from its end, by forced"
-        " alignment, to the end of the chunk in which it is written, without computing time."
+        f"On {decoded}. {'CER counts characters, including spaces. ' if others else ''}"
+        f"The interval is the {unit_rate}'s, from a bootstrap over utterances; models compared on"
+        " the same utterances can differ clearly even if their intervals overlap. A token's delay"
+        " is the time from its end, by forced alignment, to the end of the chunk in which it is"
+        " written, without computing time."
     )
     canary = TrainingRecord.model_validate(experiment.file.training).canary_rows()
-    others = [tag("h3", "Other recordings, WER in %"), table(CANARY, canary)] if canary else []
+    more = [tag("h3", "Other recordings, error rates in %"), table(CANARY, canary)]
     return section(
         "scores", "Errors and delay", table(titles, rows), note(explained),
-        *written_text(scores, experiment.file), *others, facts(experiment),
+        *written_text(scores, experiment.file), *(more if canary else []), facts(experiment),
     )  # fmt: skip
 
 
@@ -105,6 +108,7 @@ def written_text(scores: dict[str, Score], file: ModelFile) -> list[Html]:
     found = [(name, score.written) for name, score in scores.items() if score.written]
     if not found:
         return []
+    name = total(one.normalized for _, one in found).name
     words = [
         [name, one.normalized.percent, interval_shown(one.interval), scores[name].words.percent]
         for name, one in found
@@ -114,13 +118,13 @@ def written_text(scores: dict[str, Score], file: ModelFile) -> list[Html]:
         for name, one in found for mark, each in one.marks.items()
     ]  # fmt: skip
     explained = (
-        f"Normalised by the {rules_of(file)} rules of whisper-normalizer; the written WER is of the"
-        " exact texts. A mark is right at the same word as in the reference, and a capital at the"
-        f" same letter. {lacking(file.tokenizer, file.config.text.case) or ''}"
+        f"Normalised by the {rules_of(file)} rules of whisper-normalizer; the written {name} is of"
+        " the exact texts. A mark is right at the same word as in the reference, and a capital at"
+        f" the same letter. {lacking(file.tokenizer, file.config.text.case) or ''}"
     )
     return [
         tag("h3", "Written text"),
-        table(["chunk", "normalised WER", "95 % interval", "written WER"], words),
+        table(["chunk", f"normalised {name}", "95 % interval", f"written {name}"], words),
         table(["chunk", "mark", "reference", "result", "right", *SHARES], marks),
         note(explained),
     ]
@@ -170,7 +174,7 @@ def facts(experiment: Experiment) -> Html:
 
 
 def curves_section(experiment: Experiment) -> Html:
-    """Draw loss, learning rate, gradient norm, and WER, CER and loss on dev, over the steps."""
+    """Draw loss, learning rate, gradient norm, and error rates and loss on dev, over the steps."""
     scalars, folder = experiment.scalars, experiment.folder / "tensorboard"
     if not any(scalars.values()):
         return section("curves", "Curves", note(f"{folder} has no TensorBoard events."))
@@ -184,19 +188,22 @@ def curves_section(experiment: Experiment) -> Html:
         if tag_ in scalars
     ]
     canaries = [
-        (f"canary_{name}", f"Word error rate on {name}", f"WER on {name}, %", "{:.2f} %")
+        (f"canary_{name}", f"Error rate on {name}", "{:.2f} %")
         for name in experiment.file.config.data.canary
     ]
-    for prefix, title, label, form in (
-        ("wer", "Word error rate on dev", "WER on dev, %", "{:.2f} %"),
-        ("normalized_wer", "Normalised word error rate on dev", "WER on dev, %", "{:.2f} %"),
-        ("cer", "Character error rate on dev", "CER on dev, %", "{:.2f} %"),
-        ("dev_loss", "Loss per token on dev", "loss on dev", "{:.3f}"),
+    rates = [
+        (f"{tag_}{name.lower()}", f"{kind}{name} on dev", "{:.2f} %")
+        for tag_, kind in (("", ""), ("normalized_", "Normalised ")) for name in UNITS
+    ]  # fmt: skip
+    for prefix, title, form in (
+        *rates,
+        ("dev_loss", "Loss per token on dev", "{:.3f}"),
         *canaries,
     ):
         lines = {name.removeprefix(f"{prefix}/"): thinned(line) for name, line in scalars.items()
                  if name.startswith(f"{prefix}/")}  # fmt: skip
         if lines:
+            label = title + ", %" * form.endswith("%")
             chart = line_chart(lines, label, describing(experiment, form), dots=True)
             heading = tag("h3", f"{title}, by chunk size")
             charts.append(tag("div", heading, chart, legend(list(lines))))

@@ -1,17 +1,18 @@
-"""Word errors of utterances, and their counts by group and by kind."""
+"""Errors of utterances unit by unit, and their counts by group and by kind."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
 from itertools import pairwise
 from typing import NamedTuple
 
-from asrkit.evaluation.wer import percentage, word_alignment
+from asrkit.evaluation.wer import ErrorRate, percentage, word_alignment
+from asrkit.text.graphemes import is_character, units
 
 DURATIONS = (0, 1, 2, 3, 5, 8, 12, 20, 30)  # seconds where the bins begin
 
 
 class Pair(NamedTuple):
-    """A word of the reference and the recognised word; None for an insertion or a deletion."""
+    """A unit of the reference and the recognised unit; None for an insertion or a deletion."""
 
     reference: str | None
     hypothesis: str | None
@@ -26,7 +27,7 @@ class Pair(NamedTuple):
 
 
 class Recognized(NamedTuple):
-    """An utterance, with its words aligned to the recognised words."""
+    """An utterance, with its units aligned to the recognised units."""
 
     id: str
     speaker: str | None
@@ -34,22 +35,33 @@ class Recognized(NamedTuple):
     pairs: list[Pair]
 
     @property
+    def counts(self) -> ErrorRate:
+        """The errors by units."""
+        kinds = Counter(pair.kind for pair in self.pairs)
+        own = [pair.reference for pair in self.pairs if pair.reference is not None]
+        return ErrorRate(
+            kinds["substitution"], kinds["deletion"], kinds["insertion"], len(own),
+            sum(map(is_character, own)),
+        )  # fmt: skip
+
+    @property
     def errors(self) -> int:
-        return sum(pair.kind != "equal" for pair in self.pairs)
+        return self.counts.errors
 
     @property
     def words(self) -> int:
-        return sum(pair.reference is not None for pair in self.pairs)
+        """The number of the reference's units."""
+        return self.counts.reference_units
 
     @property
     def rate(self) -> float:
-        """Errors in percent of the words, for sorting; without words, 100 for each error."""
+        """Errors in percent of the units, for sorting; without units, 100 for each error."""
         return 100.0 * self.errors / max(1, self.words)
 
 
 def word_pairs(reference: str, hypothesis: str) -> list[Pair]:
-    """Return the words of an alignment with the fewest errors, in order."""
-    words, found = reference.split(), hypothesis.split()
+    """Return the units of an alignment with the fewest errors, in order."""
+    words, found = units(reference), units(hypothesis)
     return [
         Pair(None if i is None else words[i], None if j is None else found[j])
         for i, j in word_alignment(words, found)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from asrkit.search import NOTHING, Hypothesis
 from asrkit.text import Tokenizer, spoken
-from asrkit.text.graphemes import divides_units, units
+from asrkit.text.graphemes import divides_units, spaced_units, units
 
 # The first token of a word comes after the word's start, and the last before its end, so words are
 # longer than their tokens by LEAD and TRAIL. Measured on sequences of digits with known edges: nine
@@ -80,19 +80,9 @@ def far_from_model(texts: Sequence[float | None]) -> str | None:
     )
 
 
-def whole(words: Sequence[Word]) -> list[Word]:
-    """Join units without a space before them, so that only spaces separate words."""
-    found: list[Word] = []
-    for word in words:
-        if word.spaced or not found:
-            found.append(word)
-        else:
-            before = found[-1]
-            found[-1] = before._replace(
-                text=before.text + word.text, end=word.end,
-                confidence=before.confidence * word.confidence,
-            )  # fmt: skip
-    return found
+def in_units(words: Sequence[Word]) -> list[Word]:
+    """Divide words of labels of several units, so that each unit is a word."""
+    return [unit for word in words for unit in shared([word], units(word.text))]
 
 
 class WordReader:
@@ -218,11 +208,8 @@ def rewritten(words: Sequence[Word], text: str) -> list[Word]:
     """
     if text.split() == joined(words).split():
         return list(words)
-    parts = [units(word) for word in text.split()]
-    new = [unit for word in parts for unit in word]
-    spaced = [not number for word in parts for number in range(len(word))]
-    # Labels of several characters are compared character by character.
-    words = [unit for word in words for unit in shared([word], units(word.text))]
+    marked = spaced_units(text)
+    new, words = [unit.strip() for unit in marked], in_units(words)
     found: list[Word] = []
     for old_part, new_part in changes([word.text for word in words], new):
         before, after = words[old_part], new[new_part]
@@ -234,7 +221,7 @@ def rewritten(words: Sequence[Word], text: str) -> list[Word]:
             near = words[max(0, old_part.start - 1)]
             at = near.end if old_part.start else near.start
             found += [Word(text, at, at, near.confidence) for text in after]
-    return [word.with_space(each) for word, each in zip(found, spaced, strict=True)]
+    return [word.with_space(unit[0] == " ") for word, unit in zip(found, marked, strict=True)]
 
 
 def shared(before: Sequence[Word], after: Sequence[str]) -> list[Word]:

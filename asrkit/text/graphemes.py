@@ -1,4 +1,7 @@
-"""Boundaries in a text: grapheme clusters, units of scripts without spaces, columns.
+"""Boundaries in a text: grapheme clusters, units, columns.
+
+A unit is what a text is scored, cut and counted by: a word, or in scripts without spaces a
+character with its combining marks and its punctuation.
 
 The rules are those of Unicode (UAX 29, UAX 14) for the characters of transcripts, by categories and
 a few ranges, because Python has no table for them.
@@ -21,6 +24,7 @@ COMPLEX = (  # Thai, Lao, Tibetan, Myanmar, Khmer, Tai scripts, Balinese, Javane
     "\ua9e0-\ua9ef\ua9fa-\ua9fe\uaa00-\uaa4d\uaa60-\uaadf\U00011700-\U0001172b"
 )
 UNSPACED = re.compile(f"[{IDEOGRAPHIC}{COMPLEX}]")
+BETWEEN_IDEOGRAPHS = re.compile("(?<=[\u4e00-\u9fff])(?=[\u4e00-\u9fff])")  # is quick to find
 BEFORE_ITS_CONSONANT = re.compile(
     "[\u0e40-\u0e44\u0ec0-\u0ec4\u19b5-\u19b7\u19ba\uaab5\uaab6\uaab9\uaabb\uaabc]"
 )
@@ -91,8 +95,23 @@ def divides_units(before: str, after: str) -> bool:
 
 
 def units(text: str) -> list[str]:
-    """Return the units of a text without spaces."""
-    return divided(text, divides_units)
+    """Return the units of a text."""
+    return [unit.strip() for unit in spaced_units(text)]
+
+
+def spaced_units(text: str) -> list[str]:
+    """Return the units of a text, with a space before each that begins a word."""
+    found: list[str] = []
+    for word in text.split():
+        parts = BETWEEN_IDEOGRAPHS.split(word) if UNSPACED.search(word) else []
+        first, *more = [unit for part in parts for unit in divided(part, divides_units)] or [word]
+        found += [f" {first}", *more]
+    return found
+
+
+def is_character(unit: str) -> bool:
+    """Return whether a unit is a character of a script without spaces, and not a word."""
+    return any(letter.isalnum() and UNSPACED.match(letter) for letter in unit)
 
 
 def clusters(text: str) -> list[str]:

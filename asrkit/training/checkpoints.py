@@ -42,7 +42,7 @@ class Checkpoint(BaseModel):
     weights: dict[str, Tensor]
     optimizers: list[OptimizerState]
     progress: Progress
-    history: dict[int, dict[str, float]]  # epoch -> WER by chunk size
+    history: dict[int, dict[str, float]]  # epoch -> error rate by chunk size
     before: dict[str, dict[str, float]] = {}  # scores before the first step, see `Trainer`
     wall_seconds: Seconds = 0.0
     config: dict[str, Any]

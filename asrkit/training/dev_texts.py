@@ -7,7 +7,9 @@ from lhotse import CutSet
 
 from asrkit.config import Config
 from asrkit.errors import shown
+from asrkit.evaluation.wer import ErrorRate
 from asrkit.text import TextError, Tokenizer
+from asrkit.text.graphemes import is_character, units
 from asrkit.training.dataset import Corpus, texts_of
 from asrkit.training.fingerprints import audio_of
 
@@ -21,18 +23,21 @@ OTHER_ADVICE = "add recordings with their letters to data.train, or spell data.d
 
 def dev_warning(corpus: Corpus, config: Config) -> str | None:
     """Return a warning if dev has no words, or has words that the labels cannot write, or None."""
-    texts = map(corpus.encode.normalize, texts_of(corpus.dev))
-    words = Counter(word for text in texts for word in text.split())
-    if not words:
+    words = Counter(
+        word for text in texts_of(corpus.dev) for word in corpus.encode.normalize(text).split()
+    )
+    found = [unit for word in words.elements() for unit in units(word)]
+    if not found:
         return no_words(len(corpus.dev), config)
     lacking = unwritable(words, corpus.encode.tokenizer)
     if not lacking:
         return None
-    count, total = lacking.total(), words.total()
+    rate = ErrorRate(0, lacking.total(), 0, len(found), sum(map(is_character, found)))
     named = ", ".join(f"{shown(word)} {times}×" for word, times in lacking.most_common(EXAMPLES))
     return (
-        f"data.dev {config.data.dev}: {count} of {total} words cannot be written with the labels "
-        f"and count as errors ({100 * count / total:.0f} % WER or more); {len(lacking)} different: "
+        f"data.dev {config.data.dev}: {rate.errors} of {len(found)} {rate.unit}s cannot be written "
+        f"with the labels and count as errors ({rate.rate:.0f} % {rate.name} or more); "
+        f"{len(lacking)} different: "
         f"{named}{', …' * (len(lacking) > EXAMPLES)}; "
         f"{ADVICE.get(config.text.tokenizer, OTHER_ADVICE)}"
     )
@@ -67,11 +72,19 @@ def no_words(count: int, config: Config) -> str:
 
 
 def unwritable(words: Counter[str], tokenizer: Tokenizer) -> Counter[str]:
-    """Return the words that the tokenizer cannot encode, with their counts."""
+    """Return the units of words that the tokenizer cannot encode, with their counts."""
     found = Counter[str]()
     for word, count in words.items():
-        try:
-            tokenizer.encode(word)
-        except TextError:
-            found[word] = count
-    return found
+        if not writable(word, tokenizer):
+            for unit in units(word):
+                found[unit] += count * (not writable(unit, tokenizer))
+    return +found
+
+
+def writable(text: str, tokenizer: Tokenizer) -> bool:
+    """Return whether the tokenizer can encode a text."""
+    try:
+        tokenizer.encode(text)
+    except TextError:
+        return False
+    return True

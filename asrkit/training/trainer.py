@@ -23,6 +23,7 @@ from asrkit.data.dataset import Augmentation, Batch, SpeechDataset
 from asrkit.data.sampling import EpochBatches, with_replay
 from asrkit.errors import UserError
 from asrkit.evaluation import Score
+from asrkit.evaluation.scoring import unit_rates
 from asrkit.model import Network
 from asrkit.training.canary import Rates, canary_rates, log_rates
 from asrkit.training.checkpoint_parts import TrainingCheckpointError
@@ -94,7 +95,7 @@ class Trainer:
         self.stop = False  # set by the caller: save and end after the current step
         self.progress = Progress()
         self.started = time.monotonic()  # start time, minus the time of earlier runs
-        self.history: dict[int, dict[str, float]] = {}  # epoch -> WER by chunk size
+        self.history: dict[int, dict[str, float]] = {}  # epoch -> error rate by chunk size
         self.before: Rates = {}  # on canaries and dev, of the model that the training started from
 
     def resume(self, change_schedule: bool = False) -> bool:
@@ -130,7 +131,7 @@ class Trainer:
         return True
 
     def run(self) -> bool:
-        """Train to the last epoch or until dev WER no longer falls; return False if stopped."""
+        """Train to the last epoch or until dev errors no longer fall; return False if stopped."""
         while self.progress.epoch < self.num_epochs and not self.has_converged():
             self.train_epoch()
             if self.stop:
@@ -152,13 +153,13 @@ class Trainer:
             self.save()
         if self.progress.epoch < self.num_epochs:
             logger.info(
-                "dev WER did not fall in %d validations (training.patience): the training ends",
+                "dev errors did not fall in %d validations (training.patience): the training ends",
                 self.options.patience,
             )
         return True
 
     def has_converged(self) -> bool:
-        """Return whether the last `training.patience` validations had no lower mean dev WER."""
+        """Return whether the last `training.patience` validations had no lower mean error rate."""
         patience, scores = self.options.patience, list(self.scores().values())
         if patience is None or len(scores) <= patience:
             return False
@@ -312,19 +313,16 @@ class Trainer:
         self.progress = Progress(epoch, number, count + 1, consumed + step.seconds)
 
     def validate_epoch(self) -> None:
-        """Score the model on dev and each canary; add the WER on dev to `history`."""
+        """Score the model on dev and each canary; add the error rates on dev to `history`."""
         found = self.validation()
-        self.history[self.progress.epoch] = self.log_scores(found, self.canary_rates())["wer"]
+        self.history[self.progress.epoch] = unit_rates(found)
+        self.log_scores(found, self.canary_rates())
 
-    def log_scores(self, found: dict[str, Score], canary: Rates) -> Rates:
-        """Log WER, CER and loss on dev in every validated context, and draw all curves.
-
-        Return the rates and losses on dev by tag and chunk size.
-        """
-        curves = curves_on_dev(found)
-        for tag, by_chunk in (curves | {f"canary_{name}": canary[name] for name in canary}).items():
+    def log_scores(self, found: dict[str, Score], canary: Rates) -> None:
+        """Log error rates and loss on dev in every validated context, and draw all curves."""
+        curves = curves_on_dev(found) | {f"canary_{name}": canary[name] for name in canary}
+        for tag, by_chunk in curves.items():
             self.log({f"{tag}/{of}": value for of, value in by_chunk.items()})
-        return curves
 
     def validation(self, align: bool = False) -> dict[str, Score]:
         """Return the scores on dev, see `scores_on_dev`. All ranks must call this."""
@@ -332,7 +330,7 @@ class Trainer:
         return scores_on_dev(model, self.corpus, self.config, self.ranks, frontend, align)
 
     def canary_rates(self) -> Rates:
-        """Return and log the WER on each canary by chunk size. All ranks must call this."""
+        """Return and log the error rate on each canary by chunk size. All ranks must call this."""
         model, frontend = self.whole_model(), self.gradients.frontend
         found = canary_rates(model, self.corpus, self.config, self.ranks, frontend)
         log_rates(found, self.before)
@@ -343,7 +341,7 @@ class Trainer:
         return whole_model(self.model, self.config)
 
     def scores(self) -> dict[int, float]:
-        """Return the mean dev WER over all contexts, by epoch."""
+        """Return the mean error rate on dev over all contexts, by epoch."""
         return {epoch: sum(r.values()) / len(r) for epoch, r in self.history.items() if r}
 
     def share(self) -> float:

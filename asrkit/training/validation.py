@@ -11,7 +11,7 @@ from asrkit.config import Config
 from asrkit.data.dataset import Batch
 from asrkit.evaluation import Outcome, ReferenceRecording, Score, recognize, scores
 from asrkit.evaluation.scoring import losses_of, rates
-from asrkit.evaluation.wer import rate_shown
+from asrkit.evaluation.wer import UNITS, rate_shown
 from asrkit.evaluation.written import normalizer_of, rules_for
 from asrkit.model import FULL, Context, Network
 from asrkit.runtime import Recognizer
@@ -24,9 +24,11 @@ from asrkit.training.loaders import held_out
 logger = logging.getLogger(__name__)
 
 CURVES = {  # by tag: name, format of a value, text for a missing value
-    "wer": ("WER", rate_shown, "no reference words"),
-    "cer": ("CER", rate_shown, "no reference words"),
-    "normalized_wer": ("normalised WER", rate_shown, "no reference words"),
+    **{
+        f"{tag}{name.lower()}": (f"{kind}{name}", rate_shown, "no reference words")
+        for tag, kind in (("", ""), ("normalized_", "normalised "))
+        for name in UNITS
+    },
     "dev_loss": ("loss", "{:.3f} a token".format, "no text can be written and aligned"),
 }
 

@@ -136,8 +136,9 @@ def report(
         print(f"asrkit decode: error rates are not computed: {error}", file=sys.stderr)
     else:
         without = f" without {failed} that could not be decoded" if failed else ""
-        print(f"WER {wer(references, hypotheses)}{without}", file=sys.stderr)
-        print(f"CER {cer(references, hypotheses)}{without}", file=sys.stderr)
+        first = wer(references, hypotheses)
+        for rate in (first, cer(references, hypotheses))[: 1 + (first.name != "CER")]:
+            print(f"{rate.name} {rate}{without}", file=sys.stderr)
 
 
 def word_model(fusion: object) -> WordFusion | None:

@@ -55,11 +55,12 @@ class ConfidentManifest:
         return f"{shown(self.path)}: {told}"
 
     def error_rate(self, normalize: Any) -> str:
-        """Return the WER of the kept recordings that have a reference; "" without any."""
+        """Return the error rate of the kept recordings that have a reference; "" without any."""
         if not self.references:
             return ""
         references, texts = zip(*self.references, strict=True)
-        return f"; WER of the kept {wer([*map(normalize, references)], [*texts])}"
+        rate = wer([*map(normalize, references)], [*texts])
+        return f"; {rate.name} of the kept {rate}"
 
 
 def row_of(job: Labelled, found: Recording, confidence: float, folder: Path) -> dict[str, Any]:

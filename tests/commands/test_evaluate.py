@@ -8,7 +8,9 @@ import pytest
 from asrkit import compare, decode, evaluate, ngram
 from asrkit.model_file import save_model
 from asrkit.text import CharTokenizer
-from tests.conftest import write_manifest
+from asrkit.text.graphemes import units
+from tests.conftest import speech, write_manifest, write_wav
+from tests.running import run, talkative
 from tests.test_model_file import a_file
 
 
@@ -25,6 +27,32 @@ def test_table(model: str, corpus: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert " ".join(title) == "chunk WER 95 % errors words CER delay ms median 90 % last ECE"
     assert [row[0] for row in rows] == ["full", "160"]
     assert all(row[-9] == "5" for row in rows)  # words
+
+
+def test_table_of_a_script_without_spaces(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its sentences are scored by their characters; controls: with words, and words alone."""
+    file, letters = talkative(0.0), "零一二三四五六七八九，"
+    model, audio = tmp_path / "m.safetensors", tmp_path / "a.wav"
+    save_model(model, file._replace(tokenizer=CharTokenizer(list(letters))))
+    write_wav(audio, speech(2.0))
+    assert run("decode", "--model", model, "--chunk-ms", "full", audio) == 0
+    text = capsys.readouterr().out.strip().rpartition("\t")[2].rstrip("，")
+    count = len(units(text))
+    for reference, titles, expected in (
+        (text, "CER 95 % errors characters delay", count),
+        (f"{text} ok", "MER 95 % errors units CER delay", count + 1),
+        ("ok", "WER 95 % errors words CER delay", 1),
+    ):
+        row = {"id": "a", "audio": "a.wav", "text": reference}
+        manifest = write_manifest(tmp_path / "x.jsonl", row)
+        assert run("evaluate", "--model", model, "--chunk-ms", "full", manifest) == 0
+        title, cells = (line.split() for line in capsys.readouterr().out.splitlines())
+        assert " ".join(title).startswith(f"chunk {titles}")
+        assert cells[-7 if title[1] == "CER" else -9] == str(expected)
+        assert run("compare", model, model, "--chunk-ms", "full", manifest) == 0
+        assert capsys.readouterr().out.split()[2] == title[1]
 
 
 def test_json(model: str, corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:

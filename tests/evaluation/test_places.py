@@ -44,7 +44,7 @@ def test_errors_at_each_place_are_as_worked_out() -> None:
     )
     parted = next(p for p in places(each, "160 ms", "full", 8) if p.name == "parted by a boundary")
     assert parted.words == 0  # a control: no boundary parts b in chunks of 8
-    table = places_table("160 ms", places(each, "160 ms", "full", 4)).splitlines()
+    table = places_table("160 ms", "word", places(each, "160 ms", "full", 4)).splitlines()
     assert table[6].split() == ["parted", "by", "a", "boundary", "1", "1", "100.0", "%", "0", "0.0",
                                 "%"]  # fmt: skip
 

@@ -11,15 +11,17 @@ from asrkit.build import build_alignment
 from asrkit.errors import UserError
 from asrkit.evaluation import Outcome, ReferenceRecording, Score, recognize, scores
 from asrkit.evaluation.delays import Delay
-from asrkit.evaluation.outcomes import ReferenceLoss
-from asrkit.evaluation.scoring import losses_of, rates, scores_of_channels
+from asrkit.evaluation.outcomes import Alignment, ReferenceLoss
+from asrkit.evaluation.places import places
+from asrkit.evaluation.scoring import losses_of, rates, scores_of_channels, unit_rates
 from asrkit.evaluation.wer import ErrorRate
 from asrkit.evaluation.word_accuracy import WordAccuracy
 from asrkit.model import FULL, FULL_CONTEXT, Context, Head
-from asrkit.runtime import Engine, Recognizer, Result
-from asrkit.search import GreedySearch
+from asrkit.runtime import Engine, Recognizer, Result, Word
+from asrkit.search import NOTHING, GreedySearch
 from asrkit.search.forced_alignment import AlignmentError
 from asrkit.text import CharTokenizer
+from asrkit.text.graphemes import spaced_units, units
 from asrkit.training import loss as training_loss
 from tests.conftest import speech, tiny_model
 
@@ -39,20 +41,21 @@ def test_scores_of_two_outcomes_are_as_worked_out() -> None:
     assert scores(outcomes) == {
         "full": Score(
             ErrorRate(1, 0, 0, 3),
-            ErrorRate(1, 0, 0, 4),
+            ErrorRate(1, 0, 0, 4, 4),
             {"1": ErrorRate(0, 0, 0, 2), "2": one},
             accuracy,
             Delay(160.0, 160.0, pytest.approx(192.0), 120.0),
         ),
         "40 ms": Score(
             ErrorRate(0, 1, 0, 3),
-            ErrorRate(0, 2, 0, 4),
+            ErrorRate(0, 2, 0, 4, 4),
             {"1": ErrorRate(0, 1, 0, 2), "2": ErrorRate(0, 0, 0, 1)},
             accuracy,
             Delay(40.0, 40.0, 40.0, None),
         ),
     }
-    assert scores(outcomes[1:])["full"] == Score(one, one, {"2": one}, accuracy)
+    character = one._replace(characters=1)
+    assert scores(outcomes[1:])["full"] == Score(one, character, {"2": one}, accuracy)
 
 
 def test_channels_are_scored_by_themselves() -> None:
@@ -70,11 +73,46 @@ def test_channels_are_scored_by_themselves() -> None:
     assert not scores_of_channels(outcomes[1:])
 
 
-def test_without_spaces_characters_count() -> None:
-    """One of four is wrong; of the words, which there are none of, all."""
-    found = scores([{"full": outcome("1", "而对楼市", "而对楼是")}])
-    assert rates(found) == {"wer": {"full": 100.0}, "cer": {"full": 25.0}}
-    assert str(found["full"]).endswith(", CER 25.00 %")
+@pytest.mark.parametrize(
+    ("reference", "text", "expected", "shown"),
+    [
+        ("而对楼市", "而对楼是", {"cer": 25.0}, "25.00 % (1 of 4: 1 sub, 0 del, 0 ins)"),
+        ("ที่นี่ไป", "ที่นี่ไม", {"cer": pytest.approx(100 / 3)}, "33.33 % (1 of 3: 1 sub, 0 del, 0 ins)"),
+        ("我 want 楼市", "我 want 楼是", {"mer": 25.0, "cer": pytest.approx(100 / 9)},
+         "25.00 % (1 of 4: 1 sub, 0 del, 0 ins), CER 11.11 %"),
+        ("I want it all", "I want it al", {"wer": 25.0, "cer": pytest.approx(100 / 13)},
+         "25.00 % (1 of 4: 1 sub, 0 del, 0 ins), CER 7.69 %"),
+    ],
+)  # fmt: skip
+def test_texts_are_scored_by_their_units(
+    reference: str, text: str, expected: dict[str, float], shown: str
+) -> None:
+    found = scores([{"full": outcome("1", reference, text)}])
+    assert {name: by_name["full"] for name, by_name in rates(found).items()} == expected
+    assert unit_rates(found) == {"full": next(iter(expected.values()))}
+    assert str(found["full"]) == shown
+
+
+@pytest.mark.parametrize("text", ["而对楼市", "我们 want 楼市", "a few words here"])
+def test_confidences_and_places_are_those_of_units(text: str) -> None:
+    """All units are right but the last; each has a confidence of 0.9, as one word had 0.9 ** 4."""
+    marked, labels = spaced_units(text), units(text)
+    last = text.removesuffix(labels[-1]) + "是"
+    words = tuple(
+        Word(unit.strip(), float(i), i + 1.0, 0.9).with_space(unit[0] == " ")
+        for i, unit in enumerate(marked)
+    )
+    known = (*words[:-1], words[-1]._replace(text="是"))
+    one = Outcome(
+        "1", 9.0, text, Result(last, known, True), 40, alignment=Alignment(NOTHING, words)
+    )
+    count = len(labels)
+    found = scores([{"full": one}])["full"]
+    assert found.accuracy.calibration_error == pytest.approx(abs(0.9 - (count - 1) / count))
+    assert found.accuracy.start_ms == (0.0, 0.0)
+    placed = {each.name: each for each in places([{"a": one, "b": one}], "a", "b", 16)}
+    assert placed["last of its utterance"][1:] == (1, 1, 1)
+    assert placed["between"][1:] == (count - 2, 0, 0)
 
 
 def test_no_outcomes_are_refused() -> None:

@@ -6,7 +6,16 @@ import random
 import numpy as np
 import pytest
 
-from asrkit.evaluation.wer import ErrorRate, agreeing, bootstrap, cer, paired, wer, word_alignment
+from asrkit.evaluation.wer import (
+    ErrorRate,
+    agreeing,
+    bootstrap,
+    cer,
+    paired,
+    total,
+    wer,
+    word_alignment,
+)
 
 
 def distance(a: list[str], b: list[str]) -> int:
@@ -23,8 +32,32 @@ def test_edits_of_known_texts_are_as_worked_out() -> None:
         ["a b c d"], ["a x d e"]
     ) == ErrorRate(3, 0, 0, 4)
     assert wer(["a b", "c"], ["a", "c c"]) == ErrorRate(0, 1, 1, 3)
-    assert cer(["abc"], ["axcd"]) == ErrorRate(1, 0, 1, 3)
+    assert cer(["abc"], ["axcd"]) == ErrorRate(1, 0, 1, 3, 3)
     assert wer(["a b"], ["a b"]).rate == 0.0
+
+
+@pytest.mark.parametrize(
+    ("references", "hypotheses", "name", "rate"),
+    [
+        (["one two", "three"], ["one", "three"], "WER", ErrorRate(0, 1, 0, 3, 0)),
+        (["서울에서 왔어요"], ["서울에서 와요"], "WER", ErrorRate(1, 0, 0, 2, 0)),
+        (["你好世界", "再見"], ["你号世界", "再見"], "CER", ErrorRate(1, 0, 0, 6, 6)),
+        (["你好 世界"], ["你好世界"], "CER", ErrorRate(0, 0, 0, 4, 4)),  # the space is no unit
+        (["ที่นี่"], ["ที่"], "CER", ErrorRate(0, 1, 0, 2, 2)),
+        (["ក្រុម", "ပန်း"], ["ក្រុម", "ပန်း"], "CER", ErrorRate(0, 0, 0, 4, 4)),
+        (["我 want 苹果"], ["我 wand 苹果"], "MER", ErrorRate(1, 0, 0, 4, 3)),
+        (["one", "好"], ["one", "号"], "MER", ErrorRate(1, 0, 0, 2, 1)),
+        ([""], ["好"], "WER", ErrorRate(0, 0, 1, 0, 0)),
+    ],
+)
+def test_a_rate_counts_units_and_its_name_says_which(
+    references: list[str], hypotheses: list[str], name: str, rate: ErrorRate
+) -> None:
+    assert wer(references, hypotheses) == rate
+    assert rate.name == name
+    singly = [wer([r], [h]) for r, h in zip(references, hypotheses, strict=True)]
+    assert total(singly) == rate
+    assert total([]).name == "WER"
 
 
 def test_empty_references_have_insertions_and_no_rate() -> None:

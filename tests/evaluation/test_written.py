@@ -81,6 +81,16 @@ def test_signs_inside_of_words_are_not_marks() -> None:
     ]  # fmt: skip
 
 
+def test_marks_between_characters_without_spaces_are_found() -> None:
+    words, marks = parted("「你好，iPhone手机。")
+    assert words == ["你", "好", "iphone", "手", "机"]
+    assert marks == [{"「"}, set(), {"，"}, {"capitals [1]"}, set(), {"。"}]
+    found = written(["你好，世界。"], ["你好世界。"], str.lower)
+    assert found.marks["，"] == Found(1, 0, 0)
+    assert found.marks["。"] == Found(1, 1, 1)
+    assert str(found).startswith("normalised CER 25.00 %")
+
+
 def test_references_without_normalised_words_are_not_counted(
     normalize: Callable[[str], str],
 ) -> None:

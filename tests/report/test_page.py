@@ -51,7 +51,7 @@ def test_a_training(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
     assert [value for key, value in page.attributes if key == "id"] == list(PARTS)
     assert {value for key, value in page.attributes if key == "href"} == {f"#{i}" for i in PARTS}
     for part in ("full context", "640 ms", "160 ms", "loss per token", "gradient norm", "dev0",
-                 "WER on dev, %", "CER on dev, %", "loss on dev",
+                 "WER on dev, %", "CER on dev, %", "Loss per token on dev",
                  "The manifest has no speakers", "1 to 2 s", "epoch 2.0", "dim: 16"):  # fmt: skip
         assert part in page.text, part
     assert page.tags.count("figure") == 3

@@ -16,10 +16,10 @@ from asrkit.runtime.words import (
     RECENT,
     TRAIL,
     WordReader,
+    in_units,
     joined,
     rewritten,
     seconds,
-    whole,
     widened,
 )
 from asrkit.search import GreedySearch, Hypothesis, PrefixBeamSearch
@@ -172,8 +172,11 @@ def test_labels_of_a_script_without_spaces_have_their_times() -> None:
     assert [word.spaced for word in found] == [True, False, False, False, False, True]
     starts = [0.0, 10.0 - LEAD, 20.0 - LEAD, 20.12 - LEAD, 24.0 - LEAD, 28.0 - LEAD]
     assert [word.start for word in found] == pytest.approx(starts)
-    assert [word.text for word in whole(found)] == ["你好，世界「a5", "你"]
-    assert whole(found)[0].end == found[4].end
+    assert in_units(found) == found
+    label = Word("你好，世", 1.0, 2.5, 0.9)  # of several units
+    assert [word[:3] for word in in_units([label, Word("one", 3.0, 4.0, 0.9)])] == [
+        ("你", 1.0, 1.5), ("好，", 1.5, 2.0), ("世", 2.0, 2.5), ("one", 3.0, 4.0),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("spaced", [True, False])

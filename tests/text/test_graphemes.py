@@ -2,7 +2,13 @@
 
 import pytest
 
-from asrkit.text.graphemes import clusters, columns, units
+from asrkit.text.graphemes import (
+    clusters,
+    columns,
+    is_character,
+    spaced_units,
+    units,
+)
 
 FAMILY = "\U0001f469\u200d\U0001f469\u200d\U0001f467"
 CLUSTERS = [
@@ -45,6 +51,19 @@ def test_clusters(parts: list[str]) -> None:
 def test_units(parts: list[str]) -> None:
     """A script with spaces has words; the others have clusters with their punctuation."""
     assert units("".join(parts)) == parts
+
+
+def test_units_of_a_text_are_words_and_characters() -> None:
+    text = "I want 苹果 juice。 iPhone手机"
+    found = ["I", "want", "苹", "果", "juice。", "iPhone", "手", "机"]
+    assert units(f" {text}\n") == found
+    assert "".join(spaced_units(text)).strip() == text
+    assert "".join(spaced_units(text)[2:4]).strip() == "苹果"
+    characters = [False, False, True, True, False, False, True, True]
+    assert list(map(is_character, found)) == characters
+    assert is_character("「ที่")
+    assert not is_character("。")
+    assert units(" ") == []
 
 
 @pytest.mark.parametrize(

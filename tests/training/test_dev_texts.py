@@ -43,6 +43,16 @@ def test_letters_that_characters_cannot_write(corpus: Path, tmp_path: Path) -> N
     assert "'né' 1×; add recordings with their letters" in found
 
 
+def test_characters_of_scripts_without_spaces_are_counted_singly(
+    corpus: Path, tmp_path: Path
+) -> None:
+    with_texts(corpus, ["yes 你no好", "no", "no"])
+    found = dev_warning(*loaded(corpus, tmp_path))
+    assert found is not None
+    assert "2 of 6 units cannot be written" in found
+    assert "(33 % MER or more); 2 different: '你' 1×, '好' 1×" in found
+
+
 def test_the_texts_of_an_index_are_those_that_are_scored(corpus: Path, tmp_path: Path) -> None:
     """Not those of the rows in its place: the first utterance, too short, is left out."""
     path, shards = with_texts(corpus, ["zebra", "maybe", "no"]), corpus / "shards"

@@ -272,4 +272,4 @@ def test_imported_models_keep_what_they_had(keep: str, corpus: Path, tmp_path: P
     assert train.main(["--config", str(path), *old]) == 0
     found = losses(tmp_path)
     assert found[-1] < 0.8 * found[0]
-    assert "canary old WER" in (tmp_path / "out" / "train.log").read_text()
+    assert "canary old error rate" in (tmp_path / "out" / "train.log").read_text()

@@ -180,13 +180,13 @@ def test_canaries_are_scored_before_and_after(config: Path, tmp_path: Path, old:
     assert file.training["canary_wer"]["old"].keys() == contexts
     log, page = (tmp_path / "out" / "train.log").read_text(), tmp_path / "report.html"
     before, after = (file.training[key]["old"]["full"] for key in ("first_wer", "canary_wer"))
-    assert f"first model: old WER  full: {before:.2f} %" in log
-    assert f"canary old WER  full: {before:.2f} → {after:.2f} %" in log
+    assert f"first model: old error rate  full: {before:.2f} %" in log
+    assert f"canary old error rate  full: {before:.2f} → {after:.2f} %" in log
     assert f"| old | full | {before:.2f} | {after:.2f} |" in trained(file)
     assert __main__.main(["report", str(tmp_path / "out"), "--output", str(page)]) == 0
     row = f'<th scope="row">old</th><td>full</td><td>{before:.2f}</td><td>{after:.2f}</td>'
     assert row in page.read_text()
-    assert "Word error rate on old" in page.read_text()
+    assert "Error rate on old" in page.read_text()
     scored = json.dumps(file.training["dev_wer"])
     assert train.main([*plain, f"training.output_dir={tmp_path / 'alone'}"]) == 0
     alone = load_model(tmp_path / "alone").training

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from asrkit.data.checks import ADVICE
 from asrkit.data.checks.facts import SEVERITIES, Facts, Finding
+from asrkit.text.graphemes import units
 
 EXAMPLES = 3
 # Findings that `asrkit data normalize` mends, with the options that it needs for them.
@@ -30,7 +31,7 @@ class Totals(NamedTuple):
     shortest: tuple[float, str] | None  # seconds and id
     longest: tuple[float, str] | None
     characters: int  # distinct ones
-    words: int
+    words: int  # distinct ones; units in scripts without spaces
 
 
 def totals(facts: Sequence[Facts], normalize: Callable[[str], str]) -> Totals:
@@ -44,7 +45,7 @@ def totals(facts: Sequence[Facts], normalize: Callable[[str], str]) -> Totals:
         shortest=min(seconds, default=None),
         longest=max(seconds, default=None),
         characters=len({character for text in texts for character in text}),
-        words=len({word for text in texts for word in text.split()}),
+        words=len({word for text in texts for word in units(text)}),
     )
 
 
