@@ -32,7 +32,7 @@ def segment(options: argparse.Namespace) -> int:
         )
     source = Path(options.text)
     if source.suffix.lower() in SUBTITLES:
-        text = " ".join(cue.text for cue in read_cues(source))
+        text = "\n".join(cue.text for cue in read_cues(source))
     else:
         text = text_in(options.text)
     if not text.split():

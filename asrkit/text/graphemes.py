@@ -24,6 +24,7 @@ COMPLEX = (  # Thai, Lao, Tibetan, Myanmar, Khmer, Tai scripts, Balinese, Javane
     "\ua9e0-\ua9ef\ua9fa-\ua9fe\uaa00-\uaa4d\uaa60-\uaadf\U00011700-\U0001172b"
 )
 UNSPACED = re.compile(f"[{IDEOGRAPHIC}{COMPLEX}]")
+SPACES = re.compile(rf"(?<={UNSPACED.pattern})\s+(?={UNSPACED.pattern})")
 BETWEEN_IDEOGRAPHS = re.compile("(?<=[\u4e00-\u9fff])(?=[\u4e00-\u9fff])")  # is quick to find
 BEFORE_ITS_CONSONANT = re.compile(
     "[\u0e40-\u0e44\u0ec0-\u0ec4\u19b5-\u19b7\u19ba\uaab5\uaab6\uaab9\uaabb\uaabc]"
@@ -112,6 +113,14 @@ def spaced_units(text: str) -> list[str]:
 def is_character(unit: str) -> bool:
     """Return whether a unit is a character of a script without spaces, and not a word."""
     return any(letter.isalnum() and UNSPACED.match(letter) for letter in unit)
+
+
+def in_one_line(text: str) -> str:
+    """Return a text in one line, with single spaces.
+
+    A line end is a space, but not between characters of scripts without spaces.
+    """
+    return " ".join(SPACES.sub(lambda found: "" if "\n" in found[0] else " ", text).split())
 
 
 def clusters(text: str) -> list[str]:

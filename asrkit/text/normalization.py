@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 from asrkit.errors import UserError, shown
 from asrkit.extras import need
 from asrkit.registry import refusal
+from asrkit.text.graphemes import in_one_line
 from asrkit.text.marks import (
     FORMS,
     MARKS,
@@ -116,7 +117,7 @@ class Normalizer:
             text = rule.pattern.sub(partial(_replaced, rule.replace, pairs), text)
             if pairs and changes is not None:
                 changes.add(rule.name, pairs)
-        return " ".join(text.split())
+        return in_one_line(text)
 
 
 def _replaced(

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Literal, Protocol
 
 from asrkit.errors import UserError, shown
+from asrkit.text.graphemes import in_one_line
 
 CONTROL = {"Cc", "Cs", "Zl", "Zp"}  # Unicode categories
 BIDIRECTIONAL = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}  # Unicode classes
@@ -80,14 +81,14 @@ def normalize(
     case: Literal["keep", "lower", "upper"] = "keep",
     unicode_form: Literal["NFC", "NFKC", "none"] = "NFC",
 ) -> str:
-    """Return the text in one case and Unicode form, with single spaces."""
+    """Return the text in one case and Unicode form, in one line with single spaces."""
     if unicode_form != "none":
         text = unicodedata.normalize(unicode_form, text)
     if case != "keep":
         text = text.lower() if case == "lower" else text.upper()
         if unicode_form != "none":  # the capital of a letter may be several letters, decomposed
             text = unicodedata.normalize(unicode_form, text)
-    return " ".join(text.split())
+    return in_one_line(text)
 
 
 def is_visible(text: str) -> bool:

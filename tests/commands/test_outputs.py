@@ -12,12 +12,15 @@ import soundfile
 import asrkit
 from asrkit import align, decode
 from asrkit.errors import UserError
+from asrkit.model_file import save_model
 from asrkit.runtime import Recognizer, Result, Word
 from asrkit.runtime.formats import FORMATS
 from asrkit.runtime.words import far_from_model, sureness
+from asrkit.text import CharTokenizer
 from tests.conftest import speech, timed, write_manifest
 from tests.kept.measured import FOLDER
 from tests.running import run, talkative_model
+from tests.test_model_file import a_file
 
 
 @pytest.fixture
@@ -177,6 +180,23 @@ def test_align_a_manifest(
         "the text is too long for the audio: its 200 tokens do not fit into 50 frames"
     )
     assert messages["none"] == messages["empty"] == "the text to align is missing or empty"
+
+
+def test_align_lines_of_a_script_without_spaces(
+    wavs: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Their ends are no spaces, which the labels lack; control: a space in the text is refused."""
+    model, text = str(tmp_path / "zh.safetensors"), tmp_path / "text"
+    save_model(model, a_file(CharTokenizer(list("零一二三四五六七八九"))))
+    text.write_text("一二\n三四\r\n五", encoding="utf-8")
+    arguments = ["--model", model, wavs[0]]
+    assert align.main([*arguments, "--text-file", str(text)]) == 0
+    shown = capsys.readouterr().out
+    assert [line.split()[4] for line in shown.splitlines()] == [*"一二三四五"]
+    assert align.main([*arguments, "--text", "一二三四五"]) == 0
+    assert capsys.readouterr().out == shown
+    assert align.main([*arguments, "--text", "一二 三"]) == 1
+    assert "not in the vocabulary: ' '" in capsys.readouterr().err
 
 
 def test_align_a_text_file(

@@ -145,6 +145,12 @@ def test_a_textgrid_of_words_is_one_text(tmp_path: Path) -> None:
     assert cues_of(WORDS.encode(), ".TextGrid", tmp_path) == [('Hello "there" 2', None, 1.0)]
 
 
+def test_lines_of_a_cue_without_spaces_are_joined(tmp_path: Path) -> None:
+    cue = SRT.replace("<i>Hello</i>\nthere", "<i>你好，</i>\n世界。")
+    assert cues_of(cue.encode(), ".srt", tmp_path)[0][0] == "你好，世界。"
+    assert cues_of("你好\n世界\n".encode(), ".txt", tmp_path / "txt")[0][0] == "你好世界"
+
+
 def test_texts_that_cannot_be_used(
     tmp_path: Path, capsys: Output, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -2,9 +2,11 @@
 
 import pytest
 
+from asrkit.text import normalize
 from asrkit.text.graphemes import (
     clusters,
     columns,
+    in_one_line,
     is_character,
     spaced_units,
     units,
@@ -64,6 +66,24 @@ def test_units_of_a_text_are_words_and_characters() -> None:
     assert is_character("「ที่")
     assert not is_character("。")
     assert units(" ") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("你好，\n世界。\r\n「再", "你好，世界。「再"),
+        ("你好\n\n 世\n界", "你好世界"),
+        ("ภาษา\nไทย", "ภาษาไทย"),
+        ("你好 世界", "你好 世界"),  # a control: this space is not a line end
+        ("你好\nworld\n再\t見", "你好 world 再 見"),
+        (" one\ntwo ", "one two"),
+        ("서울\n에서", "서울 에서"),
+        ("你" + "\n" * 100_000 + "x", "你 x"),  # and in no time
+    ],
+)
+def test_line_ends(text: str, line: str) -> None:
+    """A line end is a space, but not in a script without spaces."""
+    assert in_one_line(text) == normalize(text) == line
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def subtitles(lines: list[tuple[int, str]]) -> list[Cue]:
         elif is_open:
             found[-1][1].append(line)
         before = number
-    return [cue_of(times, " ".join(texts)) for times, texts in found]
+    return [cue_of(times, "\n".join(texts)) for times, texts in found]
 
 
 def cue_of(times: re.Match[str], text: str) -> Cue:
@@ -136,7 +136,7 @@ def labels(path: Path, lines: list[str]) -> list[Cue]:
     if not all(found) and 2 * len(times) > len(found):
         raise no_times(path, spoken[found.index(None)])
     if not found or not all(found):
-        return [Cue(" ".join(lines))]
+        return [Cue("\n".join(lines))]
     is_htk = all(cell.isdecimal() for start, end, _ in times for cell in (start, end))
     unit = HTK_SECOND if is_htk else 1.0
     return [Cue(text, float(start) / unit, float(end) / unit) for start, end, text in times]

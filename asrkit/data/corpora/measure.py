@@ -16,6 +16,7 @@ from asrkit.data.corpora.entry import MOST_ENTRIES, CorpusError, Entry, Omitted
 from asrkit.data.manifest import Utterance, what_is_wrong
 from asrkit.data.splits import Row
 from asrkit.errors import shown
+from asrkit.text.graphemes import in_one_line
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +62,7 @@ def warn_of_channels(entries: Iterable[Entry], found: Mapping[Path, Header]) -> 
 
 def cleaned(entry: Entry) -> Entry:
     """Return the entry with an absolute path, and single spaces in its text and speaker."""
-    text = None if entry.text is None else " ".join(entry.text.split())
+    text = None if entry.text is None else in_one_line(entry.text)
     speaker = " ".join(entry.speaker.split()) if entry.speaker else None
     return entry._replace(audio=entry.audio.absolute(), text=text, speaker=speaker or None)
 
