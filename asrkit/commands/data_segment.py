@@ -16,8 +16,10 @@ from asrkit.data.corpora.cues import read_cues
 from asrkit.data.labelled import Labelled
 from asrkit.data.splits import from_folder
 from asrkit.errors import UserError, shown
+from asrkit.evaluation.wer import without_errors
 from asrkit.extras import need
 from asrkit.runtime import recognizer_of
+from asrkit.text.graphemes import in_one_line, units
 from asrkit.transcription.segmentation import Options, Piece, pieces_of
 
 SUBTITLES = (".srt", ".vtt")
@@ -35,7 +37,7 @@ def segment(options: argparse.Namespace) -> int:
         text = "\n".join(cue.text for cue in read_cues(source))
     else:
         text = text_in(options.text)
-    if not text.split():
+    if not text.strip():
         raise UserError(f"{shown(source)} has no text")
     limits = Options(options.pause, options.shortest, options.longest, options.min_score)
     if limits.shortest >= limits.longest:
@@ -53,15 +55,14 @@ def segment(options: argparse.Namespace) -> int:
     write(options, Path(options.output), kept)
     write(options, beside, left_out)
     seconds = sum(each.end - each.start for each in kept)
-    words = sum(len(each.text.split()) for each in kept)
-    print(f"{options.output}: {len(kept)} pieces, {words} words, {seconds / 60:.1f} min")
+    total = without_errors(units(in_one_line(text)))
+    count = sum(len(units(each.text)) for each in kept)
+    name = f"{total.unit}s"
+    print(f"{options.output}: {len(kept)} pieces, {count} {name}, {seconds / 60:.1f} min")
     if not left_out:
         return 0
-    left, all_words = len(left_out), len(text.split())
-    complain(
-        "asrkit data segment",
-        f"left out {left} pieces with {all_words - words} of {all_words} words, see {beside}",
-    )
+    lacking = f"{total.reference_units - count} of {total.reference_units} {name}"
+    complain("asrkit data segment", f"left out {len(left_out)} pieces with {lacking}, see {beside}")
     return 1
 
 

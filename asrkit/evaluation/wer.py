@@ -65,13 +65,18 @@ class ErrorRate(NamedTuple):
         )
 
 
+def without_errors(reference: Sequence[str]) -> ErrorRate:
+    """Return the counts of a reference's units, with no errors."""
+    return ErrorRate(0, 0, 0, len(reference), sum(map(is_character, reference)))
+
+
 def wer(references: Sequence[str], hypotheses: Sequence[str]) -> ErrorRate:
     """Return the error rate by units over pairs of references and hypotheses."""
     import jiwer
 
     found, texts = ([" ".join(units(text)) for text in each] for each in (references, hypotheses))
     rate = _total(jiwer.process_words, found, texts, lambda text: len(text.split()))
-    return rate._replace(characters=sum(map(is_character, " ".join(found).split())))
+    return rate._replace(characters=without_errors(" ".join(found).split()).characters)
 
 
 def cer(references: Sequence[str], hypotheses: Sequence[str]) -> ErrorRate:

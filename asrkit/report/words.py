@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable
 from itertools import pairwise
 from typing import NamedTuple
 
-from asrkit.evaluation.wer import ErrorRate, percentage, word_alignment
-from asrkit.text.graphemes import is_character, units
+from asrkit.evaluation.wer import ErrorRate, percentage, without_errors, word_alignment
+from asrkit.text.graphemes import units
 
 DURATIONS = (0, 1, 2, 3, 5, 8, 12, 20, 30)  # seconds where the bins begin
 
@@ -39,10 +39,8 @@ class Recognized(NamedTuple):
         """The errors by units."""
         kinds = Counter(pair.kind for pair in self.pairs)
         own = [pair.reference for pair in self.pairs if pair.reference is not None]
-        return ErrorRate(
-            kinds["substitution"], kinds["deletion"], kinds["insertion"], len(own),
-            sum(map(is_character, own)),
-        )  # fmt: skip
+        edits = {f"{kind}s": kinds[kind] for kind in ("substitution", "deletion", "insertion")}
+        return without_errors(own)._replace(**edits)
 
     @property
     def errors(self) -> int:

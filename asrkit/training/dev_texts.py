@@ -7,9 +7,9 @@ from lhotse import CutSet
 
 from asrkit.config import Config
 from asrkit.errors import shown
-from asrkit.evaluation.wer import ErrorRate
+from asrkit.evaluation.wer import without_errors
 from asrkit.text import TextError, Tokenizer
-from asrkit.text.graphemes import is_character, units
+from asrkit.text.graphemes import units
 from asrkit.training.dataset import Corpus, texts_of
 from asrkit.training.fingerprints import audio_of
 
@@ -32,7 +32,7 @@ def dev_warning(corpus: Corpus, config: Config) -> str | None:
     lacking = unwritable(words, corpus.encode.tokenizer)
     if not lacking:
         return None
-    rate = ErrorRate(0, lacking.total(), 0, len(found), sum(map(is_character, found)))
+    rate = without_errors(found)._replace(deletions=lacking.total())
     named = ", ".join(f"{shown(word)} {times}×" for word, times in lacking.most_common(EXAMPLES))
     return (
         f"data.dev {config.data.dev}: {rate.errors} of {len(found)} {rate.unit}s cannot be written "

@@ -1,7 +1,8 @@
 """Long audio with its text: divided at pauses into utterances that can be trained on.
 
 The recording is recognised, and the recognised characters are aligned with those of the text. The
-recording can be cut in each pause between two words of both. Each piece is then aligned with its
+recording can be cut in each pause between two units of both: words, or characters in scripts
+without spaces. Each piece is then aligned with its
 own part of the text, and has a score: how well its worst word fits.
 """
 
@@ -16,6 +17,7 @@ from asrkit.build import build_alignment
 from asrkit.data.labelled import Labelled, timed
 from asrkit.errors import UserError
 from asrkit.runtime import Recognizer, Word
+from asrkit.text.graphemes import in_one_line, spaced_units
 
 AROUND = 10  # characters at each side of a cut, of which most have to agree
 AGREEING = 0.6  # share of them
@@ -55,9 +57,9 @@ class Part(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """A place between two words at which the recording can be cut."""
+    """A place between two units at which the recording can be cut."""
 
-    word: int  # number of words of the text before it
+    unit: int  # number of units of the text before it
     end: float  # end of the recognised word before it, in seconds
     start: float  # start of the recognised word after it, in seconds
 
@@ -76,12 +78,15 @@ def pieces_of(
     """Divide a recording with its text into pieces, in order; no word is lost or repeated."""
     lengths: list[float] = []
     heard = recognizer.transcribe_blocks(timed(job.blocks(), lengths.append)).words
-    given, last = (job.text or "").split(), sum(lengths)
-    cuts = possible_cuts(heard, [normalize(word) for word in given], options.pause)
+    given, last = spaced_units(in_one_line(job.text or "")), sum(lengths)
+    spelled = [unit[: unit.startswith(" ")] + normalize(unit) for unit in given]
+    cuts = possible_cuts(heard, spelled, options.pause)
 
     def piece_of(left: Cut, right: Cut, audible: Part) -> Piece:
-        start, end = span(left, right)
-        piece = Piece(" ".join(given[left.word : right.word]), start, end, 0.0)
+        start, end = span(left, right, options.shortest)
+        piece = Piece("".join(given[left.unit : right.unit]).strip(), start, end, 0.0)
+        if last < options.shortest:
+            return piece._replace(problem=f"the recording is shorter than {options.shortest:g} s")
         if end - start > options.longest:
             pause = f"no pause of {options.pause:g} s where text and audio agree"
             return piece._replace(problem=f"{pause} for {end - start:.0f} s")
@@ -99,15 +104,22 @@ def pieces_of(
             yield from divided(left, cut, audible)
             yield from divided(cut, right, audible)
 
-    edges = [Cut(0, 0.0, 0.0), *chosen(cuts, options), Cut(len(given), last, last)]
+    edges = [Cut(0, 0.0, 0.0), *chosen(cuts, options, last), Cut(len(given), last, last)]
     pairs = list(pairwise(edges))
-    for pair, audible in zip(pairs, parts_of(job, [span(*pair) for pair in pairs]), strict=True):
+    spans = [(left.middle, right.middle) for left, right in pairs]
+    for pair, audible in zip(pairs, parts_of(job, spans), strict=True):
         yield from divided(*pair, audible)
 
 
-def span(left: Cut, right: Cut) -> tuple[float, float]:
-    """Return start and end of the audio between two cuts, in seconds."""
-    return max(left.middle, left.start - EDGE), min(right.middle, right.end + EDGE)
+def span(left: Cut, right: Cut, shortest: float) -> tuple[float, float]:
+    """Return start and end of the audio between two cuts, in seconds.
+
+    A piece has EDGE of the pauses at its ends, or more if it is shorter than `shortest` otherwise.
+    """
+    start, end = max(left.middle, left.start - EDGE), min(right.middle, right.end + EDGE)
+    start = max(left.middle, start - max(0.0, shortest - (end - start)) / 2)
+    end = min(right.middle, max(end, start + shortest))
+    return max(left.middle, min(start, end - shortest)), end
 
 
 def parts_of(job: Labelled, spans: Sequence[tuple[float, float]]) -> Iterator[Part]:
@@ -126,31 +138,48 @@ def parts_of(job: Labelled, spans: Sequence[tuple[float, float]]) -> Iterator[Pa
 
 
 def possible_cuts(words: Sequence[Word], spelled: Sequence[str], pause: float) -> list[Cut]:
-    """Return the pauses in which the recognised words and the words of a text both end.
+    """Return the pauses in which a recognised word and a unit of the text both end.
 
     Args:
-        spelled: words of the text, as the recogniser would write them; some may be empty.
+        spelled: units of the text with a space before those that begin a word, see `spaced_units`,
+            as the recogniser would write them; some may be empty.
     """
     from rapidfuzz.distance import Levenshtein
 
-    said = [number for number, word in enumerate(spelled) if word]
-    heard, read = " ".join(word.text for word in words), " ".join(filter(None, spelled))
+    marked = [" " * word.spaced + word.text for word in words]
+    heard, read = "".join(marked), "".join(filter(str.strip, spelled))
     partner = [-1] * len(heard)  # place of the same character in the text
     for part in Levenshtein.opcodes(heard, read):
         if part.tag == "equal":
             partner[part.src_start : part.src_end] = range(part.dest_start, part.dest_end)
-    spaces, place = dict[int, int](), -1  # number of words of the text before each space
-    for number, following in pairwise(said):
-        place += len(spelled[number]) + 1
-        spaces[place] = following
-    found, place = list[Cut](), -1
-    for before, after in pairwise(words):
-        place += len(before.text) + 1  # of the space after the word
-        around = partner[max(0, place - AROUND) : place + AROUND + 1]
+    starts, ends = boundaries(spelled)
+    found, place = list[Cut](), 0
+    for (before, after), piece in zip(pairwise(words), marked, strict=False):
+        place += len(piece)
+        around = partner[max(1, place - AROUND) : place + AROUND + 1]
         agreeing = sum(at >= 0 for at in around) / len(around)
-        if after.start - before.end >= pause and agreeing >= AGREEING and partner[place] in spaces:
-            found.append(Cut(spaces[partner[place]], before.end, after.start))
+        numbers = [starts.get(partner[place])]
+        if not after.spaced:  # one of the characters at the boundary may be wrong
+            numbers.append(ends.get(partner[place - 1]))
+        known = {number for number in numbers if number is not None}
+        is_new = len(known) == 1 and not {cut.unit for cut in found[-1:]} & known
+        if is_new and after.start - before.end >= pause and agreeing >= AGREEING:
+            found.append(Cut(known.pop(), before.end, after.start))
     return found
+
+
+def boundaries(spelled: Sequence[str]) -> tuple[dict[int, int], dict[int, int]]:
+    """Return the numbers of units before the boundaries of a text.
+
+    They are returned twice: by the place of the character after each boundary, which is a space or
+    the first letter of a unit or both, and by the place of the character before it.
+    """
+    starts, ends, place = dict[int, int](), dict[int, int](), 0
+    said = [number for number, unit in enumerate(spelled) if unit.strip()]
+    for before, number in pairwise(said):
+        place += len(spelled[before])
+        ends[place - 1] = starts[place] = starts[place + spelled[number].startswith(" ")] = number
+    return starts, ends
 
 
 def inside(cuts: Sequence[Cut], left: Cut, right: Cut, shortest: float) -> list[Cut]:
@@ -159,13 +188,16 @@ def inside(cuts: Sequence[Cut], left: Cut, right: Cut, shortest: float) -> list[
     return [cut for cut in cuts if first <= cut.middle <= last]
 
 
-def chosen(cuts: Sequence[Cut], options: Options) -> list[Cut]:
+def chosen(cuts: Sequence[Cut], options: Options, last: float) -> list[Cut]:
     """Choose the longest pause for the end of each piece that keeps the piece's length in bounds.
 
     Without such a pause, the piece is longer, and ends at the next one.
+
+    Args:
+        last: seconds of the recording.
     """
     found: list[Cut] = []
-    start, rest = 0.0, list(cuts)
+    start, rest = 0.0, [cut for cut in cuts if last - cut.middle >= options.shortest]
     while rest := [cut for cut in rest if cut.middle - start >= options.shortest]:
         fitting = [cut for cut in rest if cut.middle - start <= options.longest]
         cut = max(fitting, key=lambda each: each.pause, default=rest[0])

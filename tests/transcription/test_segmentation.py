@@ -11,7 +11,10 @@ import asrkit
 from asrkit.audio import SAMPLE_RATE
 from asrkit.data.__main__ import main
 from asrkit.data.labelled import Labelled, read_labelled
+from asrkit.model_file import load_model, save_model
 from asrkit.runtime import Word
+from asrkit.text import CharTokenizer
+from asrkit.text.graphemes import spaced_units
 from asrkit.transcription.segmentation import (
     Cut,
     Options,
@@ -22,6 +25,7 @@ from asrkit.transcription.segmentation import (
     pieces_of,
     possible_cuts,
     scored,
+    span,
 )
 from tests.conftest import speech
 
@@ -34,25 +38,50 @@ HEARD = words(("one", 0, 0.4), ("too", 1.0, 1.4), ("three", 1.5, 2.0), ("four", 
 
 
 def test_cuts_are_pauses_between_words_of_both() -> None:
-    assert possible_cuts(HEARD, ["one", "two", "three", "four"], 0.2) == [
+    assert possible_cuts(HEARD, spaced_units("one two three four"), 0.2) == [
         Cut(1, 0.4, 1.0), Cut(3, 2.0, 3.0),
     ]  # fmt: skip
     # An empty word, such as a dash that is not spoken, belongs to the piece before it.
-    assert [cut.word for cut in possible_cuts(HEARD, ["one", "", "two", "three", "four"], 0.2)] == [
-        2, 4,
-    ]  # fmt: skip
+    spelled = [" one", " ", " two", " three", " four"]
+    assert [cut.unit for cut in possible_cuts(HEARD, spelled, 0.2)] == [2, 4]
 
 
 def test_control_no_cut_where_the_text_differs() -> None:
-    assert possible_cuts(HEARD, ["a", "whole", "other", "speech"], 0.2) == []
-    assert possible_cuts(HEARD, ["onetwo", "three", "four"], 0.2) == [Cut(2, 2.0, 3.0)]
+    assert possible_cuts(HEARD, spaced_units("a whole other speech"), 0.2) == []
+    assert possible_cuts(HEARD, spaced_units("onetwo three four"), 0.2) == [Cut(2, 2.0, 3.0)]
+
+
+@pytest.mark.parametrize(
+    ("text", "cuts"),
+    [
+        ("你好，世界。这里是北京。", [2, 4, 7]),  # numbers of units before the cuts
+        ("你好， 世界。这里是北京。", [2, 4, 7]),  # a space that is not heard
+        ("你号，世界。这里是北京。", [2, 4, 7]),  # a wrong character before a pause
+        ("你好，时界。这里是北京。", [2, 4, 7]),  # and after it
+        ("你好们，世界。这里是北京。", [5, 8]),  # either 好 or 们 is before the pause
+        ("你，世界。这里是北京。", [1, 3, 6]),  # 好 is heard and not read: one cut beside it
+        ("这里没有别的话可以说了吧。", []),  # a control: another text
+    ],
+)
+def test_cuts_in_a_script_without_spaces(text: str, cuts: list[int]) -> None:
+    """The pauses after 好, after 界 and before the label 北京 of two characters."""
+    heard = [
+        Word(unit, start, start + 0.2, 1.0).with_space(not number)
+        for number, (unit, start) in enumerate(
+            zip([*"你好世界这里是", "北京"], [0.0, 0.2, 1.0, 1.2, 2.0, 2.2, 2.4, 3.0], strict=True)
+        )
+    ]
+    spelled = [unit.replace("，", "").replace("。", "") for unit in spaced_units(text)]
+    assert [cut.unit for cut in possible_cuts(heard, spelled, 0.3)] == cuts
 
 
 def test_pieces_end_at_the_longest_pause_in_bounds() -> None:
     cuts = [Cut(i, at - pause / 2, at + pause / 2) for i, (at, pause) in enumerate(
         [(0.5, 0.9), (3.0, 0.3), (4.0, 0.5), (14.0, 0.4), (40.0, 0.2), (40.5, 0.9)], 1
     )]  # fmt: skip
-    assert [cut.word for cut in chosen(cuts, Options(shortest=1.0, longest=15.0))] == [3, 4, 5]
+    options = Options(shortest=1.0, longest=15.0)
+    assert [cut.unit for cut in chosen(cuts, options, 50.0)] == [3, 4, 5]
+    assert [cut.unit for cut in chosen(cuts, options, 40.9)] == [3, 4]  # else 0.9 s are left
 
 
 @pytest.fixture
@@ -69,11 +98,13 @@ def talk(tmp_path: Path, shared_data: Path) -> tuple[Path, list[str]]:
     return tmp_path / "talk.wav", [(each.text or "").lower() for each in found]
 
 
-def segment(talk: Path, text: str, folder: Path) -> tuple[int, list[dict[str, object]], list[str]]:
-    (folder / "text.txt").write_text(text)
+def segment(
+    talk: Path, text: str, folder: Path, model: str = "small-en-alnum"
+) -> tuple[int, list[dict[str, object]], list[str]]:
+    (folder / "text.txt").write_text(text, encoding="utf-8")
     output = folder / "out.jsonl"
     status = main(
-        ["segment", str(talk), str(folder / "text.txt"), "--model", "small-en-alnum",
+        ["segment", str(talk), str(folder / "text.txt"), "--model", model,
          "--output", str(output), "--min-score", "0.05"]
     )  # fmt: skip
     rows = [json.loads(line) for line in output.read_text().splitlines()]
@@ -104,6 +135,30 @@ def test_a_wrong_word_costs_its_piece(talk: tuple[Path, list[str]], tmp_path: Pa
     assert texts[-1] in kept
 
 
+def test_a_text_without_spaces_is_found(
+    talk: tuple[Path, list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same recording by a model whose labels are characters, from lines of its text."""
+    path, texts = talk
+    file = load_model("small-en-alnum")
+    label = {word: chr(0x6000 + number) for number, word in enumerate(file.tokenizer.symbols)}
+    text = file.config.text.model_copy(update={"tokenizer": "characters"})
+    config = file.config.model_copy(update={"text": text})
+    tokenizer = CharTokenizer([*label.values()])
+    save_model(tmp_path / "zh.safetensors", file._replace(tokenizer=tokenizer, config=config))
+    lines = ["".join(label[word] for word in line.split()) for line in texts]
+    _, expected, _ = segment(path, " ".join(texts), tmp_path)
+    capsys.readouterr()
+    model = str(tmp_path / "zh.safetensors")
+    status, rows, left = segment(path, "\n".join(lines), tmp_path, model)
+    assert (status, left) == (0, [])
+    assert "".join(str(row["text"]) for row in rows) == "".join(lines)
+    assert [(row["start"], row["duration"]) for row in rows] == [
+        (row["start"], row["duration"]) for row in expected
+    ]
+    assert f" {len(''.join(lines))} characters, " in capsys.readouterr().out
+
+
 def test_parts_are_those_of_the_file(talk: tuple[Path, list[str]]) -> None:
     job = Labelled("talk", str(talk[0]))
     spans = [(0.0, 1.5), (1.5, 1.5), (2.25, 4.0), (4.0, 100.0)]
@@ -115,6 +170,37 @@ def test_parts_are_those_of_the_file(talk: tuple[Path, list[str]]) -> None:
     inner = found[2].between(3.0, 3.5)
     assert np.array_equal(inner, whole[3 * SAMPLE_RATE : round(3.5 * SAMPLE_RATE)])
     assert not np.array_equal(inner, found[2].between(2.5, 3.0))  # control
+
+
+def test_no_piece_is_shorter_than_the_shortest(
+    talk: tuple[Path, list[str]], tmp_path: Path
+) -> None:
+    """Long pauses around a short utterance stay with it, and the last piece is not a rest."""
+    path, texts = talk
+    job, recognizer = Labelled("talk", str(path), " ".join(texts)), asrkit.load("small-en-alnum")
+    for shortest in (0.5, 1.0, 2.0):
+        limits = Options(shortest=shortest, longest=6.0)
+        pieces = [*pieces_of(recognizer, job, str, limits)]
+        assert " ".join(piece.text for piece in pieces) == job.text
+        assert all(round(piece.end - piece.start, 6) >= shortest for piece in pieces)
+    assert min(piece.end - piece.start for piece in pieces) < 6.0
+
+
+@pytest.mark.parametrize(
+    ("edges", "shortest", "expected"),
+    [
+        ((1.0, 2.0, 5.0, 8.0), 1.0, (1.75, 5.25)),  # a quarter of a second of each pause
+        ((1.0, 4.0, 4.4, 8.0), 1.0, (3.7, 4.7)),  # and more for a short piece
+        ((3.7, 4.0, 4.4, 8.0), 1.0, (3.85, 4.85)),  # up to the middle of a pause
+        ((3.9, 4.0, 4.4, 8.0), 1.0, (3.95, 4.95)),
+        ((1.0, 4.0, 4.4, 4.5), 1.0, (3.45, 4.45)),
+    ],
+)
+def test_the_audio_of_a_piece(
+    edges: tuple[float, ...], shortest: float, expected: tuple[float, float]
+) -> None:
+    left, right = Cut(1, *edges[:2]), Cut(2, *edges[2:])
+    assert span(left, right, shortest) == pytest.approx(expected)
 
 
 def test_a_piece_that_is_too_long_or_has_other_letters_is_left_out(tmp_path: Path) -> None:
