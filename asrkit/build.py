@@ -43,11 +43,12 @@ from asrkit.text import (
     normalize,
     spoken,
 )
+from asrkit.text.graphemes import complete_units, units
 
 logger = logging.getLogger(__name__)
 
-FUSIONS: dict[str, type[WordFusion] | type[TokenFusion]] = {
-    "words": WordFusion,
+FUSIONS: dict[str, Callable[[Weighted, Sequence[str]], WordFusion | TokenFusion]] = {
+    "words": partial(WordFusion, divide=complete_units),
     "tokens": TokenFusion,
 }
 TOKENIZERS: dict[str, Any] = {
@@ -147,14 +148,14 @@ def build_hotwords(
     tokenizer: Tokenizer,
     normalizer: Callable[[str], str],
 ) -> Hotwords:
-    """Return the fusion of hotwords with a search, by the weight of each of their words.
+    """Return the fusion of hotwords with a search, by the weight of each of their units.
 
     Phrases that are equal after normalisation get the highest of their weights.
     """
     bonuses: dict[str, float] = {}
     for phrase, weight in weighed(hotwords).items():
         text = hotword_text(phrase, tokenizer, normalizer)
-        bonuses[text] = max(bonuses.get(text, 0.0), weight * len(text.split()))
+        bonuses[text] = max(bonuses.get(text, 0.0), weight * len(units(text)))
     try:
         return Hotwords(bonuses, pieces_of(tokenizer))
     except ValueError as error:

@@ -21,7 +21,8 @@ def main(argv: list[str] | None = None) -> int:
     arguments.add_argument("--model", help="normalise the texts as this model file does")
     arguments.add_argument(
         "--units", choices=["words", "tokens"], default="words",
-        help="unit of an n-gram; tokens: those of the --model's tokenizer",
+        help="unit of an n-gram; words: also characters of scripts without spaces; tokens: those "
+        "of the --model's tokenizer",
     )  # fmt: skip
     arguments.add_argument(
         "--prune", type=whole(0, 1000), nargs="+", default=[0], metavar="N",

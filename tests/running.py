@@ -24,15 +24,19 @@ def run(command: str, *arguments: object) -> int:
     return importlib.import_module(module).main([str(a) for a in arguments])
 
 
-def talkative_model(path: Path, quiet: float = 0.0) -> Path:
+LETTERS = "abcdefghij "  # labels of `talkative`
+UNSPACED = "零一二三四五六七八九，"  # as many of a script without spaces
+
+
+def talkative_model(path: Path, quiet: float = 0.0, labels: str = LETTERS) -> Path:
     """A model file that hears many letters in `speech(2.0)`, and fewer the more it likes blanks."""
-    save_model(path, talkative(quiet))
+    save_model(path, talkative(quiet)._replace(tokenizer=CharTokenizer(list(labels))))
     return path
 
 
 @cache
 def talkative(quiet: float) -> ModelFile:
-    file = a_file(CharTokenizer(list("abcdefghij ")))
+    file = a_file(CharTokenizer(list(LETTERS)))
     samples = torch.from_numpy(speech(2.0))[None]
     fitted(file.model, audio.Fbank()(samples, samples[:, :0])[0])
     with torch.no_grad():

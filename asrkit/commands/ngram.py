@@ -12,6 +12,7 @@ from asrkit.build import build_normalizer
 from asrkit.config import TextConfig
 from asrkit.data.manifest import MAX_EMPTY, MAX_LINE, LeftOut, is_lhotse, read_manifest
 from asrkit.errors import UserError
+from asrkit.evaluation.wer import without_errors
 from asrkit.lines import LineKind, text_lines
 from asrkit.lm.kneser_ney import NgramEntry, Words, arpa_lines, estimate
 from asrkit.lm.lm_fusion import as_word
@@ -19,8 +20,9 @@ from asrkit.lm.mixture import best_weights, interpolate, perplexity, probabiliti
 from asrkit.lm.ngram import MAX_NGRAMS
 from asrkit.model_file import load_model
 from asrkit.text import TextError
+from asrkit.text.graphemes import units
 
-Split = Callable[[str], list[str]]  # splits a text into words or tokens
+Split = Callable[[str], list[str]]  # splits a text into units or tokens
 
 
 def ngram(options: argparse.Namespace) -> int:
@@ -54,11 +56,14 @@ def interpolated(options: argparse.Namespace, split: Split) -> list[dict[Words, 
     ]
     found = probabilities(models, heldout)
     weights = best_weights(found)
-    print(f"perplexity per {options.units[:-1]} of {options.interpolate}:", file=sys.stderr)
+    unit = "token"
+    if options.units == "words":
+        unit = without_errors([word for sentence in heldout for word in sentence]).unit
+    print(f"perplexity per {unit} of {options.interpolate}:", file=sys.stderr)
     for path, weight, alone in zip(texts, weights, found.T, strict=True):
         count = sum(map(len, texts[path]))
         print(
-            f"{perplexity(alone):10.2f}  weight {weight:.3f}  {count} {options.units}  {path}",
+            f"{perplexity(alone):10.2f}  weight {weight:.3f}  {count} {unit}s  {path}",
             file=sys.stderr,
         )
     print(f"{perplexity(found @ weights):10.2f}  interpolated", file=sys.stderr)
@@ -66,11 +71,11 @@ def interpolated(options: argparse.Namespace, split: Split) -> list[dict[Words, 
 
 
 def splitter(options: argparse.Namespace) -> Split:
-    """Return the function that splits a text into words or tokens."""
+    """Return the function that splits a text into units or tokens."""
     file = load_model(options.model) if options.model else None
     normalize = build_normalizer(file.config.text if file else TextConfig())
     if options.units == "words":
-        return lambda text: normalize(text).split()
+        return lambda text: units(normalize(text))
     if file is None:
         raise UserError("--units tokens needs a --model, whose tokenizer splits the texts")
     tokenizer = file.tokenizer

@@ -1,6 +1,6 @@
 """Checks that the words of a language model fit the spelling of a recogniser."""
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Container, Sequence
 
 SAMPLE = 10_000  # words of a vocabulary that are compared
 MENTIONED = 0.01  # smallest reported share of words that cannot be written
@@ -62,9 +62,8 @@ def in_another_case(odd: Sequence[str], fits: Callable[[str], bool]) -> str:
     return ""
 
 
-def unfamiliar(texts: Iterable[str], has_word: Callable[[str], bool]) -> str:
+def unfamiliar(words: Sequence[str], has_word: Callable[[str], bool]) -> str:
     """Describe recognised words that the language model lacks; "" if they are few."""
-    words = [word for text in texts for word in text.split()]
     unknown = [word for word in words if not has_word(word)]
     if not unknown or len(unknown) < UNKNOWN * len(words):
         return ""

@@ -1,11 +1,12 @@
 """Shallow fusion with language models of words or of tokens (see `search.fusion`)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from asrkit.lm.fit import examples, in_another_case, is_written_with, misfit
+from asrkit.lm.fit import MENTIONED, examples, in_another_case, is_written_with, misfit
 
 TOKENS_MENTIONED = 0.1  # smallest reported share of tokens that a model lacks
+Divide = Callable[[str], tuple[Sequence[str], str]]
 LIMIT = 20.0  # largest weight or bonus: exp() of the resulting scores fits into a float
 
 
@@ -108,20 +109,26 @@ class TokenFusion:
 class WordFusion:
     """The fusion of a model of words: a word is scored at the following space or end of the text.
 
+    In scripts without spaces the words are units, which are scored at the start of the next one.
     A state is the context after the complete words, and the letters of the incomplete word.
 
     Args:
         pieces: text of each token, by id; the blank's is ignored.
+        divide: function that returns the complete words of a text, and the incomplete one.
 
     Raises:
         ValueError: if no word of the model can be written with the pieces.
     """
 
-    def __init__(self, weighted: Weighted, pieces: Sequence[str]) -> None:
-        self.weighted, self.pieces = weighted, pieces
-        # A piece completes one word per space.
-        self.ceiling = max(0.0, weighted.bonus) * max(piece.count(" ") for piece in pieces)
+    def __init__(self, weighted: Weighted, pieces: Sequence[str], divide: Divide) -> None:
+        self.weighted, self.pieces, self.divide = weighted, pieces, divide
+        # A piece completes one word per space, and where units end without a space, one per unit.
+        spaced = not any(divide(f"a{part}a")[0] for piece in pieces for part in piece.split())
+        most = max(p.count(" ") + (0 if spaced else len(divide(f"{p} ")[0])) for p in pieces)
+        self.ceiling = max(0.0, weighted.bonus) * most
         words, fits = weighted.model.words_in_part(), is_written_with(pieces)
+        if words and not any(map(self.is_one_word, words)):
+            raise ValueError(self.misfit())
         if words is not None and not any(map(fits, words)):
             hint = in_another_case(words, fits) if words else ""
             raise ValueError(
@@ -134,7 +141,19 @@ class WordFusion:
         words = self.weighted.model.words_in_part()
         if words is None:
             return "it has no list of its words, so that their spelling cannot be checked"
-        return misfit(words, self.pieces)
+        several = [word for word in words if not self.is_one_word(word)]
+        found = [misfit(words, self.pieces)]
+        if several and len(several) >= MENTIONED * len(words):
+            found.append(
+                f"{100 * len(several) / len(words):.0f} % of its words, such as "
+                f"{examples(several)}, are several units of a script without spaces and are never "
+                "found: estimate a model by asrkit ngram, which divides them"
+            )
+        return "; ".join(filter(None, found))
+
+    def is_one_word(self, word: str) -> bool:
+        """Return whether a word is not divided in a text."""
+        return not self.divide(word)[0]
 
     def has_word(self, word: str) -> bool:
         """Return whether the model has a word."""
@@ -145,28 +164,26 @@ class WordFusion:
 
     def step(self, state: tuple[Any, str], token: int) -> tuple[tuple[Any, str], float]:
         context, begun = state
-        piece = self.pieces[token]
-        if " " not in piece:
-            return (context, begun + piece), 0.0
-        *words, begun = (begun + piece).split(" ")
+        words, begun = self.divide(begun + self.pieces[token])
+        if not words:
+            return (context, begun), 0.0
         context, added = self.scored(context, words)
         return (context, begun), added
 
     def finish(self, state: tuple[Any, str]) -> float:
         context, begun = state
-        context, added = self.scored(context, [begun])
+        context, added = self.scored(context, [begun] if begun else [])
         return added + self.weighted.finish(context)
 
     def identity(self) -> str:
         return f"words {self.weighted.identity()}"
 
-    def scored(self, context: Any, words: list[str]) -> tuple[Any, float]:
-        """Return the context after these words, and the sum of their scores; "" is skipped."""
+    def scored(self, context: Any, words: Sequence[str]) -> tuple[Any, float]:
+        """Return the context after these words, and the sum of their scores."""
         total = 0.0
         for word in words:
-            if word:
-                context, added = self.weighted.score(context, word)
-                total += added
+            context, added = self.weighted.score(context, word)
+            total += added
         return context, total
 
 

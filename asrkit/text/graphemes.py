@@ -110,6 +110,14 @@ def spaced_units(text: str) -> list[str]:
     return found
 
 
+@functools.lru_cache(maxsize=1 << 16)
+def complete_units(text: str) -> tuple[tuple[str, ...], str]:
+    """Return the units that more text cannot extend, and the last one, "" after a space."""
+    found = units(text)
+    last = found.pop() if found and not text[-1].isspace() else ""
+    return tuple(found), last
+
+
 def is_character(unit: str) -> bool:
     """Return whether a unit is a character of a script without spaces, and not a word."""
     return any(letter.isalnum() and UNSPACED.match(letter) for letter in unit)

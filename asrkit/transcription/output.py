@@ -18,6 +18,7 @@ from asrkit.runtime import Recognizer, Result, Segment
 from asrkit.runtime.formats import FORMATS, Call, Recording, write
 from asrkit.runtime.words import far_from_model
 from asrkit.search import Both
+from asrkit.text.graphemes import units
 
 LONGEST_NAME = 200  # bytes: file systems allow 255, including the suffix and `replacing`'s prefix
 
@@ -119,7 +120,7 @@ def report(
     model = word_model(getattr(recognizer.final_search, "fusion", None))
     # The model's words are spelled as before postprocessing.
     if model is not None and recognizer.decoding.postprocess is None:
-        line = unfamiliar(found, model.has_word)
+        line = unfamiliar([each for text in found for each in units(text)], model.has_word)
         if line:
             print(f"asrkit decode: {printable(line)}", file=sys.stderr)
     references, hypotheses, failed = [], [], 0

@@ -10,7 +10,7 @@ from asrkit.model_file import save_model
 from asrkit.text import CharTokenizer
 from asrkit.text.graphemes import units
 from tests.conftest import speech, write_manifest, write_wav
-from tests.running import run, talkative
+from tests.running import UNSPACED, run, talkative_model
 from tests.test_model_file import a_file
 
 
@@ -33,10 +33,8 @@ def test_table_of_a_script_without_spaces(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Its sentences are scored by their characters; controls: with words, and words alone."""
-    file, letters = talkative(0.0), "零一二三四五六七八九，"
-    model, audio = tmp_path / "m.safetensors", tmp_path / "a.wav"
-    save_model(model, file._replace(tokenizer=CharTokenizer(list(letters))))
-    write_wav(audio, speech(2.0))
+    model = talkative_model(tmp_path / "m.safetensors", labels=UNSPACED)
+    audio = write_wav(tmp_path / "a.wav", speech(2.0))
     assert run("decode", "--model", model, "--chunk-ms", "full", audio) == 0
     text = capsys.readouterr().out.strip().rpartition("\t")[2].rstrip("，")
     count = len(units(text))

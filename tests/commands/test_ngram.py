@@ -44,6 +44,24 @@ def test_ngram_and_decoding_with_it(
     assert len(found) == 3
 
 
+def test_a_script_without_spaces_is_learned_by_its_characters(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each sentence was a word; control: a text of words keeps them."""
+    texts, arpa = tmp_path / "texts.txt", tmp_path / "lm.arpa"
+    texts.write_text("一二三\n三二，one一\n", encoding="utf-8")
+    assert run("ngram", "--order", 2, "--interpolate", texts, "--output", arpa, texts) == 0
+    grams = {line.split("\t")[1] for line in arpa.read_text().splitlines() if "\t" in line}
+    assert grams >= {"一", "二", "三", "二，", "one", "一 二", "二 三", "<s> 一", "二， one"}
+    assert {gram for gram in grams if "三二" in gram} == set()
+    shown = capsys.readouterr().err
+    assert "perplexity per unit of" in shown
+    assert " 7 units " in shown
+    texts.write_text("one two\n")
+    assert run("ngram", "--interpolate", texts, "--output", arpa, texts) == 0
+    assert "perplexity per word of" in capsys.readouterr().err
+
+
 def test_a_language_model_of_other_words_is_reported(
     model: Path, wav: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str],
     caplog: pytest.LogCaptureFixture,

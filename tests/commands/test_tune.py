@@ -14,7 +14,7 @@ from asrkit.config import parse_search
 from asrkit.model_file import load_model, save_model
 from tests.conftest import fitted, speech, write_wav
 from tests.laws.test_export import file_of
-from tests.running import run, talkative_model
+from tests.running import LETTERS, UNSPACED, run, talkative_model
 
 
 def test_climb_ends_where_no_neighbour_is_better() -> None:
@@ -34,13 +34,17 @@ def test_neighbours_are_in_range() -> None:
 
 
 @pytest.fixture
-def command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> list[object]:
+def command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest
+) -> list[object]:
     """Options of a model, a language model and a manifest in which the latter is right."""
     model, arpa, dev = tmp_path / "m.safetensors", tmp_path / "lm.arpa", tmp_path / "dev.jsonl"
-    talkative_model(model)
+    labels = getattr(request, "param", LETTERS)
+    talkative_model(model, labels=labels)
     soundfile.write(tmp_path / "x.wav", speech(2.0), 16000)
     search = ["--model", model, "--search", "prefix_beam", "--chunk-ms", "320"]
-    (tmp_path / "texts.txt").write_text("ab ba\nba ab ba\nab\n")
+    texts = "ab ba\nba ab ba\nab\n".translate(str.maketrans(LETTERS, labels))
+    (tmp_path / "texts.txt").write_text(texts, encoding="utf-8")
     assert run("ngram", "--model", model, "--output", arpa, tmp_path / "texts.txt") == 0
     strong = ["--lm", arpa, "--lm-weight", "3", "--word-bonus", "1"]
     assert run("decode", *search, *strong, tmp_path / "x.wav") == 0
@@ -49,9 +53,16 @@ def command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> list[object]:
     return [*search, dev, "--lm", arpa]
 
 
-def test_finds_a_pair_that_helps(command: list[object], capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("command", "name"), [(LETTERS, "WER"), (UNSPACED, "CER")], indirect=["command"]
+)
+def test_finds_a_pair_that_helps(
+    command: list[object], name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also in a script without spaces, by the units that the language model has."""
     assert run("tune", *command) == 0
-    *rows, best = capsys.readouterr().out.splitlines()[1:]
+    titles, *rows, best = capsys.readouterr().out.splitlines()
+    assert titles.split()[2] == name
     rates = {row[:16].strip(): float(row[16:].split("%")[0]) for row in rows}
     found = re.fullmatch(r"best: --lm-weight (\S+) --word-bonus (\S+)", best)
     assert found is not None

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from asrkit import Batcher, Endpointer, audio
 from asrkit.backends import Backend, eager
-from asrkit.build import pieces_of
-from asrkit.lm import Hotwords, TokenFusion, Weighted, WordFusion, read_arpa
+from asrkit.build import FUSIONS, pieces_of
+from asrkit.lm import Hotwords, Weighted, read_arpa
 from asrkit.lm.kneser_ney import arpa_lines, estimate
 from asrkit.lm.lm_fusion import as_word
 from asrkit.model import FULL_CONTEXT, Context, EncoderState, NetworkOutput, TransducerHead
@@ -216,7 +216,7 @@ def language_model(draw: random.Random, pieces: list[str], folder: Path) -> Fusi
     weighted = Weighted(
         read_arpa(path), draw.choice([0.0, 0.3, 1.5]), draw.choice([-1.0, 0.0, 2.0])
     )
-    return (WordFusion if words else TokenFusion)(weighted, pieces)
+    return FUSIONS["words" if words else "tokens"](weighted, pieces)
 
 
 def assert_sound(result: Result, seconds: float) -> None:

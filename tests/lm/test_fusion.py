@@ -26,6 +26,7 @@ from asrkit.search import (
     plus,
 )
 from asrkit.text import CharTokenizer, SentencePieceTokenizer, Tokenizer, WordTokenizer, decode
+from asrkit.text.graphemes import complete_units, units
 from tests.lm.phrases import advance, worth
 from tests.search.test_prefix_beam import ALL, all_paths, nbest, pieces, random_log_probs, textbook
 from tests.search.test_transducer_beam import SMALL, alignments, definition
@@ -100,7 +101,7 @@ def case(kind: str, seed: int, words: NGram, letters: NGram) -> Case:
             lambda tokens: added(letters, list(map(as_word, text(tokens))), True),
         )
     return (
-        WordFusion(Weighted(words, weight, bonus), PIECES),
+        WordFusion(Weighted(words, weight, bonus), PIECES, complete_units),
         lambda tokens: added(words, text(tokens).rpartition(" ")[0].split(), False),
         lambda tokens: added(words, text(tokens).split(), True),
     )
@@ -129,7 +130,7 @@ def test_all_texts_when_nothing_is_pruned(
 def test_times_are_those_of_the_likeliest_path_all_the_same(words: NGram) -> None:
     log_probs = random_log_probs(1, 5, 4)
     paths = all_paths(log_probs)
-    fusion = WordFusion(Weighted(words, 1.0, 1.0), PIECES)
+    fusion = WordFusion(Weighted(words, 1.0, 1.0), PIECES, complete_units)
     for hypothesis, _ in nbest(PrefixBeamSearch(5000, **ALL, fusion=fusion), log_probs):
         _, likeliest = paths[hypothesis.tokens]
         assert hypothesis[:3] == likeliest[:3]
@@ -212,7 +213,7 @@ def test_long_texts_with_a_bonus_do_not_overflow(words: NGram) -> None:
     """Each word multiplies the sums, beyond all that a float can hold: about e to the 710."""
     frames = torch.full((2000, 4), 1e-9)
     frames[range(2000), torch.tensor([2, 0, 1, 0] * 500)] = 1.0
-    fusion = WordFusion(Weighted(words, 0.1, 9.0), PIECES)
+    fusion = WordFusion(Weighted(words, 0.1, 9.0), PIECES, complete_units)
     (best, *_) = nbest(PrefixBeamSearch(fusion=fusion), frames.log())
     assert best.hypothesis.tokens == (2, 1) * 500
     assert 800 < best.score < 9.0 * 500
@@ -222,7 +223,8 @@ def test_language_model_decides_between_texts_that_sound_alike(words: NGram) -> 
     """Control: without weight, or without a model, the posteriors alone decide."""
     frames = torch.tensor([[0.0, 0.0, 0.49, 0.51], [1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.4, 0.6]])
     for weight, text in ((2.0, "ab"), (0.0, "bb")):
-        search = PrefixBeamSearch(fusion=WordFusion(Weighted(words, weight, 0.0), PIECES))
+        fusion = WordFusion(Weighted(words, weight, 0.0), PIECES, complete_units)
+        search = PrefixBeamSearch(fusion=fusion)
         best = search.best(search.step(search.start(), frames.log()))
         assert "".join(PIECES[token] for token in best.tokens) == text
 
@@ -230,7 +232,8 @@ def test_language_model_decides_between_texts_that_sound_alike(words: NGram) -> 
 def test_a_word_that_is_not_complete_costs_nothing_yet(words: NGram) -> None:
     """While the stream goes on the likelier sound leads; if it ends, the likelier last word."""
     frames = torch.tensor([[0.0, 0.0, 0.0, 1.0], [0.45, 0.0, 0.55, 0.0]])
-    search = PrefixBeamSearch(fusion=WordFusion(Weighted(words, 3.0, 0.0), PIECES))
+    fusion = WordFusion(Weighted(words, 3.0, 0.0), PIECES, complete_units)
+    search = PrefixBeamSearch(fusion=fusion)
     state = search.step(search.start(), frames.log())
     assert search.partial(state).tokens == (3, 2)
     assert search.best(state).tokens == (3,)
@@ -278,7 +281,7 @@ def test_words_of_every_tokenizer(kind: str, tmp_path: Path) -> None:
     tokenizer = tokenizers()[kind]
     of_tokens = ["", *(tokenizer.piece(token) for token in range(1, tokenizer.vocab_size))]
     model = written([text.split() for text in SENTENCES], tmp_path)
-    fusion = WordFusion(Weighted(model, 0.7, 0.3), of_tokens)
+    fusion = WordFusion(Weighted(model, 0.7, 0.3), of_tokens, complete_units)
     sizes = []
     for text in [*SENTENCES, "MAT A THE", "CAT"]:
         context, expected = model.start(), 0.0
@@ -295,6 +298,62 @@ def test_words_of_every_tokenizer(kind: str, tmp_path: Path) -> None:
         assert added + fusion.finish(state) == pytest.approx(expected + 0.7 * model.finish(context))
         sizes.append(len(tokens) / len(text.split()))
     assert (max(sizes) > 1) == (kind != "words")
+
+
+UNSPACED = ["你好，世界。", "好世你", "世界iPhone你", "ที่นี่ไป", "แม่ hello 好"]
+
+
+@pytest.mark.parametrize("kind", ["characters", "unigram", "bpe"])
+@pytest.mark.parametrize("bonus", [0.3, -0.5])
+def test_units_of_scripts_without_spaces(kind: str, bonus: float, tmp_path: Path) -> None:
+    """Token by token a text adds what its units add, by labels of one character and of several."""
+    tokenizer: Tokenizer
+    if kind == "characters":
+        tokenizer = CharTokenizer(sorted({*"".join(UNSPACED)}))
+    else:
+        tokenizer = SentencePieceTokenizer.train(UNSPACED * 3, 60, kind)
+    of_tokens = pieces_of(tokenizer)
+    model = written([units(text) for text in UNSPACED], tmp_path)
+    fusion = WordFusion(Weighted(model, 0.7, bonus), of_tokens, complete_units)
+    assert fusion.misfit() == ""
+    for text in [*UNSPACED, "好你iPhone世 界", "hello"]:
+        context, expected = model.start(), 0.0
+        for unit in units(text):
+            assert model.has_word(unit) or text not in UNSPACED
+            log_prob, context = model.score(context, unit)
+            expected += 0.7 * log_prob + bonus
+        state, added = fusion.start(), 0.0
+        for token in tokenizer.encode(text):
+            state, gain = fusion.step(state, token)
+            added += gain
+            assert gain <= fusion.ceiling + 1e-9
+        assert added + fusion.finish(state) == pytest.approx(expected + 0.7 * model.finish(context))
+
+
+def test_words_of_several_units_are_reported(tmp_path: Path) -> None:
+    """A recogniser's text is divided into characters, so such words are never in it."""
+    pieces = ["", *"你好世界"]
+    some = written([["你好", "世", "界"]], tmp_path)
+    line = "33 % of its words, such as '你好', are several units of a script without spaces"
+    assert WordFusion(Weighted(some, 1.0, 0.0), pieces, complete_units).misfit().startswith(line)
+    all_words = written([["你好", "世界"]], tmp_path)
+    with pytest.raises(
+        ValueError, match=r"100 % of its words, such as '世界', '你好', are several"
+    ):
+        WordFusion(Weighted(all_words, 1.0, 0.0), pieces, complete_units)
+    right = written([[*"你好世界"]], tmp_path)  # a control
+    assert WordFusion(Weighted(right, 1.0, 0.0), pieces, complete_units).misfit() == ""
+
+
+def test_the_model_decides_between_characters(tmp_path: Path) -> None:
+    """Of two characters that sound alike; control: with no weight the sound alone decides."""
+    model, pieces = written([[*"你好"]] * 3 + [[*"号"]], tmp_path), ["", *"你好号"]
+    frames = torch.tensor([[0.0, 1.0, 0.0, 0.0], [0.0, 0.0, 0.45, 0.55]]).clamp(1e-9).log()
+    for weight, text in ((1.0, "你好"), (0.0, "你号")):
+        fusion = WordFusion(Weighted(model, weight, 0.0), pieces, complete_units)
+        search = PrefixBeamSearch(fusion=fusion)
+        best = search.best(search.step(search.start(), frames))
+        assert "".join(pieces[token] for token in best.tokens) == text
 
 
 @pytest.mark.parametrize("kind", ["characters", "unigram", "bpe"])
@@ -324,7 +383,7 @@ def test_tokens_of_every_tokenizer(kind: str, tmp_path: Path) -> None:
         (lambda m: Weighted(m, math.nan, 0.0), "the weight must be between 0 and 20, got nan"),
         (lambda m: Weighted(m, 1.0, 200.0), "the bonus must be between -20 and 20, got 200"),
         (
-            lambda m: WordFusion(Weighted(m, 1.0, 0.0), ["", " ", "A", "B"]),
+            lambda m: WordFusion(Weighted(m, 1.0, 0.0), ["", " ", "A", "B"], complete_units),
             "its words, such as 'a', 'ab', 'b', cannot be written with the recogniser's tokens",
         ),
         (
@@ -354,7 +413,7 @@ def test_words_in_another_spelling_are_reported(
 ) -> None:
     of_tokens = pieces_of(tokenizers()[kind])
     model = written([text.split() for text in texts], tmp_path)
-    found = WordFusion(Weighted(model, 0.7, 0.3), of_tokens).misfit()
+    found = WordFusion(Weighted(model, 0.7, 0.3), of_tokens, complete_units).misfit()
     assert found.startswith(line)
     assert bool(found) == bool(line)
     assert ("can be written in upper case" in found) == ("'cat'" in line)
@@ -363,7 +422,7 @@ def test_words_in_another_spelling_are_reported(
 def test_letters_that_no_word_has_are_reported(tmp_path: Path) -> None:
     """A model that writes capitals, and words without."""
     model = written([["the", "cat"]], tmp_path)
-    fusion = WordFusion(Weighted(model, 1.0, 0.0), ["", " ", *"aceht", *"ACEHT"])
+    fusion = WordFusion(Weighted(model, 1.0, 0.0), ["", " ", *"aceht", *"ACEHT"], complete_units)
     expected = "its words lack 5 of the recogniser's 10 letters: ACEHT"
     assert fusion.misfit() == expected
 
@@ -390,7 +449,7 @@ def test_tokens_that_the_model_lacks_are_reported(tmp_path: Path) -> None:
 
 
 def test_recognised_words_that_the_model_lacks_are_reported() -> None:
-    texts = ["seven eight", "nine", "seven"]
+    texts = ["seven", "eight", "nine", "seven"]
     assert unfamiliar(texts, {"seven", "eight", "nine"}.__contains__) == ""
     assert unfamiliar(texts, {"sieben", "acht"}.__contains__) == (
         "4 of 4 recognised words, such as 'seven', 'eight', 'nine', are not in the language model: "

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from asrkit.build import build_hotwords
 from asrkit.errors import UserError
 from asrkit.lm.hotwords import GRID, Hotwords, read_hotwords, weighed
-from asrkit.text import Tokenizer
+from asrkit.text import CharTokenizer, Tokenizer
 from tests.lm.phrases import advance, worth
 from tests.lm.test_fusion import tokenizers
 
@@ -187,3 +188,11 @@ def test_a_space_may_end_one_phrase_and_go_on_in_another() -> None:
     state, _ = hotwords.step(hotwords.start(), 2)
     assert hotwords.step(state, 1)[1] == pytest.approx(8 / 3)
     assert hotwords.ceiling == pytest.approx(8 / 3)
+
+
+@pytest.mark.parametrize(
+    ("phrase", "bonus"), [("ab cd", 4.0), ("你好", 4.0), ("ที่นี่ ab", 6.0), ("ab", 2.0)]
+)
+def test_a_weight_is_that_of_each_unit(phrase: str, bonus: float) -> None:
+    fusion = build_hotwords([phrase], CharTokenizer(sorted({*phrase})), str)
+    assert fusion.bonuses == {phrase: bonus}

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from asrkit.build import FUSIONS
 from asrkit.extras import missing
 from asrkit.lm import ArpaError, TokenFusion, Weighted, WordFusion, read_arpa, read_language_model
 from asrkit.lm.kenlm import COUNT, KenLM, words_in
 from asrkit.search import PrefixBeamSearch
+from asrkit.text.graphemes import complete_units
 from tests.conftest import skip
 
 FOLDER = Path(__file__).parent
@@ -49,14 +51,12 @@ def test_scores_equal_those_of_the_arpa_file() -> None:
 
 
 @pytest.mark.usefixtures("kenlm")
-@pytest.mark.parametrize("fusion", [WordFusion, TokenFusion])
-def test_search_with_a_binary_equals_search_with_arpa(
-    fusion: type[WordFusion | TokenFusion],
-) -> None:
+@pytest.mark.parametrize("units", ["words", "tokens"])
+def test_search_with_a_binary_equals_search_with_arpa(units: str) -> None:
     log_probs = torch.randn(40, 5, generator=torch.Generator().manual_seed(0)).log_softmax(1)
     found = []
     for model in (read_arpa(ARPA), KenLM(BINARY)):
-        search = PrefixBeamSearch(fusion=fusion(Weighted(model, 0.8, 0.2), PIECES))
+        search = PrefixBeamSearch(fusion=FUSIONS[units](Weighted(model, 0.8, 0.2), PIECES))
         found.append(search.nbest(search.step(search.start(), log_probs)))
     assert [each.hypothesis.tokens for each in found[0]] == [
         each.hypothesis.tokens for each in found[1]
@@ -109,6 +109,6 @@ def test_the_words_of_a_binary(tmp_path: Path) -> None:
 def test_a_binary_in_another_case_is_refused() -> None:
     """In silence its scores were those of unknown words."""
     with pytest.raises(ValueError, match=r"its words, such as 'a', 'ab', 'ba', cannot be written"):
-        WordFusion(Weighted(KenLM(BINARY), 1.0, 0.0), ["", " ", "A", "B"])
-    fusion = WordFusion(Weighted(KenLM(BINARY), 1.0, 0.0), PIECES)
+        WordFusion(Weighted(KenLM(BINARY), 1.0, 0.0), ["", " ", "A", "B"], complete_units)
+    fusion = WordFusion(Weighted(KenLM(BINARY), 1.0, 0.0), PIECES, complete_units)
     assert fusion.misfit() == ""

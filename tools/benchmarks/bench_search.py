@@ -22,6 +22,7 @@ from torch import Tensor
 from asrkit.lm import Weighted, WordFusion, read_arpa
 from asrkit.lm.kneser_ney import arpa_lines, estimate
 from asrkit.search import GreedySearch, PrefixBeamSearch, Search
+from asrkit.text.graphemes import complete_units
 
 FRAMES, VOCAB_SIZE, TOKENS, BEAM = 1500, 500, 285, 10
 QUICK_FRAMES = 60
@@ -80,7 +81,7 @@ def word_fusion() -> WordFusion:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "lm.arpa"
         path.write_text("\n".join(arpa_lines(estimate(texts, 3))))
-        return WordFusion(Weighted(read_arpa(path), 0.5, 0.5), pieces)
+        return WordFusion(Weighted(read_arpa(path), 0.5, 0.5), pieces, complete_units)
 
 
 def searched(search: Search, parts: list[Tensor]) -> None:
