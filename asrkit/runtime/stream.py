@@ -338,8 +338,5 @@ class Stream:
 
 
 def duration(num_samples: int) -> float:
-    """Return the duration of samples at 16 kHz in seconds, in whole milliseconds.
-
-    Resampling may add a part of a sample.
-    """
-    return max(0, num_samples - 1) * 1000 // audio.SAMPLE_RATE / 1000
+    """Return the whole milliseconds of samples at 16 kHz, in seconds: no word ends after them."""
+    return num_samples * 1000 // audio.SAMPLE_RATE / 1000

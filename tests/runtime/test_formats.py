@@ -17,6 +17,7 @@ from praatio.utilities.errors import PraatioException
 from asrkit import UserError
 from asrkit.runtime import Result, Word, formats
 from asrkit.runtime.formats import FORMATS, Recording, write
+from asrkit.runtime.stream import duration
 from asrkit.runtime.subtitles import LINE_COLUMNS, MAX_MS, cues
 from asrkit.text.graphemes import clusters, columns, units
 
@@ -287,3 +288,25 @@ def test_long_words_are_divided_between_clusters() -> None:
         assert "".join(lines) == text
         assert [part for line in lines for part in clusters(line)] == clusters(text)
         assert max(map(columns, lines)) <= LINE_COLUMNS
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_the_end_of_a_recording_is_its_last_millisecond(form: str) -> None:
+    """A recording of 3.8 s ended at 3.799; of any whole number of milliseconds it is exact."""
+    for ms in range(3000, 4000):
+        word = Word("a", 0.0, duration(16 * ms), 1.0)
+        shown = write(form, [Recording([word], "x", word.end)])
+        end = f"{ms / 1000:.3f}"
+        expected = {
+            "txt": "a", "json": f'"end": {ms / 1000}', "jsonl": f'"end": {ms / 1000}',
+            "srt": f"--> 00:00:0{end.replace('.', ',')}", "vtt": f"--> 00:00:0{end}",
+            "ctm": f" 0.000 {end} ", "rttm": f" 0.000 {end} ", "csv": f",0.000,{end},",
+            "textgrid": f"xmax = {end}",
+        }  # fmt: skip
+        assert expected[form] in shown
+
+
+def test_a_part_of_a_millisecond_is_left_out() -> None:
+    """So that no word ends after the audio."""
+    assert [duration(60_800 + more) for more in (-1, 0, 15, 16)] == [3.799, 3.8, 3.8, 3.801]
+    assert duration(0) == 0.0

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from asrkit.model import FULL
 from asrkit.runtime import Word, recognizer_of, words
 from asrkit.runtime.serialization import plain, read
 from asrkit.runtime.words import (
@@ -25,6 +26,7 @@ from asrkit.runtime.words import (
 from asrkit.search import GreedySearch, Hypothesis, PrefixBeamSearch
 from asrkit.text import CharTokenizer, SentencePieceTokenizer, Tokenizer, WordTokenizer, decode
 from tests.conftest import speech
+from tests.running import talkative
 from tests.search.test_prefix_beam import pieces, random_log_probs
 from tests.test_model_file import a_file
 
@@ -156,6 +158,14 @@ def test_words_are_longer_than_their_tokens() -> None:
         (round(0.4 - LEAD, 3), 0.48),  # where c's tokens begin
         (0.48, 0.57),
     ]
+
+
+@pytest.mark.parametrize("rate", [8000, 11_025, 16_000, 44_100, 48_000])
+def test_the_last_word_ends_with_the_audio(rate: int) -> None:
+    """Also after resampling, which rounds the number of samples up."""
+    samples = np.tile(speech(2.0), 12)[: round(3.8 * rate)]
+    found = recognizer_of(talkative(0.0), FULL).transcribe(samples, rate)
+    assert found.words[-1].end == 3.8
 
 
 def test_labels_of_a_script_without_spaces_have_their_times() -> None:
