@@ -122,7 +122,7 @@ def test_tables_have_the_channel() -> None:
         ["a_call", "1", "0.100", "0.500", "the_agent"],
         ["a_call", "2", "0.800", "0.800", "R&D"],
     ]  # fmt: skip
-    assert write("csv", CALL).splitlines()[5] == "a call,two,0.800,1.200,0.5000,R&D"
+    assert write("csv", CALL).splitlines()[2] == "a call,0.800,1.600,R&D,two please"
 
 
 def test_textgrid_has_a_tier_for_each_channel(tmp_path: Path) -> None:

@@ -184,7 +184,9 @@ def test_canaries_are_scored_before_and_after(config: Path, tmp_path: Path, old:
     assert f"canary old error rate  full: {before:.2f} → {after:.2f} %" in log
     assert f"| old | full | {before:.2f} | {after:.2f} |" in trained(file)
     assert __main__.main(["report", str(tmp_path / "out"), "--output", str(page)]) == 0
-    row = f'<th scope="row">old</th><td>full</td><td>{before:.2f}</td><td>{after:.2f}</td>'
+    row = (
+        f'<th scope="row" dir="auto">old</th><td>full</td><td>{before:.2f}</td><td>{after:.2f}</td>'
+    )
     assert row in page.read_text()
     assert "Error rate on old" in page.read_text()
     scored = json.dumps(file.training["dev_wer"])
