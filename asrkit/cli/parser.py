@@ -86,6 +86,9 @@ class Parser(argparse.ArgumentParser):
             Exit status: 0 done, 1 done but something failed, 2 a user's mistake, 130 stopped.
         """
         open_streams()
+        # OpenMP reads it when torch is imported. By default its threads stay busy while they wait
+        # for each other, which takes many times as long if another program needs a core.
+        os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
         try:
             options = self.parse_intermixed_args(argv)
             work: Callable[[argparse.Namespace], int] = (

@@ -151,8 +151,6 @@ def claim(folder: Path, log: TextIO) -> None:
 
 
 def run(asked: Config, folder: Path, command: argparse.Namespace, ranks: Ranks) -> int:
-    if asked.training.num_threads:
-        torch.set_num_threads(asked.training.num_threads)
     corpus = shared_corpus(asked, ranks, folder / LABELS if command.resume else None)
     report(corpus.left_out, folder / "left_out.jsonl", ranks)
     config = resolved(asked, corpus.seconds)

@@ -209,4 +209,4 @@ class TrainingConfig(Section):
     seed: Count = 0
     """Seed of all random draws."""
     num_threads: Annotated[int, Field(ge=0, le=1024)] = 0
-    """CPU threads of torch; 0: torch's default."""
+    """CPU threads of torch; 0: one below 10 million parameters, else torch's default."""

@@ -1,7 +1,8 @@
-"""CPU threads of a recogniser: how many torch uses, and what happens after a fork.
+"""CPU threads of a recogniser or a training: how many torch uses, and what happens after a fork.
 
 The products of a small network are too small to share. Its threads would wait for each other, and
-wait long on a busy machine, so torch uses one thread for it.
+wait long on a busy machine, so torch uses one thread for it. Threads of a larger network sleep
+while they wait: `Parser.run` sets OpenMP's policy, which must be known before torch is imported.
 """
 
 import multiprocessing

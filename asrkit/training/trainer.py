@@ -25,6 +25,7 @@ from asrkit.errors import UserError
 from asrkit.evaluation import Score
 from asrkit.evaluation.scoring import unit_rates
 from asrkit.model import Network
+from asrkit.runtime.threads import set_threads
 from asrkit.training.canary import Rates, canary_rates, log_rates
 from asrkit.training.checkpoint_parts import TrainingCheckpointError
 from asrkit.training.checkpoints import Checkpoint, Checkpoints, EpochWeights, Progress, check_fit
@@ -79,6 +80,7 @@ class Trainer:
         self.num_epochs = int(config.training.epochs)
         self.checkpoints, self.epochs, self.ranks = checkpoints, epochs, ranks
         self.model = model
+        set_threads(self.options.num_threads or None, sum(p.numel() for p in model.parameters()))
         self.gradients = Gradients(model, config, ranks)
         # Weight decay would move the frozen rows of a head whose new labels learn.
         decay = 0.0 if self.options.keep == "adapters" else self.options.weight_decay

@@ -2,6 +2,9 @@
 
 import importlib
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -14,6 +17,8 @@ from asrkit.__main__ import COMMANDS, main
 from tests.conftest import PROJECT, speech, write_manifest
 from tests.running import ONE_PASS, PARSERS, run, talkative_model
 from tests.test_model_file import edit
+
+POLICY = "OMP_WAIT_POLICY"
 
 
 @pytest.fixture
@@ -62,6 +67,31 @@ def test_an_unknown_command(command: str, message: str, capsys: pytest.CaptureFi
     assert message in shown
     assert len(shown.splitlines()) == 1
     assert len(shown) < 400
+
+
+@pytest.mark.parametrize(
+    ("arguments", "before", "policy"),
+    [
+        (["-m", "asrkit", "decode", "--model", "m.safetensors", "x.wav"], {}, "PASSIVE"),
+        (["-m", "asrkit", "data", "check", "train.jsonl"], {}, "PASSIVE"),
+        (["-m", "asrkit.train", "--config", "yesno"], {}, "PASSIVE"),
+        (["-m", "asrkit.train", "--config", "yesno"], {POLICY: "ACTIVE"}, "ACTIVE"),
+        (["-c", "import asrkit.model"], {}, "None"),  # control: a library sets no variable
+    ],
+)
+def test_a_command_sets_the_wait_policy_before_torch_is_imported(
+    arguments: list[str], before: dict[str, str], policy: str, tmp_path: Path
+) -> None:
+    """OpenMP reads the variable when torch is imported. Here torch prints it instead, and ends."""
+    (tmp_path / "torch.py").write_text(
+        f"import os, sys; print(os.environ.get({POLICY!r})); sys.exit(7)"
+    )
+    others = {name: value for name, value in os.environ.items() if name != POLICY}
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=tmp_path, text=True, stdout=subprocess.PIPE,
+        env=others | before | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{PROJECT}"},
+    )  # fmt: skip
+    assert (done.stdout, done.returncode) == (f"{policy}\n", 7)
 
 
 def test_stopped_while_torch_is_imported(

@@ -24,6 +24,7 @@ from asrkit.runtime.threads import SMALL, set_threads
 from tests.conftest import PROJECT, speech, timed, write_wav
 from tests.running import run, talkative_model
 from tests.test_model_file import a_file
+from tests.training.test_trainer import trainer
 
 FORK = """
 import multiprocessing, sys, numpy, torch, asrkit
@@ -236,6 +237,20 @@ def test_processes_of_multiprocessing_take_one_thread(monkeypatch: pytest.Monkey
     torch.set_num_threads(3)
     monkeypatch.setattr(multiprocessing, "parent_process", lambda: object())
     assert set_threads(None, SMALL) == 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "small", "expected"), [(0, True, 1), (0, False, 3), (2, True, 2), (2, False, 2)]
+)
+def test_a_training_chooses_likewise(
+    asked: int, small: bool, expected: int, corpus: Path, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    if not small:
+        monkeypatch.setattr(threads, "SMALL", 0)
+    torch.set_num_threads(3)
+    trainer(corpus, tmp_path, num_threads=asked)
+    assert torch.get_num_threads() == expected
 
 
 @pytest.mark.parametrize("number", [0, -1, 1.5, "2", True, threads.MOST_THREADS + 1])
