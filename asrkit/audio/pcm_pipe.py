@@ -54,6 +54,8 @@ def piped(
         channels: interleaved channels of raw samples; None for mono, and to mix other formats.
     """
     head = file.read(12)
+    if not head:
+        raise AudioError("standard input is empty (0 bytes)")
     if head[:4] == b"RIFF" and head[8:] == b"WAVE":
         form = wav_format(file)
         return form.sample_rate, packets(file.read, form, packet_ms)

@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from tqdm import tqdm
@@ -77,8 +78,7 @@ def check(options: argparse.Namespace) -> int:
 
 def check_options(options: argparse.Namespace) -> None:
     """Reject options that exclude each other, before audio is read for an hour."""
-    if len({*map(os.path.realpath, options.manifests)}) < len(options.manifests):
-        raise UserError("a manifest is named twice: dev must have other recordings than train")
+    refuse_twice(options.manifests)
     if options.list and options.format == "json":
         raise UserError(
             "--list has no effect with --format json, which has every finding: leave one of them "
@@ -88,6 +88,12 @@ def check_options(options: argparse.Namespace) -> None:
         raise UserError("--jobs has no effect on lhotse's manifests, which one thread reads")
     if options.write and (len(options.manifests) > 1 or is_lhotse(Path(options.manifests[0]))):
         raise UserError("--write cleans a single plain manifest: check each one in its own run")
+
+
+def refuse_twice(manifests: Sequence[str]) -> None:
+    """Raise UserError if two of the manifests are the same file."""
+    if len({*map(os.path.realpath, manifests)}) < len(manifests):
+        raise UserError("a manifest is named twice: dev must have other recordings than train")
 
 
 def settings(options: argparse.Namespace) -> tuple[Config, Tokenizer | None]:

@@ -18,6 +18,7 @@ from tqdm import tqdm
 from asrkit import audio
 from asrkit.atomic_write import replacing
 from asrkit.build import build_frontend, build_model
+from asrkit.commands.data import refuse_twice
 from asrkit.config import Config
 from asrkit.data.checks.facts import Facts, Signal
 from asrkit.data.checks.measure import ManifestEntry, inspect, inspect_all, valid_entries
@@ -53,6 +54,7 @@ class Speed(NamedTuple):
 
 def plan(options: argparse.Namespace) -> int:
     paths = options.train, options.dev
+    refuse_twice(paths)
     entries = [valid_entries(path) for path in paths]
     train, dev = (
         usable(tqdm(inspect_all(part, decode=False), path, len(part), False, disable=None), path)

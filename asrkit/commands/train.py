@@ -218,7 +218,10 @@ def begin(trainer: Trainer, command: argparse.Namespace, folder: Path) -> None:
     if command.resume:
         if trainer.resume(command.change_schedule):
             progress = trainer.progress
-            logger.info("resuming at epoch %d, step %d", progress.epoch + 1, progress.step)
+            if progress.epoch == trainer.num_epochs:
+                logger.info("the training is complete: its model is scored and written again")
+            else:
+                logger.info("resuming at epoch %d, step %d", progress.epoch + 1, progress.step)
             return
         logger.info("no checkpoint in %s: training begins", folder)
     corpus, name = trainer.corpus, trainer.options.start_from

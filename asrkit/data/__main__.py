@@ -175,7 +175,7 @@ def check_main(argv: list[str]) -> int:
     """Check manifests: `asrkit data check`."""
     arguments = Parser(
         "asrkit data check", PURPOSES["check"],
-        "python -m asrkit.data check train.jsonl dev.jsonl --config conf/mine.yaml\n"
+        "python -m asrkit.data check train.jsonl dev.jsonl --config mine.yaml\n"
         "  python -m asrkit.data check train.jsonl --list --write clean.jsonl\n\n"
         "exit status: 0 no errors, 1 errors, 2 nothing could be checked",
     )  # fmt: skip
@@ -222,7 +222,7 @@ USAGE = "\n".join([
     "usage: asrkit data <action> [options]; asrkit data <action> --help says more\n",
     *(f"  {name:11}{PURPOSES[name]}" for name in ACTIONS),
     "\nexample:\n  asrkit data import folder recordings --output corpus\n"
-    "  asrkit data check corpus/train.jsonl corpus/dev.jsonl --config conf/mine.yaml",
+    "  asrkit data check corpus/train.jsonl corpus/dev.jsonl --config mine.yaml",
 ])  # fmt: skip
 
 

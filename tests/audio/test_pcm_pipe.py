@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 
 from asrkit.audio import AudioError
-from asrkit.audio.pcm_pipe import PCMFormat, aac_frame_bytes, mp3_frame_bytes, packets, wav_format
+from asrkit.audio.pcm_pipe import (
+    PCMFormat,
+    aac_frame_bytes,
+    mp3_frame_bytes,
+    packets,
+    piped,
+    wav_format,
+)
 
 RATE = 16000
 
@@ -31,6 +38,11 @@ def test_a_wav_header_of_16_bits() -> None:
 def test_other_wav_headers_are_refused(options: dict[str, int], said: str) -> None:
     with pytest.raises(AudioError, match=said):
         wav_format(header(**options))
+
+
+def test_an_empty_pipe_is_an_error() -> None:
+    with pytest.raises(AudioError, match="standard input is empty"):
+        piped(io.BytesIO(), 100)
 
 
 @pytest.mark.parametrize(("packet_ms", "lengths"), [(10, [160] * 6 + [40]), (1000, [1000])])

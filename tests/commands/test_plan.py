@@ -84,7 +84,9 @@ def test_hostile_ids_stay_in_comments(corpus: Path, tmp_path: Path) -> None:
 
 def test_mistakes(corpus: Path, tmp_path: Path, capsys: Output) -> None:
     train, output = corpus / "train.jsonl", tmp_path / "mine.yaml"
-    assert run("plan", train, train, "--output", train) == 2
+    assert run("plan", train, train, "--output", output) == 2
+    assert "dev must have other recordings than train" in capsys.readouterr().err
+    assert run("plan", train, corpus / "dev.jsonl", "--output", train) == 2
     assert "is read and cannot be written" in capsys.readouterr().err
     assert run("plan", train, tmp_path / "no.jsonl", "--output", output) == 2
     assert "no.jsonl does not exist" in capsys.readouterr().err
