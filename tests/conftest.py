@@ -8,6 +8,7 @@ import random
 import shutil
 import signal
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
@@ -33,10 +34,11 @@ os.environ["TRITON_INTERPRET"] = "1"  # before anything imports triton: kernels 
 
 PROJECT = Path(__file__).parents[1]
 FAKE_SOUND = PROJECT / "tests" / "fake"  # for the PYTHONPATH of a process, too
-SHARED_FIXTURES = PROJECT.parent / "shared" / "fixtures"
+FIXTURES = PROJECT / "tests" / "fixtures"
+RECORDINGS = FIXTURES / "recordings"  # real ones, of a few corpora
+SPEECH = RECORDINGS / "an4/audio/fmjd/an193-fmjd-b.flac"
 PADDED = {"kind": "conv8", "pad_stages": True}
 PADDED4 = {"kind": "conv4", "separable": True, "pad_stages": True}
-SHARED_DATA = PROJECT.parent / "shared" / "data"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -50,6 +52,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             return random.Random(f"{seed} {name}").random()
 
         items.sort(key=lambda item: (place(item.nodeid.partition("::")[0]), place(item.nodeid)))
+
+
+@pytest.hookimpl(trylast=True)  # after the durations
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how many tests were skipped, and why, in one line."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    if line := skipped_line([str(each.longrepr[2]) for each in skipped]):
+        terminalreporter.write_line(line)
+
+
+def skipped_line(reasons: list[str]) -> str:
+    """Count skipped tests by reason, the most frequent first."""
+    counts = Counter(each.removeprefix("Skipped: ") for each in reasons).most_common()
+    told = "; ".join(f"{reason} ({count})" for reason, count in counts)
+    return f"{len(reasons)} skipped: {told}" if reasons else ""
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -241,19 +258,27 @@ def mel_difference(found: torch.Tensor, expected: torch.Tensor) -> float:
     return float(((found - expected).abs() * weight).max())
 
 
+def toolkit_outputs(name: str, features: str | None = None) -> dict[str, Any]:
+    """The arrays of a checkpoint of FIXTURES, and its clips; README.md there names them.
+
+    Args:
+        features: name of the file of features that the checkpoint shares with others.
+    """
+    own, arrays = FIXTURES / name / "synthetic.flac", {}
+    clips = {"speech": SPEECH, "synthetic": own if own.exists() else FIXTURES / own.name}
+    for clip, path in clips.items():
+        arrays[f"{clip}/audio"], _ = soundfile.read(path, dtype="float32")
+    for path in [FIXTURES / each for each in (features, f"{name}/expected.npz") if each]:
+        with np.load(path) as stored:
+            arrays |= stored
+    return arrays
+
+
 def skip(reason: str) -> NoReturn:
     """Skip a test for want of a package; a failure where all of them should be there."""
     if os.environ.get("ASRKIT_SKIP_NOTHING"):
         pytest.fail(reason)
     pytest.skip(reason)
-
-
-@pytest.fixture
-def shared_data() -> Path:
-    """Real recordings, beside the project where there are any."""
-    if not SHARED_DATA.is_dir():
-        pytest.skip(f"no real recordings in {SHARED_DATA}")
-    return SHARED_DATA
 
 
 @pytest.fixture

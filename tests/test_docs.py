@@ -15,7 +15,7 @@ import pytest
 
 import asrkit
 from asrkit.config import load_config
-from tests.conftest import PROJECT, write_manifest, write_wav
+from tests.conftest import PROJECT, skipped_line, write_manifest, write_wav
 from tests.running import run
 from tests.runtime.test_endpoint import said
 from tools import prose
@@ -287,3 +287,23 @@ def test_uploads_to_fastapi(recordings: Path) -> None:
     refused = client.post("/transcribe", files={"file": b"not audio"})
     assert refused.status_code == 422
     assert "is not audio" in refused.json()["detail"]
+
+
+OUTSIDE = re.compile(r"(PROJECT|ROOT)\.parent\b|--data-dir \.\./")
+
+
+def test_nothing_is_looked_for_beside_a_clone() -> None:
+    """Recordings and checkpoints are in tests/fixtures."""
+    folders = ("tests", "tools", "recipes", "docs", ".ci")
+    paths = [path for each in folders for path in (PROJECT / each).rglob("*")]
+    texts = {path: path.read_text(encoding="utf-8") for path in paths
+             if path.suffix in ("", ".py", ".md") and path.is_file()}  # fmt: skip
+    assert len(texts) > 300
+    assert not [str(path) for path, text in texts.items() if OUTSIDE.search(text)]
+    assert OUTSIDE.search(f"{'PROJECT'}.parent / 'data'")  # control
+
+
+def test_skipped_tests_are_told_in_one_line() -> None:
+    told = skipped_line(["Skipped: b is missing", "needs a", "Skipped: b is missing"])
+    assert told == "3 skipped: b is missing (2); needs a (1)"
+    assert skipped_line([]) == ""

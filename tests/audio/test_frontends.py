@@ -9,7 +9,7 @@ from torch import Tensor
 
 from asrkit.audio import KINDS, Fbank, Frontend, build_frontend, features
 from asrkit.audio.frontends.nemo import SlaneyFbank
-from tests.conftest import SHARED_FIXTURES, mel_difference, speech
+from tests.conftest import mel_difference, speech, toolkit_outputs
 
 PHONES = {"kind": "kaldi", "high_frequency": 7600.0, "snip_edges": False}
 BAND = {"kind": "kaldi", "high_frequency": 7600.0}
@@ -54,17 +54,14 @@ def test_control_zeros_after_the_samples_are_not_zeros_after_the_pre_emphasis() 
 
 def test_a_network_of_nemo() -> None:
     """The features of NeMo's own module: its filters, its rounding."""
-    path = SHARED_FIXTURES / "nemo-fastconformer-ctc" / "expected.npz"
-    if not path.is_file():
-        pytest.skip(f"no checkpoint of NeMo in {path.parent}")
-    with np.load(path) as arrays:
-        for clip in ("speech", "synthetic"):
-            samples, expected = (
-                torch.from_numpy(arrays[f"{clip}/{name}"]) for name in ("audio", "feats")
-            )
-            found = whole(SlaneyFbank(), samples)
-            assert (found - expected).abs().max() < 1e-3
-            assert mel_difference(found, expected) < 1e-4
+    arrays = toolkit_outputs("nemo-fastconformer-ctc", "nemo-features.npz")
+    for clip in ("speech", "synthetic"):
+        samples, expected = (
+            torch.from_numpy(arrays[f"{clip}/{name}"]) for name in ("audio", "feats")
+        )
+        found = whole(SlaneyFbank(), samples)
+        assert (found - expected).abs().max() < 1e-3
+        assert mel_difference(found, expected) < 1e-4
 
 
 @pytest.mark.parametrize("lead", LEADS)

@@ -17,7 +17,7 @@ import soundfile
 from asrkit.commands.train import make_manifests
 from asrkit.config import ConfigError, DataConfig, load_config, locate
 from asrkit.train import main
-from tests.conftest import PROJECT, skip, write_config
+from tests.conftest import PROJECT, RECORDINGS, skip, write_config
 
 PIP = [sys.executable, "-m", "pip"]
 
@@ -208,9 +208,7 @@ LAYERS = {  # name: (extra, constraint, commands, one that needs another extra, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("layer", LAYERS)
-def test_a_layer_in_an_empty_environment(
-    layer: str, wheel: Path, tmp_path: Path, shared_data: Path
-) -> None:
+def test_a_layer_in_an_empty_environment(layer: str, wheel: Path, tmp_path: Path) -> None:
     """It does what it promises, to the same text with any torch, and says what is not in it."""
     extra, torch, commands, other, needed = LAYERS[layer]
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
@@ -222,8 +220,8 @@ def test_a_layer_in_an_empty_environment(
     if "No matching distribution" in installed.stderr:
         skip(f"nowhere to get {torch} from")
     assert installed.returncode == 0, installed.stderr
-    line = json.loads((shared_data / "an4" / "dev.jsonl").read_text().splitlines()[0])
-    recording = shared_data / "an4" / line["audio"]
+    line = json.loads((RECORDINGS / "an4" / "dev.jsonl").read_text().splitlines()[0])
+    recording = RECORDINGS / "an4" / line["audio"]
     soundfile.write(tmp_path / "x.wav", *soundfile.read(recording, dtype="float32"))
     (tmp_path / "one.jsonl").write_text(json.dumps(line | {"audio": "x.wav"}) + "\n")
     environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "OMP_NUM_THREADS": "1"}

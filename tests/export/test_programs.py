@@ -20,7 +20,7 @@ from asrkit.backends.export_metadata import Exported
 from asrkit.export import onnx
 from asrkit.export.verification import eager_step
 from asrkit.model_file import ModelFile, load_model
-from tests.conftest import PROJECT, SHARED_DATA, skip
+from tests.conftest import PROJECT, RECORDINGS, skip
 from tests.running import run
 
 MODEL = "small-en-alnum"
@@ -35,13 +35,11 @@ Spoken = dict[Path, str]
 @pytest.fixture(scope="module")
 def spoken(tmp_path_factory: pytest.TempPathFactory) -> Spoken:
     """Three real recordings, and the texts of asrkit's streams."""
-    if not SHARED_DATA.is_dir():
-        pytest.skip(f"no real recordings in {SHARED_DATA}")
-    lines = (SHARED_DATA / "an4" / "dev.jsonl").read_text(encoding="utf-8").splitlines()
+    lines = (RECORDINGS / "an4" / "dev.jsonl").read_text(encoding="utf-8").splitlines()
     recognizer, texts = asrkit.load(MODEL, backend="eager"), {}
     for utterance in sorted(map(json.loads, lines), key=lambda each: -each["duration"])[:3]:
         path = tmp_path_factory.mktemp("spoken") / "a.wav"
-        samples, rate = soundfile.read(SHARED_DATA / "an4" / utterance["audio"], dtype="int16")
+        samples, rate = soundfile.read(RECORDINGS / "an4" / utterance["audio"], dtype="int16")
         soundfile.write(path, samples, rate, subtype="PCM_16")
         session = recognizer.start()
         for at in range(0, len(samples), 1600):

@@ -14,7 +14,7 @@ from asrkit.export.__main__ import main as export
 from asrkit.export.verification import eager_step, largest_difference, tolerance
 from asrkit.model import Context
 from asrkit.model_file import ModelFile, load_model
-from tests.conftest import skip, speech
+from tests.conftest import RECORDINGS, skip, speech
 
 WHOLE = Exported("model", Context(16, 64))
 
@@ -78,12 +78,12 @@ def test_from_features_the_bound_is_as_ever(file: ModelFile, quiet_above: torch.
 
 @pytest.mark.slow
 def test_onnx_of_a_recording_with_quiet_bands(
-    shared_data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for package in ("onnx", "onnxruntime", "onnxscript"):
         if find_spec(package) is None:
             skip(f"needs {package}")
-    recording = min((shared_data / "kerstin-de-48k" / "audio").rglob("*.flac"))
+    recording = min((RECORDINGS / "kerstin-de-48k" / "audio").rglob("*.flac"))
     arguments = ["--model", "small-en-alnum", "--format", "onnx", "--what", "model"]
     arguments += ["--audio", str(recording), "--output", str(tmp_path / "model.onnx")]
     assert export(arguments) == 0

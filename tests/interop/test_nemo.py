@@ -15,7 +15,7 @@ from asrkit.interop.checkpoint import CheckpointError
 from asrkit.model import Context
 from asrkit.model_file import ModelFile
 from asrkit.runtime import Recognizer, recognizer_of
-from tests.conftest import SHARED_FIXTURES, mel_difference
+from tests.conftest import FIXTURES, mel_difference, toolkit_outputs
 from tests.laws.test_streaming import Recorder, packets
 
 NAMES = ["ctc", "ctc-batchnorm", "hybrid"]
@@ -47,12 +47,10 @@ class Fixture(NamedTuple):
 
 @pytest.fixture(scope="module", params=NAMES)
 def fixture(request: pytest.FixtureRequest) -> Fixture:
-    folder = SHARED_FIXTURES / f"nemo-fastconformer-{request.param}"
-    if not folder.is_dir():
-        pytest.skip(f"no checkpoint of NeMo in {folder}")
-    with np.load(folder / "expected.npz") as arrays:
-        head = "ctc" if request.param == "hybrid" else None
-        return Fixture(import_checkpoint("nemo", folder / "model.nemo", head), dict(arrays))
+    name = f"nemo-fastconformer-{request.param}"
+    head = "ctc" if request.param == "hybrid" else None
+    imported = import_checkpoint("nemo", FIXTURES / name / "model.nemo", head)
+    return Fixture(imported, toolkit_outputs(name, "nemo-features.npz"))
 
 
 @pytest.mark.parametrize(
@@ -63,9 +61,7 @@ def fixture(request: pytest.FixtureRequest) -> Fixture:
     ],
 )  # fmt: skip
 def test_other_models_are_refused_by_their_kind(name: str, told: str) -> None:
-    path = SHARED_FIXTURES / f"nemo-fastconformer-{name}" / "model.nemo"
-    if not path.is_file():
-        pytest.skip(f"no checkpoint of NeMo in {path}")
+    path = FIXTURES / f"nemo-fastconformer-{name}" / "model.nemo"
     with pytest.raises(CheckpointError) as error:
         import_checkpoint("nemo", path)
     assert told in str(error.value)
@@ -173,8 +169,6 @@ def test_control_a_wrong_weight_is_noticed(fixture: Fixture) -> None:
 
 
 def test_a_full_context_model_is_refused_by_name() -> None:
-    path = SHARED_FIXTURES / "nemo-fastconformer-fullcontext" / "model.nemo"
-    if not path.is_file():
-        pytest.skip(f"no checkpoint of NeMo at {path}")
+    path = FIXTURES / "nemo-fastconformer-fullcontext" / "model.nemo"
     with pytest.raises(ValueError, match=r"preprocessor\.normalize must be NA or None"):
         import_checkpoint("nemo", path)

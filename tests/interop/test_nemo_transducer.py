@@ -22,7 +22,7 @@ from asrkit.model import Context, CTCHead, TransducerHead
 from asrkit.model.transducer_loss import transducer_loss
 from asrkit.runtime import recognizer_of
 from asrkit.text import decode
-from tests.conftest import SHARED_FIXTURES
+from tests.conftest import FIXTURES, toolkit_outputs
 from tests.laws.test_streaming import packets
 from tests.running import run
 
@@ -42,21 +42,22 @@ class Fixture(NamedTuple):
 
 
 def checkpoint(name: str) -> Path:
-    folder = SHARED_FIXTURES / f"nemo-fastconformer-{name}"
-    if not folder.is_dir():
-        pytest.skip(f"no checkpoint of NeMo in {folder}")
-    return folder
+    return FIXTURES / f"nemo-fastconformer-{name}" / "model.nemo"
+
+
+def outputs_of(name: str) -> dict[str, Any]:
+    return toolkit_outputs(checkpoint(name).parent.name)
 
 
 @pytest.fixture(scope="module", params=NAMES)
 def fixture(request: pytest.FixtureRequest) -> Fixture:
     name, _, language = request.param.partition(":")
-    folder = checkpoint(name)
-    with np.load(folder / "expected.npz") as arrays:
-        known = {
-            key.replace(f"/{language}/", "/") if language else key: arrays[key] for key in arrays
-        }
-    return Fixture(import_checkpoint("nemo", folder / "model.nemo", None, language or None), known)
+    path = checkpoint(name)
+    known = {
+        key.replace(f"/{language}/", "/") if language else key: array
+        for key, array in outputs_of(name).items()
+    }
+    return Fixture(import_checkpoint("nemo", path, None, language or None), known)
 
 
 def head_of(imported: Imported) -> TransducerHead:
@@ -180,9 +181,8 @@ def test_control_another_blank_or_activation_is_noticed(fixture: Fixture) -> Non
 
 def test_control_another_language_is_noticed() -> None:
     """The folded prompts give three different texts."""
-    path = checkpoint("rnnt-prompt") / "model.nemo"
-    with np.load(path.with_name("expected.npz")) as arrays:
-        samples = arrays["speech/audio"]
+    path = checkpoint("rnnt-prompt")
+    samples = outputs_of("rnnt-prompt")["speech/audio"]
     texts = {
         recognizer_of(import_checkpoint("nemo", path, prompt=language).file)
         .transcribe(samples)
@@ -207,7 +207,7 @@ def prompted_hybrid(output: Path, more: dict[str, Tensor]) -> Path:
         }  # fmt: skip
         settings["aux_ctc"] = {"ctc_loss_weight": 0.3, "decoder": decoder}
 
-    return changed(checkpoint("rnnt-prompt") / "model.nemo", output, change, more)
+    return changed(checkpoint("rnnt-prompt"), output, change, more)
 
 
 def test_a_hybrid_with_a_prompt(tmp_path: Path) -> None:
@@ -218,41 +218,41 @@ def test_a_hybrid_with_a_prompt(tmp_path: Path) -> None:
     more = {f"{name}.weight": weight, f"{name}.bias": bias}
     path = prompted_hybrid(tmp_path / "m.nemo", more)
     plain = checkpoint("rnnt-prompt")
-    with np.load(plain / "expected.npz") as arrays:
-        for language in ("en-US", "de-DE"):
-            imported = import_checkpoint("nemo", path, prompt=language)
-            head, place = head_of(imported), f"speech/att_56_6/{language}"
-            assert head.ctc is not None
-            alone = import_checkpoint("nemo", plain / "model.nemo", prompt=language).file.model
-            state = imported.file.model.state_dict()
-            assert all(torch.equal(state[key], own) for key, own in alone.state_dict().items())
-            encoded = torch.from_numpy(arrays["speech/att_56_6/encoded"])[None]
-            theirs = torch.from_numpy(arrays[f"{place}/prompted"]) @ weight[..., 0].T + bias
-            with torch.no_grad():
-                ours = head.ctc.frames(head.frames(encoded))[0]
-                without = head.ctc.frames(encoded)[0]  # control
-            expected = theirs.log_softmax(1).roll(1, 1)
-            assert (ours - expected).abs().max() < TOLERANCE
-            assert (without - expected).abs().max() > 0.1
-            recognizer_of(imported.file).transcribe(arrays["speech/audio"])
+    arrays = outputs_of("rnnt-prompt")
+    for language in ("en-US", "de-DE"):
+        imported = import_checkpoint("nemo", path, prompt=language)
+        head, place = head_of(imported), f"speech/att_56_6/{language}"
+        assert head.ctc is not None
+        alone = import_checkpoint("nemo", plain, prompt=language).file.model
+        state = imported.file.model.state_dict()
+        assert all(torch.equal(state[key], own) for key, own in alone.state_dict().items())
+        encoded = torch.from_numpy(arrays["speech/att_56_6/encoded"])[None]
+        theirs = torch.from_numpy(arrays[f"{place}/prompted"]) @ weight[..., 0].T + bias
+        with torch.no_grad():
+            ours = head.ctc.frames(head.frames(encoded))[0]
+            without = head.ctc.frames(encoded)[0]  # control
+        expected = theirs.log_softmax(1).roll(1, 1)
+        assert (ours - expected).abs().max() < TOLERANCE
+        assert (without - expected).abs().max() > 0.1
+        recognizer_of(imported.file).transcribe(arrays["speech/audio"])
     with pytest.raises(CheckpointError, match="cannot stand alone: leave --head out"):
         import_checkpoint("nemo", path, "ctc", "en-US")
 
 
 def test_a_hybrid_keeps_both_heads_or_the_one_that_is_chosen(tmp_path: Path) -> None:
-    path = checkpoint("rnnt-hybrid") / "model.nemo"
+    path = checkpoint("rnnt-hybrid")
     both, ctc = (import_checkpoint("nemo", path, head) for head in (None, "ctc"))
     assert (both.left_out, ctc.left_out.keys()) == ({}, {"decoder", "joint"})
     assert isinstance(ctc.file.model.head, CTCHead)
     own = head_of(both).ctc
     assert own is not None
     assert torch.equal(own.weight, ctc.file.model.head.weight)
-    with np.load(path.with_name("expected.npz")) as arrays:
-        for _, context in contexts(arrays):
-            name = f"speech/att_{context.left}_{context.chunk_size - 1}"
-            trace = Trace(recognizer_of(ctc.file, context).search)
-            recognizer_of(ctc.file, context).with_search(trace).transcribe(arrays["speech/audio"])
-            assert [each - 1 for each in trace.hypothesis.tokens] == [*arrays[f"{name}/ctc_tokens"]]
+    arrays = outputs_of("rnnt-hybrid")
+    for _, context in contexts(arrays):
+        name = f"speech/att_{context.left}_{context.chunk_size - 1}"
+        trace = Trace(recognizer_of(ctc.file, context).search)
+        recognizer_of(ctc.file, context).with_search(trace).transcribe(arrays["speech/audio"])
+        assert [each - 1 for each in trace.hypothesis.tokens] == [*arrays[f"{name}/ctc_tokens"]]
     other = changed(path, tmp_path / "m.nemo", lambda s: s["joint"]["vocabulary"].reverse())
     with pytest.raises(CheckpointError, match=r"must be equal; --head ctc imports the CTC head"):
         import_checkpoint("nemo", other)
@@ -273,7 +273,7 @@ def test_a_hybrid_keeps_both_heads_or_the_one_that_is_chosen(tmp_path: Path) -> 
 def test_info_tells_the_head_and_the_prompt(
     name: str, options: tuple[str, ...], shown: str, tmp_path: Path, capsys: Any
 ) -> None:
-    path, output = checkpoint(name) / "model.nemo", tmp_path / "m.safetensors"
+    path, output = checkpoint(name), tmp_path / "m.safetensors"
     command = ("import", "nemo", path, "--output", output, "--licence", "CC-BY-4.0")
     assert run(*command, *options) == 0
     capsys.readouterr()
@@ -285,9 +285,9 @@ def test_info_tells_the_head_and_the_prompt(
 
 def test_labels_for_the_end_of_an_utterance_are_not_text(tmp_path: Path) -> None:
     """Those of parakeet_realtime_eou; here they replace two labels."""
-    path = checkpoint("rnnt") / "model.nemo"
-    with np.load(path.with_name("expected.npz")) as arrays:
-        samples, tokens = arrays["speech/audio"], [*arrays["speech/att_70_13/tokens"]]
+    path = checkpoint("rnnt")
+    arrays = outputs_of("rnnt")
+    samples, tokens = arrays["speech/audio"], [*arrays["speech/att_70_13/tokens"]]
     first, second = sorted({*tokens}, key=tokens.index)[:2]
 
     def change(settings: dict[str, Any]) -> None:
@@ -322,7 +322,7 @@ def test_a_head_or_a_language_that_a_model_does_not_have_is_refused(
     name: str, head: str | None, prompt: str | None, told: str
 ) -> None:
     with pytest.raises(CheckpointError) as error:
-        import_checkpoint("nemo", checkpoint(name) / "model.nemo", head, prompt)
+        import_checkpoint("nemo", checkpoint(name), head, prompt)
     assert told in str(error.value)
 
 
@@ -340,7 +340,7 @@ def test_a_head_or_a_language_that_a_model_does_not_have_is_refused(
 def test_prompts_that_do_not_fit_are_refused(
     change: Callable[[dict[str, Any]], object], told: str, tmp_path: Path
 ) -> None:
-    path = changed(checkpoint("rnnt-prompt") / "model.nemo", tmp_path / "m.nemo", change)
+    path = changed(checkpoint("rnnt-prompt"), tmp_path / "m.nemo", change)
     with pytest.raises(CheckpointError) as error:
         import_checkpoint("nemo", path, prompt="en")
     assert told in str(error.value)
@@ -394,7 +394,7 @@ def changed(
 def test_what_is_not_exact_is_refused_by_name(
     change: Callable[[dict[str, Any]], object], told: str, tmp_path: Path
 ) -> None:
-    path = changed(checkpoint("rnnt") / "model.nemo", tmp_path / "m.nemo", change)
+    path = changed(checkpoint("rnnt"), tmp_path / "m.nemo", change)
     with pytest.raises(CheckpointError) as error:
         import_checkpoint("nemo", path)
     assert told in str(error.value)

@@ -2,16 +2,13 @@
 
 import tarfile
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from asrkit.model.subsampling import Conv4Subsampling, Conv8Subsampling
-from tests.conftest import SHARED_FIXTURES
-
-FIXTURE = SHARED_FIXTURES / "nemo-fastconformer-ctc"
+from tests.conftest import FIXTURES, toolkit_outputs
 
 
 def published(module: nn.Module, feats: Tensor) -> Tensor:
@@ -98,28 +95,27 @@ def test_control_biases_before_the_stream_are_noticed(module: Conv8Subsampling) 
 
 def test_a_network_of_nemo() -> None:
     """Weights, features and outputs of NeMo's own module."""
-    if not FIXTURE.is_dir():
-        pytest.skip(f"no checkpoint of NeMo in {FIXTURE}")
-    with tarfile.open(FIXTURE / "model.nemo") as archive:
+    name = "nemo-fastconformer-ctc"
+    with tarfile.open(FIXTURES / name / "model.nemo") as archive:
         stored = archive.extractfile("./model_weights.ckpt")
         assert stored is not None
         weights = torch.load(stored, weights_only=True)
-    names = {"conv.0": "conv1", "conv.2": "conv2.0", "conv.3": "conv2.1", "conv.5": "conv3.0",
+    modules = {"conv.0": "conv1", "conv.2": "conv2.0", "conv.3": "conv2.1", "conv.5": "conv3.0",
              "conv.6": "conv3.1", "out": "out"}  # fmt: skip
     module = Conv8Subsampling(80, 64, 32, pad_stages=True)
     module.load_state_dict(
         {
-            f"{own}.{part}": weights[f"encoder.pre_encode.{name}.{part}"]
-            for name, own in names.items()
+            f"{own}.{part}": weights[f"encoder.pre_encode.{stage}.{part}"]
+            for stage, own in modules.items()
             for part in ("weight", "bias")
         }
     )
-    with np.load(FIXTURE / "expected.npz") as arrays:
-        for clip in ("speech", "synthetic"):
-            feats, expected = (
-                torch.from_numpy(arrays[f"{clip}/{name}"]) for name in ("feats", "subsampled")
-            )
-            with torch.no_grad():
-                found = ours(module, feats[None])[0]
-            assert found.shape == expected.shape
-            assert (found - expected).abs().max() < 1e-5
+    arrays = toolkit_outputs(name, "nemo-features.npz")
+    for clip in ("speech", "synthetic"):
+        feats, expected = (
+            torch.from_numpy(arrays[f"{clip}/{name}"]) for name in ("feats", "subsampled")
+        )
+        with torch.no_grad():
+            found = ours(module, feats[None])[0]
+        assert found.shape == expected.shape
+        assert (found - expected).abs().max() < 1e-5

@@ -8,7 +8,7 @@ import soundfile
 import asrkit
 from asrkit.runtime import Recognizer
 from asrkit.serve.server import Limits, Server
-from tests.conftest import SHARED_DATA
+from tests.conftest import RECORDINGS
 from tests.serve.running import serving
 
 
@@ -43,8 +43,6 @@ def address(server: Server) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def recordings() -> list[tuple[Path, np.ndarray]]:
     """Real ones, the shortest first: files, and their samples as int16 at 16 kHz."""
-    if not SHARED_DATA.is_dir():
-        pytest.skip(f"no real recordings in {SHARED_DATA}")
-    paths = sorted(SHARED_DATA.glob("an4/audio/*/*.flac"))[::100][:6]
-    paths.sort(key=lambda path: path.stat().st_size)
+    names = ("an251-fash", "cen8-mfaa", "cen2-mbmg", "an311-fkai", "an209-mdmc", "an193-fmjd")
+    paths = [next(RECORDINGS.glob(f"an4/audio/*/{name}-b.flac")) for name in names]
     return [(path, soundfile.read(path, dtype="int16")[0]) for path in paths]

@@ -1,13 +1,12 @@
 """The comparison of a long stream's cycles, and a short run of it."""
 
 import sys
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from asrkit.runtime import Word
-from tests.conftest import PROJECT
+from tests.conftest import PROJECT, RECORDINGS
 
 
 @pytest.fixture
@@ -28,9 +27,7 @@ def test_what_differs(soak_stream: ModuleType) -> None:
 
 
 @pytest.mark.slow
-def test_some_minutes(
-    soak_stream: ModuleType, shared_data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    manifest = str(shared_data / "an4" / "dev.jsonl")
+def test_some_minutes(soak_stream: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    manifest = str(RECORDINGS / "an4" / "dev.jsonl")
     monkeypatch.setattr(sys, "argv", ["soak_stream.py", manifest, "--hours", "0.1"])
     assert soak_stream.main() == 0

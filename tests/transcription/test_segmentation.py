@@ -27,7 +27,7 @@ from asrkit.transcription.segmentation import (
     scored,
     span,
 )
-from tests.conftest import speech
+from tests.conftest import RECORDINGS, speech
 
 
 def words(*given: tuple[str, float, float]) -> list[Word]:
@@ -85,10 +85,10 @@ def test_pieces_end_at_the_longest_pause_in_bounds() -> None:
 
 
 @pytest.fixture
-def talk(tmp_path: Path, shared_data: Path) -> tuple[Path, list[str]]:
+def talk(tmp_path: Path) -> tuple[Path, list[str]]:
     """Four utterances of an4 with pauses, and their texts as the model writes them."""
     found, size = [], 0.0
-    for each in read_labelled(str(shared_data / "an4/dev.jsonl"), []):
+    for each in read_labelled(str(RECORDINGS / "an4/dev.jsonl"), []):
         if len((each.text or "").split()) > 3 and size < 12.0:
             found.append(each)
             size += each.duration or 0.0

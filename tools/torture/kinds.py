@@ -38,7 +38,7 @@ from tools.torture.live import LIVE, recognizer
 
 PROJECT = Path(__file__).parents[2]
 KEPT, TINY = PROJECT / "tests" / "kept", PROJECT / "tests" / "lm"
-FIXTURES = PROJECT.parent / "shared" / "fixtures"  # of other toolkits, where present
+FIXTURES = PROJECT / "tests" / "fixtures"  # checkpoints of other toolkits
 TEXTS = ("ab", "b a", "c")
 
 
@@ -195,7 +195,6 @@ def corpus(path: Path, said: list[str]) -> str:
 
 def language_seeds(folder: Path) -> None:
     copies("*.arpa", root=TINY)(folder)
-    copies("*.arpa", root=PROJECT.parent / "shared" / "inputs")(folder)
     (folder / "tiny.arpa.gz").write_bytes(gzip.compress((TINY / "tiny.arpa").read_bytes(), mtime=0))
 
 
