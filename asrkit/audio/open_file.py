@@ -106,7 +106,7 @@ def open_audio(source: Source, track: int | None = None, ending: str = "") -> Au
 
 def check_path(path: Path, name: str) -> None:
     """Raise AudioError unless the path names a file that is not empty."""
-    if str(path) == "-":
+    if str(path) == "-" and not path.exists():
         raise AudioError("standard input is not read here: asrkit stream - reads it")
     if path.is_fifo():
         raise AudioError(f"{name} is a pipe, which is not read here: asrkit stream - < {name}")
