@@ -70,6 +70,8 @@ NEEDS = (
          lambda c: c.augmentation.spec_probability > 0.0),
     Need("text.vocab_size", "text.tokenizer", "unigram or bpe",
          lambda c: c.text.tokenizer in ("unigram", "bpe")),
+    Need("model.kernel_size model.conv_norm model.conv_padding", "model.layer", "conformer",
+         lambda c: c.model.layer == "conformer"),
     Need("context.left_contexts context.right_contexts", "context.full_share", "below 1",
          lambda c: c.context.full_share < 1.0 or c.training.views == "full_and_chunks"),
     Need("context.full_share", "training.views", "one or same",

@@ -57,6 +57,8 @@ class ModelConfig(Section):
     """Layer of the convolutions whose input is padded with zeros before a stream."""
     after_norm: bool = False
     """Add a LayerNorm after the last layer; layers have their own in any case."""
+    layer: Literal["conformer", "transformer"] = "conformer"
+    """Layers: Conformer's, or those of Whisper's encoder, which have no convolution."""
     kernels: Literal["auto", "off"] = "off"
     """Attention on NVIDIA GPUs: auto uses asrkit's own kernels (Triton) in half precision where
     possible. Run `asrkit verify --kernels` first. They do not change the weights."""

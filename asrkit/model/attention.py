@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from asrkit.model import cpu_inference, triton_attention
 from asrkit.model.chunks import joined_windows, split_ahead
+from asrkit.model.context import Context
 from asrkit.model.dropout import Dropout
 from asrkit.model.positions import Position
 
@@ -51,6 +52,11 @@ class ChunkAttention(nn.Module):
         head_dim = self.position.head_dim
         keys_dim = head_dim + self.position.extra_key_dim
         return [self.num_heads, left_context, keys_dim], [self.num_heads, left_context, head_dim]
+
+    def table(self, context: Context, like: Tensor) -> Tensor:
+        """Return the table of the position encoding for blocks of C + R queries."""
+        block_size = context.chunk_size + context.right
+        return self.position.table(context.left, block_size, like).contiguous()
 
     def forward(
         self,

@@ -1,10 +1,11 @@
-"""The streaming Conformer encoder.
+"""The streaming encoder, of Conformer or Transformer layers.
 
 Design decisions:
 - Attention is computed in chunks of C frames that see the M frames before them. An offline pass is
   one step from the initial state (see `attention`), and full context is one chunk.
-- The position encoding is exchangeable (see `positions`). Layers have macaron feed-forward modules,
-  causal convolutions without BatchNorm, and a final LayerNorm (Gulati et al. 2020; see `layer`).
+- The position encoding is exchangeable (see `positions`). Conformer layers have macaron
+  feed-forward modules, causal convolutions without BatchNorm, and a final LayerNorm (Gulati et al.
+  2020). Transformer layers are those of Whisper (see `layer`).
 - Global mean and variance normalisation is part of the encoder, so that an export contains it.
 - The state is a NamedTuple of tensors, batch first, of fixed shapes: streams are joined with
   torch.cat on dimension 0 of each field and split by slicing.
@@ -21,9 +22,20 @@ from asrkit.model.attention import ChunkAttention
 from asrkit.model.chunks import blocks_of, own_frames, valid_keys
 from asrkit.model.context import Context, FrameRate, fitted, num_frames, num_valid
 from asrkit.model.dropout import Dropout
-from asrkit.model.layer import ConformerLayer, LayerPast, LayerStep, cut, initial, stacked
+from asrkit.model.layer import (
+    ConformerLayer,
+    LayerPast,
+    LayerStep,
+    TransformerLayer,
+    cut,
+    initial,
+    stacked,
+)
 from asrkit.model.positions import build_positions
 from asrkit.model.subsampling import build_subsampling
+from asrkit.registry import refusal
+
+LAYERS = ("conformer", "transformer")
 
 
 class EncoderState(NamedTuple):
@@ -37,7 +49,7 @@ class EncoderState(NamedTuple):
     hidden: Tensor  # (B, S, 1, …) last frame between convolutions; empty without padding
     keys: Tensor  # (B, L, H, M, Dh) of the last M encoder frames; Dh + 1 for absolute_keys
     values: Tensor  # (B, L, H, M, Dh)
-    conv: Tensor  # (B, L, D, K-1)
+    conv: Tensor  # (B, L, D, K-1); (B, L, 0, 0) without convolutions
     position: Tensor  # (B,) int64, encoder frames consumed
 
 
@@ -85,6 +97,7 @@ class ConformerEncoder(nn.Module):
         conv_padding: layer of the convolution module whose input is padded with zeros before the
             stream: "depthwise" or "pointwise".
         after_norm: a LayerNorm after the last layer.
+        layer: "conformer", or "transformer" (without convolutions), see `layer`.
         kernels: use attention kernels for NVIDIA GPUs where possible, see `triton_attention`.
 
     Attributes:
@@ -112,6 +125,7 @@ class ConformerEncoder(nn.Module):
         conv_norm: str = "layer_norm",
         conv_padding: str = "depthwise",
         after_norm: bool = False,
+        layer: str = "conformer",
         kernels: bool = False,
     ) -> None:
         super().__init__()
@@ -119,6 +133,8 @@ class ConformerEncoder(nn.Module):
             raise ValueError(
                 f"dim must be even and a multiple of num_heads, got {dim}, {num_heads}"
             )
+        if layer not in LAYERS:
+            raise ValueError(f"layer {refusal(layer, LAYERS)}")
         if kernel_size < 2:
             raise ValueError(f"kernel_size must be at least 2, got {kernel_size}")
         self.num_mels, self.dim, self.num_heads = num_mels, dim, num_heads
@@ -131,8 +147,12 @@ class ConformerEncoder(nn.Module):
         self.layers = nn.ModuleList()
         for layer_position in positions:
             attention = ChunkAttention(dim, num_heads, dropout, layer_position, kernels)
-            layer = ConformerLayer(attention, dim, ffn_dim, kernel_size, conv_norm, conv_padding)
-            self.layers.append(layer)
+            if layer == "transformer":
+                self.layers.append(TransformerLayer(attention, dim, ffn_dim))
+                continue
+            self.layers.append(
+                ConformerLayer(attention, dim, ffn_dim, kernel_size, conv_norm, conv_padding)
+            )
         self.after_norm = nn.LayerNorm(dim) if after_norm else nn.Identity()
 
     @torch.jit.unused
@@ -185,7 +205,7 @@ class ConformerEncoder(nn.Module):
             frames.
         """
         context = Context(chunk_size, state.keys.size(3), right_context)
-        run = self.run(feats, lengths, state, context, None, None)  # all, for TorchScript
+        run = self.run(feats, lengths, state, context, None, None, 0)  # all, for TorchScript
         return EncoderOutput(run.encoded, run.lengths, run.state)
 
     @torch.jit.export
@@ -210,6 +230,7 @@ class ConformerEncoder(nn.Module):
         context: Context,
         tables: PositionTables | None = None,
         layers: list[int] | None = None,
+        offset: int = 0,
     ) -> EncoderRun:
         """Compute one step of B streams for `forward`, exports and the loss.
 
@@ -220,6 +241,7 @@ class ConformerEncoder(nn.Module):
                 tables are computed here, and a chunk is at most as long as the step.
             layers: layers whose output is returned, counted from 1, in ascending order; 0 is the
                 subsampling.
+            offset: frames that the position encoding adds to every frame's number, for training.
         """
         frames = num_frames(feats.size(1), self.rate)  # E, including the right context
         if tables is None:
@@ -230,14 +252,15 @@ class ConformerEncoder(nn.Module):
         x, new_feats, hidden = self.subsampled(feats, real, state, ahead)  # (B, n·C + R, D)
         total = x.size(1) - ahead  # n·C
         lengths = num_valid(lengths, self.rate)
-        vectors = self.position.vectors(x, state.position, tables.frames)
+        places = state.position + offset if offset else state.position  # (B,)
+        vectors = self.position.vectors(x, places, tables.frames)
         valid = valid_keys(state.position, lengths, context, total)
         step = LayerStep(valid, blocks_of(vectors, context.chunk_size, ahead), ahead)
         wanted: list[int] = [] if layers is None else layers
         asked: list[Tensor] = []
         if 0 in wanted:
             asked.append(x[:, :total][:, :frames])
-        x = self.dropout(self.position(x, state.position, tables.frames))
+        x = self.dropout(self.position(x, places, tables.frames))
         x = blocks_of(x, context.chunk_size, ahead)  # (B, n·(C+R), D)
         last = len(self.layers)
         keys, values, conv = state.keys.unbind(1), state.values.unbind(1), state.conv.unbind(1)

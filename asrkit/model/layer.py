@@ -1,4 +1,4 @@
-"""A layer of the encoder (Gulati et al. 2020): attention, a causal convolution, feed-forward."""
+"""Layers of the encoder: the Conformer's (Gulati et al. 2020) and the Transformer's."""
 
 from typing import NamedTuple
 
@@ -15,17 +15,24 @@ from asrkit.registry import refusal
 
 
 class FeedForward(nn.Module):
-    """LayerNorm, linear, SiLU, linear (Gulati et al. 2020, 2.3): (B, T, D) -> (B, T, D)."""
+    """LayerNorm, linear, activation, linear (Gulati et al. 2020, 2.3): (B, T, D) -> (B, T, D)."""
 
-    def __init__(self, dim: int, hidden_dim: int, dropout: float) -> None:
+    def __init__(
+        self,
+        dim: int,
+        hidden_dim: int,
+        dropout: float,
+        activation: type[nn.Module] = nn.SiLU,
+    ) -> None:
         super().__init__()
+        self.activation = activation()
         self.norm = nn.LayerNorm(dim)
         self.expand = nn.Linear(dim, hidden_dim)
         self.project = nn.Linear(hidden_dim, dim)
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor) -> Tensor:
-        hidden = self.dropout(functional.silu(self.expand(self.norm(x))))  # (B, T, FFN)
+        hidden = self.dropout(self.activation(self.expand(self.norm(x))))  # (B, T, FFN)
         return self.dropout(self.project(hidden))
 
 
@@ -205,8 +212,7 @@ class ConformerLayer(nn.Module):
     def table(self, context: Context, like: Tensor) -> Tensor:
         """Return the table of the position encoding. It depends only on the context and is kept
         between steps."""
-        block_size = context.chunk_size + context.right
-        return self.attention.position.table(context.left, block_size, like).contiguous()
+        return self.attention.table(context, like)
 
     def forward(
         self, x: Tensor, step: LayerStep, table: Tensor, past: LayerPast
@@ -227,3 +233,36 @@ class ConformerLayer(nn.Module):
         x = x + convolved
         x = x + 0.5 * self.ffn2(x)
         return self.norm(x), LayerPast(keys, values, conv)
+
+
+class TransformerLayer(nn.Module):
+    """Attention and feed-forward, each after its LayerNorm; no norm at the end.
+
+    The layer of Whisper's encoder (Radford et al. 2022, section 2.2).
+    """
+
+    def __init__(self, attention: ChunkAttention, dim: int, ffn_dim: int) -> None:
+        super().__init__()
+        self.attention_norm = nn.LayerNorm(dim)
+        self.attention = attention
+        self.ffn = FeedForward(dim, ffn_dim, attention.dropout.p, nn.GELU)
+
+    def past_sizes(self, left_context: int) -> list[list[int]]:
+        """Return the sizes of the fields of a stream's `LayerPast`, empty for the convolution."""
+        keys, values = self.attention.past_sizes(left_context)
+        return [keys, values, [0, 0]]
+
+    def table(self, context: Context, like: Tensor) -> Tensor:
+        """Return the table of the position encoding, see `ConformerLayer.table`."""
+        return self.attention.table(context, like)
+
+    def forward(
+        self, x: Tensor, step: LayerStep, table: Tensor, past: LayerPast
+    ) -> tuple[Tensor, LayerPast]:
+        """(B, T, D), T = n·(C+R), and this layer's past -> (B, T, D), and its new past."""
+        context, keys, values = self.attention(
+            self.attention_norm(x), step.valid, table, step.vectors, past.keys, past.values,
+            step.ahead,
+        )  # fmt: skip
+        x = x + context
+        return x + self.ffn(x), LayerPast(keys, values, past.conv)

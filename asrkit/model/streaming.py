@@ -54,5 +54,5 @@ class EncoderStep(nn.Module):
                 # Padding a short step to a long chunk would cost the square of the chunk.
                 context = fitted(context, frames)
                 tables = PositionTables(self.frame_table, self.encoder.layer_tables(context))
-        run = self.encoder.run(feats, lengths, state, context, tables, None)
+        run = self.encoder.run(feats, lengths, state, context, tables, None, 0)
         return EncoderOutput(run.encoded, run.lengths, run.state)

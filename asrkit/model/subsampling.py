@@ -1,4 +1,4 @@
-"""Convolutional subsampling: 4, 6 or 8 feature frames become one encoder frame.
+"""Convolutional subsampling: 2, 4, 6 or 8 feature frames become one encoder frame.
 
 A kind of subsampling has a `rate`, see `FrameRate`. Its past is the last input frame of the first
 convolution and of each later one:
@@ -243,6 +243,31 @@ class Conv8ValidSubsampling(ValidSubsampling):
     lookahead = 7
 
 
+class WhisperSubsampling(Subsampling):
+    """Two convolutions over time and GELU: 2 feature frames become one encoder frame of 20 ms.
+
+    The stem of Whisper's encoder (Radford et al. 2022, section 2.2): both have 3 taps and zeros
+    around the stream, the second has stride 2. Encoder frame e sees feature frames 2e-2 … 2e+2.
+    """
+
+    def __init__(self, num_mels: int, dim: int) -> None:
+        super().__init__(FrameRate(2, lookahead=1), [1, num_mels], [dim, 1, 1])
+        self.conv1 = nn.Conv1d(num_mels, dim, 3)
+        self.conv2 = nn.Conv1d(dim, dim, 3, stride=2)
+
+    def forward(
+        self, feats: Tensor, real: Tensor, past_feats: Tensor, past_hidden: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Compute one step of 2n + 1 frames. The pasts are the feature frame before the step,
+        (B, 1, F), and the output frame of the first convolution before it, (B, D, 1, 1)."""
+        x = torch.cat([past_feats, feats], dim=1).transpose(1, 2)  # (B, F, 1+2n+1)
+        x = functional.gelu(self.conv1(x))  # (B, D, 2n)
+        x = x.masked_fill(~real[:, None, :-1], 0.0)
+        x = torch.cat([past_hidden.squeeze(3), x], dim=2)  # (B, D, 1+2n)
+        encoded = functional.gelu(self.conv2(x)).transpose(1, 2)  # (B, n, D)
+        return encoded, feats[:, -2:-1].clone(), x[:, :, -1:].unsqueeze(3).clone()
+
+
 def split_steps(
     feats: Tensor, frames: int, lookahead: int, ahead_frames: int | None = None
 ) -> Iterator[tuple[Tensor, int]]:
@@ -270,6 +295,7 @@ KINDS: Kinds[Any] = Kinds(
         "conv4_valid": Conv4ValidSubsampling,
         "conv6_valid": Conv6ValidSubsampling,
         "conv8_valid": Conv8ValidSubsampling,
+        "whisper": WhisperSubsampling,
     },
     ("num_mels", "dim"),
 )

@@ -14,7 +14,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from asrkit.build import build_model
 from asrkit.config import Config
 from asrkit.model import Network
-from asrkit.model.layer import ConformerLayer
+from asrkit.model.layer import ConformerLayer, TransformerLayer
 from asrkit.training.loss import Loss
 
 
@@ -35,7 +35,7 @@ def parts(layer: nn.Module) -> Iterator[nn.Module]:
     The tables of the encoding are computed before the layers run. Its parameters are therefore
     gathered with those outside the layers, for the whole pass.
     """
-    assert isinstance(layer, ConformerLayer)
+    assert isinstance(layer, ConformerLayer | TransformerLayer)
     for module in layer.children():
         if module is layer.attention:
             yield from (layer.attention.qkv, layer.attention.out)

@@ -32,6 +32,7 @@ class Gradients:
         self.config, self.ranks = config, ranks
         self.frontend = build_frontend(config.model).to(ranks.device)
         self.spec_augment = build_spec_augment(config.augmentation)
+        self.cycle = model.encoder.position.cycle
         if options.gradient_checkpointing:
             recompute_layers(model)
         loss = Loss(model, options.intermediate_layers, options.intermediate_weight)
@@ -78,8 +79,9 @@ class Gradients:
             feats = to_few_lengths(feats)
         lengths = self.frontend.num_frames(batch.num_samples)  # on the CPU, where they are used
         views = draw_views(
-            feats, lengths, self.config, self.frontend, self.spec_augment, share, draw, masks
-        )
+            feats, lengths, self.config, self.frontend, self.spec_augment, share, draw, masks,
+            self.cycle,
+        )  # fmt: skip
         weight = options.consistency_weight * ramp(share, options.consistency_ramp)
         tokens = batch.tokens.to(device, non_blocking=True)
         with torch.autocast(device.type, torch.bfloat16, enabled=self.bfloat16):

@@ -15,6 +15,7 @@ class View(NamedTuple):
 
     feats: Tensor  # (B, T, F)
     context: Context
+    offset: int = 0  # number of the first frame in a periodic position encoding
 
 
 class Loss(nn.Module):
@@ -77,7 +78,9 @@ class Loss(nn.Module):
         state = encoder.init_state(view.feats.size(0), left)
         on_device = lengths.to(feats.device, non_blocking=True)
         context = Context(chunk_size, left, right)
-        run = encoder.run(feats, on_device, state, context, layers=self.intermediate_layers)
+        run = encoder.run(
+            feats, on_device, state, context, layers=self.intermediate_layers, offset=view.offset
+        )
         lengths = num_valid(lengths, encoder.rate)
         last = head.frames(run.encoded[:, :frames]).float()
         loss = head.loss(last, lengths, tokens, token_lengths)

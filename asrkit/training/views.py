@@ -21,10 +21,15 @@ def draw_views(
     progress: float,
     draw: random.Random,
     masks: random.Random,
+    cycle: int = 0,
 ) -> list[View]:
     """Return one or two views of (B, T, F) features, whose lengths are on the CPU.
 
-    `progress` is the share of all training done; `masks` draws what is masked, `draw` the contexts.
+    Args:
+        progress: share of all training done.
+        draw: generator of the contexts and offsets.
+        masks: generator of what is masked.
+        cycle: frames after which the position encoding repeats.
     """
     masked = config.augmentation.spec_probability
     masked *= ramp(progress, config.augmentation.spec_ramp)
@@ -32,6 +37,7 @@ def draw_views(
         View(
             spec_augment(perturbed(feats, config.augmentation, frontend), lengths, masked, masks),
             context,
+            draw.randrange(cycle) if cycle else 0,
         )
         for context in draw_contexts(config.context, config.training.views, draw)
     ]
@@ -50,7 +56,7 @@ def to_few_lengths(feats: Tensor) -> Tensor:
 def perturbed(feats: Tensor, config: AugmentationConfig, frontend: Frontend) -> Tensor:
     """Change the vocal tract's length and the level of the features at random."""
     warped = warp_frequencies(feats, config.frequency_warp, frontend)
-    return change_gain(warped, config.gain_db)
+    return change_gain(warped, config.gain_db * frontend.log_scale)
 
 
 def draw_contexts(config: ContextConfig, views: str, draw: random.Random) -> list[Context]:

@@ -47,6 +47,7 @@ CASES: list[dict[str, Any]] = [{"kind": kind} | CHEAPER.get(kind, {}) for kind i
     {"kind": "compact", "position_dim": 6, "query_dim": 3, "length_factor": 2.0},
     {"kind": "sinusoidal", "layout": "sep", "embedding_scale": False, "learned_scale": True,
      "embedding_layernorm": True},
+    {"kind": "sinusoidal", "layout": "tensor2tensor", "period": 10},
     {"kind": "learned", "period": 10},
     {"kind": "flow", "hidden_dim": 5, "period": 10, "step": 4},
     FLOW,

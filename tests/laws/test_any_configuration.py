@@ -118,6 +118,11 @@ def case(seed: int, folder: Path) -> Case:
     drawn_later = random.Random(f"{seed}-frontend")
     if drawn_later.random() < 0.4:
         shape["subsampling"] = PADDED
+    of_whisper = random.Random(f"{seed}-whisper")
+    if seed not in CONTROLS and of_whisper.random() < 0.2:
+        shape["layer"] = "transformer"
+    if seed not in CONTROLS and of_whisper.random() < 0.2:
+        shape["subsampling"] = "whisper"
     shape["head"] = random.Random(f"{seed}-head").choice(HEADS)
     model = tiny_model(tokenizer.vocab_size, **shape)
     alike = random.Random(f"{seed}-layers").random() < 0.7

@@ -97,7 +97,7 @@ REFUSALS = [  # kind, options, message
       for size in (0, 7)),
     ("compact", {"query_dim": 0}, "query_dim must be at least 1, got 0$"),
     ("compact", {"length_factor": 0.0}, "length_factor must be above 0, got 0.0$"),
-    ("sinusoidal", {"layout": "max"}, "layout must be 'mix' or 'sep', got 'max'$"),
+    ("sinusoidal", {"layout": "max"}, "layout must be one of mix, sep, tensor2tensor, got 'max'"),
     ("sinusoidal", {"dropout": 1.0}, "dropout must be at least 0 and below 1, got 1.0$"),
     *((kind, {option: 0}, f"{option} must be at least 1, got 0$") for kind, option in
       (("learned", "period"), ("flow", "hidden_dim"), ("flow", "period"), ("flow", "step"))),

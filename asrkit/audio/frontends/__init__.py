@@ -6,11 +6,17 @@ from typing import Any
 from asrkit.audio.frontends.base import Frontend
 from asrkit.audio.frontends.kaldi import Fbank
 from asrkit.audio.frontends.nemo import SherpaNemoFbank, SlaneyFbank
+from asrkit.audio.frontends.whisper import WhisperFbank
 from asrkit.registry import Kinds
 
 KINDS: Kinds[Frontend] = Kinds(
     "frontend",
-    {"kaldi": Fbank, "slaney": SlaneyFbank, "sherpa_nemo": SherpaNemoFbank},
+    {
+        "kaldi": Fbank,
+        "slaney": SlaneyFbank,
+        "sherpa_nemo": SherpaNemoFbank,
+        "whisper": WhisperFbank,
+    },
     ("num_mels", "lead_frames"),
 )
 

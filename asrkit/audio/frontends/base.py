@@ -44,10 +44,12 @@ class Frontend(nn.Module):
         lead_frames: number of feature frames before a stream's first sample, for encoders that
             begin earlier. Their values do not matter to the encoder.
         mirrored: whether the stream's first samples in reverse order precede it instead of zeros.
+        fft_size: samples of a Fourier transform, at least those of a window.
     """
 
     scale: MelScale  # scale of the filters
-    filters: Tensor  # (257, F)
+    log_scale = 1.0  # features of a natural logarithm
+    filters: Tensor  # (fft_size/2+1, F); 257 with 512
 
     def __init__(
         self,
@@ -57,12 +59,13 @@ class Frontend(nn.Module):
         after: int,
         lead_frames: int,
         mirrored: bool = False,
+        fft_size: int = FFT_SIZE,
     ) -> None:
         super().__init__()
         self.num_mels, self.lead_frames = num_mels, lead_frames
-        self.frame_size, self.hop, self.fft_size = frame_size, HOP, FFT_SIZE
+        self.frame_size, self.hop, self.fft_size = frame_size, HOP, fft_size
         self.before, self.after = before + HOP * lead_frames, after
-        self.mirrored = before if mirrored else 0
+        self.mirrored, self.edge = before if mirrored else 0, 0
         # Frontends that mirror the start of a stream use a longer initial past. Its length tells
         # `forward` that the stream has not started.
         self.marker = frame_size if mirrored else 0
@@ -102,7 +105,7 @@ class Frontend(nn.Module):
             return samples
         samples = samples[:, self.marker :]
         lead, first = self.before - self.mirrored, samples[:, self.before :]
-        mirror = first[:, : self.mirrored].flip(1)
+        mirror = first[:, self.edge : self.edge + self.mirrored].flip(1)
         return torch.cat([samples[:, :lead], mirror, first], dim=1)
 
     def forward(self, samples: Tensor, past: Tensor) -> tuple[Tensor, Tensor]:
@@ -171,13 +174,15 @@ def features(frontend: Frontend, samples: Tensor, num_samples: Tensor) -> tuple[
     return feats, frontend.num_frames(num_samples)
 
 
-def triangles(edges: Tensor, scale: Callable[[Tensor], Tensor] = torch.clone) -> Tensor:
-    """Return (257, F) filters between (F+2,) edges on a frequency scale, a function of Hz.
+def triangles(
+    edges: Tensor, scale: Callable[[Tensor], Tensor] = torch.clone, fft_size: int = FFT_SIZE
+) -> Tensor:
+    """Return (fft_size/2+1, F) filters between (F+2,) edges on a scale, a function of Hz.
 
     Each filter rises from an edge to the next and falls to the one after it.
     """
-    numbers = torch.arange(FFT_SIZE // 2 + 1, dtype=torch.float64, device="cpu")
-    bins = scale((numbers * SAMPLE_RATE / FFT_SIZE)[:, None])
+    numbers = torch.arange(fft_size // 2 + 1, dtype=torch.float64, device="cpu")
+    bins = scale((numbers * SAMPLE_RATE / fft_size)[:, None])
     left, centre, right = edges[:-2], edges[1:-1], edges[2:]
     rising = (bins - left) / (centre - left)
     falling = (right - bins) / (right - centre)

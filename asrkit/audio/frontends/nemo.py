@@ -46,9 +46,9 @@ class SlaneyFrontend(Frontend):
         return self.scale.edges(0.0, NYQUIST, self.num_mels)
 
     def mel_filters(self) -> Tensor:
-        """Return (257, F) triangular filters, whose heights make their areas equal."""
+        """Return (fft_size/2+1, F) triangular filters, whose heights make their areas equal."""
         edges = self.scale.to_hertz(self.edges())
-        filters = triangles(edges) * (2.0 / (edges[2:] - edges[:-2]))
+        filters = triangles(edges, fft_size=self.fft_size) * (2.0 / (edges[2:] - edges[:-2]))
         return filters.float()
 
 

@@ -86,7 +86,12 @@ class FramePosition(nn.Module):
     """An absolute encoding of the frames before the first layer; this base class changes nothing.
 
     The attention of all layers then has no positions (`Position`).
+
+    Attributes:
+        cycle: frames after which the encoding repeats, if training begins anywhere in them; or 0.
     """
+
+    cycle: int = 0
 
     def __init__(self, dim: int) -> None:
         super().__init__()

@@ -107,10 +107,13 @@ def sinusoid(positions: Tensor, dim: int) -> Tensor:
     return waves(positions, frequencies(dim, positions.device))
 
 
-def frequencies(dim: int, device: torch.device) -> Tensor:
-    """Return 10000^(-2m/D) for m = 0 … D/2-1: (D/2,) in float64."""
+def frequencies(dim: int, device: torch.device, last: bool = False) -> Tensor:
+    """Return 10000^(-2m/D) for m = 0 … D/2-1: (D/2,) in float64.
+
+    With `last`, return 10000^(-m/(D/2-1)), whose last frequency is 1/10000.
+    """
     even = torch.arange(0, dim, 2, dtype=torch.float64, device=device)
-    return torch.exp(even * (-math.log(10000.0) / dim))
+    return torch.exp(even * (-math.log(10000.0) / (dim - 2 if last else dim)))
 
 
 def waves(positions: Tensor, frequencies: Tensor) -> Tensor:

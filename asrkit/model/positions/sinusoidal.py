@@ -9,42 +9,49 @@ from torch import Tensor, nn
 from asrkit.model.dropout import Dropout
 from asrkit.model.positions.base import FramePosition, frame_numbers
 from asrkit.model.positions.distances import frequencies, waves
+from asrkit.registry import refusal
+
+LAYOUTS = ("mix", "sep", "tensor2tensor")
 
 
 class SinusoidalPosition(FramePosition):
     """Kind `sinusoidal`: sines and cosines of the frame's index, added to the frame.
 
-        y_t = Dropout(LayerNorm(sqrt(D) x_t + a·s_t))
+        y_t = Dropout(LayerNorm(sqrt(D) x_t + a·s_{t mod period}))
         s_t[2m], s_t[2m+1] = sin(t 10000^(-2m/D)), cos(t 10000^(-2m/D))
 
     Vaswani et al. 2017, section 3.5. The angles of any t are computed from the frame counter in
     float64. Published tables are limited in length, built on the CPU, or imprecise.
 
     Args:
-        layout: "mix": sines and cosines alternate; "sep": all sines, then all cosines, as in
-            tensor2tensor (whose frequencies differ a little from the paper's).
+        layout: "mix": sines and cosines alternate; "sep": all sines, then all cosines.
+            "tensor2tensor": as "sep", with the frequencies 10000^(-m/(D/2-1)) of that library and
+            of Whisper.
         embedding_scale: multiply the frames with sqrt(D), as in the paper.
         learned_scale: a is learned (Li et al. 2019); if not, it stays `initial_scale`.
         dropout: dropout probability of the result, in addition to the encoder's own dropout.
+        period: frames after which the positions repeat, so that an endless stream has none that
+            training did not reach; None: they never repeat.
     """
 
     def __init__(
         self,
         dim: int,
-        layout: Literal["mix", "sep"] = "mix",
+        layout: Literal["mix", "sep", "tensor2tensor"] = "mix",
         embedding_scale: bool = True,
         embedding_layernorm: bool = False,
         learned_scale: bool = False,
         initial_scale: float = 1.0,
         dropout: float = 0.0,
+        period: int | None = None,
     ) -> None:
         super().__init__(dim)
-        if layout not in ("mix", "sep"):
-            raise ValueError(f"layout must be 'mix' or 'sep', got {layout!r}")
+        if layout not in LAYOUTS:
+            raise ValueError(f"layout {refusal(layout, LAYOUTS)}")
         if not 0.0 <= dropout < 1.0:
             raise ValueError(f"dropout must be at least 0 and below 1, got {dropout}")
-        self.dim = dim
-        self.sep = layout == "sep"
+        self.dim, self.cycle = dim, period or 0
+        self.sep, self.last = layout != "mix", layout == "tensor2tensor"
         self.frame_scale = math.sqrt(dim) if embedding_scale else 1.0
         scale = torch.tensor(float(initial_scale))  # a
         if learned_scale:
@@ -60,10 +67,12 @@ class SinusoidalPosition(FramePosition):
         They are not computed in `forward`, where the ONNX exporter rounds Python's numbers to
         float32: after a day of frames, angles would be wrong by a quarter of a degree and more.
         """
-        return frequencies(self.dim, like.device)
+        return frequencies(self.dim, like.device, self.last)
 
     def forward(self, x: Tensor, position: Tensor, table: Tensor) -> Tensor:
         numbers = frame_numbers(x, position)  # (B, T)
+        if self.cycle > 0:
+            numbers = numbers % self.cycle
         vectors = waves(numbers.flatten(), table)  # (B·T, D)
         if self.sep:
             vectors = torch.cat([vectors[:, 0::2], vectors[:, 1::2]], dim=1)

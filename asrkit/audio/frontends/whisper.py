@@ -1,0 +1,41 @@
+"""Whisper's log mel features with a fixed floor, in steps of any size."""
+
+import math
+
+from torch import Tensor
+
+from asrkit.audio.frontends.base import HOP, WINDOW
+from asrkit.audio.frontends.nemo import SlaneyFrontend, hann_window
+
+
+class WhisperFbank(SlaneyFrontend):
+    """Log mel features of Whisper (Radford et al. 2022, section 2.2).
+
+    Periodic Hann windows of 25 ms around every 10th ms, the stream's first samples reflected before
+    it and zeros after it; power spectrum; triangular filters of equal area from 0 to 8 kHz; and
+    (max(log10 x, floor) + 4) / 4. N samples give N // 160 frames.
+
+    Whisper's own floor is 8 below the largest value of the recording, which a stream does not know.
+
+    Args:
+        floor: lowest log10 of an energy.
+    """
+
+    window: Tensor  # (400,)
+    log_scale = 1.0 / (4.0 * math.log(10.0))
+
+    def __init__(self, num_mels: int = 80, lead_frames: int = 0, floor: float = -6.5) -> None:
+        # The reflection begins with the second sample, so it needs one sample more.
+        before, after = WINDOW // 2, WINDOW // 2 - HOP + 1
+        super().__init__(
+            num_mels, WINDOW + 1, before, after, lead_frames, mirrored=True, fft_size=WINDOW
+        )
+        self.edge, self.preemphasis, self.floor = 1, 0.0, floor
+        self.register_buffer("window", hann_window(periodic=True), persistent=False)
+        self.register_buffer("filters", self.mel_filters(), persistent=False)
+
+    def power(self, frames: Tensor) -> Tensor:
+        return self.spectra(frames[:, :, :-1] * self.window)
+
+    def log(self, mels: Tensor) -> Tensor:
+        return (mels.clamp(min=10.0**self.floor).log10() + 4.0) / 4.0
