@@ -31,6 +31,7 @@ from asrkit.text import TextError, Tokenizer
 FORMAT_VERSION = 1
 HEADER = "asrkit"  # key of the file's metadata, whose value is JSON
 CHECKSUM = "sha256"  # key of that JSON
+START = "start"  # key of the record of an import that has to be trained first
 ADAPTERS_OF = "adapters_of"  # key of the JSON of an adapter file
 TOKENIZER = "tokenizer"  # name of the tensor of the tokenizer's bytes
 MOST_BYTES = 1 << 24  # size limit of the header and of the tokenizer, a hundred times the usual
@@ -93,6 +94,12 @@ class ModelFile(NamedTuple):
     training: dict[str, Any]  # record and scores of its training
     path: Path | None = None  # path of the file that was read
     terms: Terms = UNKNOWN
+
+    @property
+    def is_start(self) -> bool:
+        """Whether the model has to be trained before it recognises anything."""
+        record = self.training.get("imported")
+        return isinstance(record, dict) and bool(record.get(START))
 
     @property
     def num_parameters(self) -> int:

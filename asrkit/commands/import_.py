@@ -7,7 +7,7 @@ from asrkit.atomic_write import sha256_of
 from asrkit.cli.terms import terms_of
 from asrkit.errors import UserError, shown
 from asrkit.interop import import_checkpoint
-from asrkit.model_file import save_model
+from asrkit.model_file import START, save_model
 from asrkit.version import __version__
 
 MOST_CHARACTERS = 200  # length limit of a name
@@ -36,10 +36,15 @@ def import_(options: argparse.Namespace) -> int:
         "left_out": imported.left_out,
         **({} if options.prompt is None else {"prompt": options.prompt}),
         "asrkit": __version__,
-    }
+    } | ({START: True} if imported.is_start else {})
     file = imported.file._replace(training={"imported": record}, terms=terms)
     save_model(options.output, file)
     for part, count in imported.left_out.items():
         print(f"left out: {part}, {count / 1e6:.2f} M parameters")
     print(f"{options.output}: {file.num_parameters / 1e6:.2f} M parameters, from {imported.source}")
+    if imported.is_start:
+        print(
+            "a start, trained on whole recordings: train it before you stream: asrkit train "
+            f"--config finetune training.start_from={options.output} data.train=… data.dev=…"
+        )
     return 0

@@ -126,20 +126,34 @@ def read_settings(data: bytes, name: str) -> dict[str, Any]:
 
 def read_weights(file: IO[bytes], name: str) -> dict[str, Tensor]:
     """Read the tensors of a file by `torch.save`: a dict by name, alone or as "state_dict"."""
+    values = read_saved(file, name)
+    if isinstance(values, dict) and isinstance(values.get("state_dict"), dict):
+        values = values["state_dict"]
+    return require_tensors(values, name, file.seek(0, 2))
+
+
+def read_saved(file: IO[bytes], name: str) -> Any:
+    """Read the tensors, containers and numbers of a file by `torch.save`."""
     size = file.seek(0, 2)
     try:
         file.seek(0)
         require_stored(zipfile.ZipFile(file), size)
         file.seek(0)
-        values = torch.load(file, map_location="cpu", weights_only=True)
+        return torch.load(file, map_location="cpu", weights_only=True)
     except CheckpointError:
         raise
     except Exception as error:  # malicious files cause errors of any type
         raise CheckpointError(
             f"{shown(name)} is damaged, or has more than weights: {reason(error)}"
         ) from None
-    if isinstance(values, dict) and isinstance(values.get("state_dict"), dict):
-        values = values["state_dict"]
+
+
+def require_tensors(values: Any, name: str, size: int) -> dict[str, Tensor]:
+    """Return a dict of plain tensors by name, none of which is larger than the file.
+
+    Raises:
+        CheckpointError: for anything else.
+    """
     if not isinstance(values, dict) or len(values) > MOST_TENSORS:
         raise CheckpointError(f"{shown(name)} must have a dict of tensors, got {shown(values)}")
     for key, tensor in values.items():

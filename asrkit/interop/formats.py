@@ -8,8 +8,13 @@ from asrkit.interop.checkpoint import CheckpointError
 from asrkit.interop.imported import Imported
 from asrkit.interop.nemo import read_nemo
 from asrkit.interop.wenet import read_wenet
+from asrkit.interop.whisper import read_whisper
 
-FORMATS: dict[str, Callable[..., Imported]] = {"nemo": read_nemo, "wenet": read_wenet}
+FORMATS: dict[str, Callable[..., Imported]] = {
+    "nemo": read_nemo,
+    "wenet": read_wenet,
+    "whisper": read_whisper,
+}
 
 
 def import_checkpoint(

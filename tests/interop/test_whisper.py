@@ -1,0 +1,286 @@
+"""Whisper's encoder equals a reference in plain torch, in three containers; then it streams.
+
+ASRKIT_WHISPER names a folder with a model of CTranslate2, which is compared with its own encoder.
+"""
+
+import json
+import math
+import os
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors.torch
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from asrkit.audio import build_frontend, features
+from asrkit.interop import import_checkpoint
+from asrkit.interop.checkpoint import CheckpointError
+from asrkit.interop.whisper import CTRANSLATE2, LONGEST, OPENAI, TRANSFORMERS
+from asrkit.model import FULL_CONTEXT
+from asrkit.model_file import load_model
+from tests.conftest import skip, speech
+from tests.running import run
+
+MELS, DIM, HEADS, LAYERS = 8, 16, 2, 2
+
+
+def whisper_positions(frames: int) -> Tensor:
+    rates = torch.exp(-math.log(10000) / (DIM // 2 - 1) * torch.arange(DIM // 2))
+    angles = torch.arange(frames)[:, None] * rates
+    return torch.cat([angles.sin(), angles.cos()], dim=1)
+
+
+def openai_weights() -> dict[str, Tensor]:
+    """Random weights of an encoder and of a part of a decoder, by OpenAI's names."""
+    torch.manual_seed(0)
+    shapes = {"encoder.conv1": (DIM, MELS, 3), "encoder.conv2": (DIM, DIM, 3)}
+    norms = ["encoder.ln_post"]
+    for i in range(LAYERS):
+        block = f"encoder.blocks.{i}"
+        norms += [f"{block}.attn_ln", f"{block}.mlp_ln"]
+        shapes |= {f"{block}.attn.{each}": (DIM, DIM) for each in ("query", "key", "value", "out")}
+        shapes |= {f"{block}.mlp.0": (4 * DIM, DIM), f"{block}.mlp.2": (DIM, 4 * DIM)}
+    weights = {}
+    for name, shape in shapes.items():
+        weights[f"{name}.weight"] = torch.randn(shape) / math.sqrt(math.prod(shape[1:]))
+        if not name.endswith("key"):
+            weights[f"{name}.bias"] = torch.randn(shape[0]) * 0.1
+    for name in norms:
+        weights[f"{name}.weight"] = 1.0 + 0.2 * torch.randn(DIM)
+        weights[f"{name}.bias"] = 0.2 * torch.randn(DIM)
+    weights["encoder.positional_embedding"] = whisper_positions(LONGEST)
+    weights["decoder.token_embedding.weight"] = torch.randn(20, DIM)
+    return weights
+
+
+def reference(weights: dict[str, Tensor], feats: Tensor) -> Tensor:
+    """Whisper's encoder (B, T, F) -> (B, T/2, D), in float64."""
+    w = {name: each.double() for name, each in weights.items()}
+
+    def linear(x: Tensor, name: str) -> Tensor:
+        return functional.linear(x, w[f"{name}.weight"], w.get(f"{name}.bias"))
+
+    def norm(x: Tensor, name: str) -> Tensor:
+        return functional.layer_norm(x, (DIM,), w[f"{name}.weight"], w[f"{name}.bias"])
+
+    x = feats.transpose(1, 2)
+    for name, stride in (("encoder.conv1", 1), ("encoder.conv2", 2)):
+        convolved = functional.conv1d(
+            x, w[f"{name}.weight"], w[f"{name}.bias"], stride=stride, padding=1
+        )
+        x = functional.gelu(convolved)
+    x = x.transpose(1, 2)
+    rates = torch.exp(-math.log(10000) / (DIM // 2 - 1) * torch.arange(DIM // 2).double())
+    angles = torch.arange(x.size(1)).double()[:, None] * rates
+    x = x + torch.cat([angles.sin(), angles.cos()], dim=1)
+    for i in range(LAYERS):
+        block = f"encoder.blocks.{i}"
+        y = norm(x, f"{block}.attn_ln")
+        q, k, v = (
+            linear(y, f"{block}.attn.{each}").unflatten(2, (HEADS, -1)).transpose(1, 2)
+            for each in ("query", "key", "value")
+        )
+        y = functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
+        x = x + linear(y, f"{block}.attn.out")
+        hidden = functional.gelu(linear(norm(x, f"{block}.mlp_ln"), f"{block}.mlp.0"))
+        x = x + linear(hidden, f"{block}.mlp.2")
+    return norm(x, "encoder.ln_post")
+
+
+def of_openai(folder: Path, weights: dict[str, Tensor]) -> Path:
+    torch.save({"dims": {"n_audio_head": HEADS}, "model_state_dict": weights}, folder / "tiny.pt")
+    return folder / "tiny.pt"
+
+
+def renamed(weights: dict[str, Tensor], names: dict[str, str]) -> dict[str, Tensor]:
+    """Rename OpenAI's weights as another toolkit does."""
+    found = {}
+    for name, each in weights.items():
+        for own, theirs in OPENAI.items():
+            for i in range(LAYERS):
+                stem = theirs.format(i)
+                if own in names and (name == stem or name.startswith(f"{stem}.")):
+                    found[names[own].format(i) + name[len(stem) :]] = each
+    return found
+
+
+def of_transformers(folder: Path, weights: dict[str, Tensor]) -> Path:
+    tensors = {f"model.{name}": each for name, each in renamed(weights, TRANSFORMERS).items()}
+    tensors["model.decoder.embed_tokens.weight"] = weights["decoder.token_embedding.weight"]
+    safetensors.torch.save_file(tensors, folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps({"encoder_attention_heads": HEADS}))
+    return folder
+
+
+def of_ctranslate2(folder: Path, weights: dict[str, Tensor]) -> Path:
+    """Write model.bin: queries, keys and values are joined, norms have gamma and beta."""
+    found = renamed(weights, CTRANSLATE2)
+    for i in range(LAYERS):
+        name, block = CTRANSLATE2["qkv"].format(i), f"encoder.blocks.{i}.attn"
+        parts = [weights[f"{block}.{each}.weight"] for each in ("query", "key", "value")]
+        biases = [weights.get(f"{block}.{each}.bias", torch.zeros(DIM))
+                  for each in ("query", "key", "value")]  # fmt: skip
+        found |= {f"{name}.weight": torch.cat(parts), f"{name}.bias": torch.cat(biases)}
+    variables = {}
+    for name, each in found.items():
+        stem, _, end = name.rpartition(".")
+        ends = {"weight": "gamma", "bias": "beta"} if stem.endswith("norm") else {}
+        variables[f"{stem}/{ends.get(end, end)}" if stem else name] = each.numpy()
+    variables["encoder/num_heads"] = np.array(HEADS, dtype=np.int16)
+    variables["decoder/embeddings/weight"] = weights["decoder.token_embedding.weight"].numpy()
+    data = struct.pack("<I", 6) + string("WhisperSpec") + struct.pack("<II", 3, len(variables))
+    for name, each in variables.items():
+        data += string(name) + struct.pack("<B", each.ndim)
+        data += struct.pack(f"<{each.ndim}I", *each.shape)
+        data += struct.pack("<BI", 2 if each.dtype == np.int16 else 0, each.nbytes)
+        data += each.tobytes()
+    data += struct.pack("<I", 1) + string("decoder/projection/weight")
+    (folder / "model.bin").write_bytes(data + string("decoder/embeddings/weight"))
+    return folder
+
+
+def string(text: str) -> bytes:
+    return struct.pack("<H", len(text) + 1) + text.encode() + b"\0"
+
+
+CONTAINERS: list[Callable[[Path, dict[str, Tensor]], Path]] = [
+    of_openai, of_transformers, of_ctranslate2,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("write", CONTAINERS)
+@torch.no_grad()
+def test_full_context_equals_whispers_encoder(
+    write: Callable[[Path, dict[str, Tensor]], Path], tmp_path: Path
+) -> None:
+    weights = openai_weights()
+    imported = import_checkpoint("whisper", write(tmp_path, weights))
+    encoder = imported.file.model.double().encoder
+    feats = torch.randn(2, 64, MELS, dtype=torch.float64)
+    padded = functional.pad(feats, (0, 0, 0, 1))  # as Whisper's convolutions pad the end
+    whole = encoder(padded, torch.tensor([65, 65]), encoder.init_state(2, 0), FULL_CONTEXT)
+    expected = reference(weights, feats)
+    assert (whole.encoded - expected).abs().max() < 1e-9
+    assert imported.left_out == {"decoder": 20 * DIM}
+    # A control: the attention matters, and so does the order of its heads.
+    weights["encoder.blocks.1.attn.query.weight"] = weights[
+        "encoder.blocks.1.attn.query.weight"
+    ].flip(0)
+    assert (whole.encoded - reference(weights, feats)).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("tampered", [None, "feats", "hidden"])
+@torch.no_grad()
+def test_streaming_equals_offline(tampered: str | None, tmp_path: Path) -> None:
+    """In chunks of 3 frames with 7 before and 2 after them; controls lose a past of the stem."""
+    encoder = import_checkpoint("whisper", of_openai(tmp_path, openai_weights())).file.model.encoder
+    encoder, feats = encoder.double(), torch.randn(1, 83, MELS, dtype=torch.float64)
+    chunk, right = 3, 2
+    padded, length = functional.pad(feats, (0, 0, 0, 2 * right)), torch.tensor([83])
+    whole = encoder(padded, length, encoder.init_state(1, 7), chunk, right).encoded
+    state, parts = encoder.init_state(1, 7), []
+    for first in range(0, 82, 2 * chunk):
+        part = padded[:, first : first + 2 * (chunk + right) + 1]
+        if tampered:
+            state = state._replace(**{tampered: torch.zeros_like(getattr(state, tampered))})
+        output = encoder(part, (length - first).clamp(max=part.size(1)), state, chunk, right)
+        state = output.state
+        parts.append(output.encoded[:, :chunk])
+    difference = (torch.cat(parts, dim=1)[:, : whole.size(1)] - whole).abs().max()
+    assert difference > 1e-3 if tampered else difference < 1e-9
+
+
+def test_the_import_is_a_start_and_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = of_openai(tmp_path, openai_weights())
+    output = tmp_path / "start.safetensors"
+    assert run("import", "whisper", path, "--output", output, "--licence", "MIT") == 0
+    assert "train it before you stream" in capsys.readouterr().out
+    assert load_model(output).is_start
+    assert run("decode", "--model", output, tmp_path / "a.wav") == 2
+    assert "is a start, not a recogniser: train it" in capsys.readouterr().err
+
+
+def without(part: str) -> dict[str, Tensor]:
+    return {name: each for name, each in openai_weights().items() if not name.startswith(part)}
+
+
+DAMAGES: dict[str, tuple[Callable[[Path], Path], str]] = {
+    "decoder": (lambda folder: of_openai(folder, without("encoder")), "has no encoder of Whisper"),
+    "layer": (
+        lambda folder: of_openai(folder, without("encoder.blocks.1.mlp.0")),
+        "the weight is missing: 'encoder.blocks.1.mlp.0.weight'",
+    ),
+    "positions": (
+        lambda folder: of_openai(
+            folder,
+            openai_weights() | {"encoder.positional_embedding": torch.randn(LONGEST, DIM)},
+        ),
+        "not Whisper's sinusoids",
+    ),
+    "other": (
+        lambda folder: of_openai(folder, openai_weights() | {"encoder.more": torch.zeros(2)}),
+        "'encoder.more' is unknown",
+    ),
+    "nothing": (lambda folder: folder, "must be OpenAI's .pt file, or a folder with"),
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGES)
+def test_refusals(kind: str, tmp_path: Path) -> None:
+    write, message = DAMAGES[kind]
+    with pytest.raises(CheckpointError, match=message):
+        import_checkpoint("whisper", write(tmp_path))
+
+
+def test_a_damaged_model_of_ctranslate2(tmp_path: Path) -> None:
+    """Every cut is refused, and a count that the file does not hold costs no memory."""
+    path = of_ctranslate2(tmp_path, openai_weights()) / "model.bin"
+    whole = path.read_bytes()
+    for size in (0, 3, 20, 300, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:size])
+        with pytest.raises(CheckpointError, match="is cut off"):
+            import_checkpoint("whisper", tmp_path)
+    path.write_bytes(whole[:22] + b"\xff" * 4 + whole[26:])
+    with pytest.raises(CheckpointError, match="variables, more than"):
+        import_checkpoint("whisper", tmp_path)
+
+
+@torch.no_grad()
+def test_the_features_are_whispers(tmp_path: Path) -> None:
+    """With the recording's own floor; a control has the floor of streams."""
+    samples = torch.from_numpy(speech(2.0))
+    window = torch.hann_window(400)
+    frontend = build_frontend({"kind": "whisper", "floor": -10.0}, 80)
+    whole = functional.pad(samples, (0, 16000))
+    spectrum = torch.stft(whole, 400, 160, window=window, return_complex=True)[:, :200]
+    mels = (spectrum.abs() ** 2).T @ frontend.filters
+    expected = (mels.clamp(min=1e-10).log10() + 4.0) / 4.0
+    found, lengths = features(frontend, samples[None], torch.tensor([32000]))
+    assert lengths.tolist() == [200]
+    assert (found[0] - expected).abs().max() < 1e-4
+    floored = build_frontend({"kind": "whisper", "floor": -1.0}, 80)
+    assert (features(floored, samples[None], lengths * 160)[0][0] - expected).abs().max() > 0.1
+
+
+@pytest.mark.slow
+@torch.no_grad()
+def test_whispers_own_weights_equal_ctranslate2() -> None:
+    folder = os.environ.get("ASRKIT_WHISPER")
+    ctranslate2 = pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed")
+    if folder is None:
+        skip("ASRKIT_WHISPER names no model of CTranslate2")
+    encoder = import_checkpoint("whisper", folder).file.model.encoder
+    feats = torch.randn(1, 3000, encoder.num_mels).clamp(-1.0, 1.5)
+    view = ctranslate2.StorageView.from_array(feats.transpose(1, 2).contiguous().numpy())
+    model = ctranslate2.models.Whisper(folder, device="cpu", compute_type="float32")
+    expected = torch.from_numpy(np.array(model.encode(view, to_cpu=True)))
+    padded = functional.pad(feats, (0, 0, 0, 1))
+    found = encoder(padded, torch.tensor([3001]), encoder.init_state(1, 0), FULL_CONTEXT)
+    assert (found.encoded - expected).abs().mean() < 1e-3  # its positions are in float16
