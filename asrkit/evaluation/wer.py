@@ -203,7 +203,7 @@ def paired(base: np.ndarray, other: np.ndarray, units: np.ndarray, draws: int = 
         sums.append([*(side[:, each].mean(0).sum() for side in seeds), units[each].sum()])
     before, after, count = np.array(sums, dtype=float).T
     points = 100.0 * (after - before) / np.maximum(1.0, count)
-    percent = 100.0 * (after / np.maximum(0.5, before) - 1.0)
+    percent = 100.0 * (after - before) / np.maximum(0.5, before)
     low, high = np.percentile([points[1:], percent[1:]], [2.5, 97.5], axis=1).tolist()
     within, within_percent = map(Interval, low, high)
     return Difference(float(points[0]), within, float(percent[0]), within_percent)
