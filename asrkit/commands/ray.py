@@ -14,7 +14,7 @@ a lost replica resumes its call with another one, from the store that all replic
 from typing import TYPE_CHECKING, Any
 
 from asrkit.cli.options import given_token
-from asrkit.commands.serve import recognizers, server_of, set_threads, store_of
+from asrkit.commands.serve import check_origins, recognizers, server_of, set_threads, store_of
 from asrkit.errors import UserError
 from asrkit.extras import need
 from asrkit.serve.__main__ import arguments_of
@@ -53,11 +53,13 @@ def application(*arguments: str, **deployment: Any) -> "Application":
             "a caller of a lost replica comes back to another one: give --redis, or a --state-dir "
             "that all machines share"
         )
-    if given_token(options) is None and not options.insecure:
+    token = given_token(options)
+    if token is None and not options.insecure:
         raise UserError(
             "Ray's proxies may be reached from elsewhere: give --token-file, or --insecure if "
             "everybody who can reach them may use the server"
         )
+    check_origins(options, token)
     if options.state_dir is not None:  # replicas have folders of their own
         options.state_dir = options.state_dir.absolute()
     store_of(options)

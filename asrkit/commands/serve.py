@@ -23,6 +23,10 @@ from asrkit.extras import need
 from asrkit.runtime import Recognizer
 
 DEFAULT = "small-en-alnum"
+ORIGIN = re.compile(  # as browsers write it, which leave out the own port of a scheme
+    r"(?!http://[^/]*:80$|https://[^/]*:443$)[a-z][a-z0-9+.-]*://[a-z0-9._:\[\]-]+"
+)
+OF_ALL_SITES = "*", "null"  # any page can make a sandboxed frame, whose origin is null
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -249,16 +253,16 @@ def token_of(options: argparse.Namespace) -> str | None:
 def check_origins(options: argparse.Namespace, token: str | None) -> None:
     """Raise UserError for an --origin that no browser sends, or that lets in every page."""
     for each in options.origin:
-        if each not in ("*", "null") and not re.fullmatch(r"[a-z][a-z0-9+.-]*://[^/\s]+", each):
+        if each not in OF_ALL_SITES and not ORIGIN.fullmatch(each):
             raise UserError(
-                "--origin must be a scheme and a host in lower case without a path, such as "
-                f"https://example.org, or '*' for all, got {shown(each)}"
+                "--origin must be a scheme and a host in lower case without a path or the scheme's "
+                f"own port, such as https://example.org, or '*' for all, got {shown(each)}"
             )
-    if "*" in options.origin and token is None and not options.insecure:
-        raise UserError(
-            "--origin '*' lets the pages of all sites use the server: give --token-file, or "
-            "--insecure if they may"
-        )
+        if each in OF_ALL_SITES and token is None and not options.insecure:
+            raise UserError(
+                f"--origin '{each}' lets the pages of all sites use the server: give --token-file, "
+                "or --insecure if they may"
+            )
 
 
 def refuse_token(options: argparse.Namespace, token: str | None) -> None:

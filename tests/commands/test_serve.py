@@ -1,5 +1,6 @@
 """asrkit serve, as it is typed."""
 
+import argparse
 import gc
 import io
 import json
@@ -18,7 +19,8 @@ import pytest
 import soundfile
 
 import asrkit
-from asrkit.commands.serve import name_of
+from asrkit.commands.serve import check_origins, name_of
+from asrkit.errors import UserError
 from asrkit.pretrained import ready_models
 from asrkit.runtime import BatchedSession, Batcher
 from asrkit.serve import logs
@@ -147,8 +149,9 @@ REFUSED = [
     (["--wyoming", "0", "--token", "a"], "--wyoming has no token"),
     (["--wyoming", "0", "--host", "0.0.0.0", "--token", "a"], "--wyoming has no token"),
     (["--origin", "*"], "--origin '*' lets the pages of all sites use the server"),
+    (["--origin", "null"], "--origin 'null' lets the pages of all sites use the server"),
     (["--origin", "https://their.site/"], "got 'https://their.site/'"),
-    (["--origin", "their.site"], "--origin must be a scheme and a host"),
+    (["--origin", "their.site"], "--origin must be a scheme and a host in lower case"),
     (["--wyoming", "70000"], "--wyoming"),
     (["--wyoming", "1", "--host", "198.51.100.1", "--insecure"], "--wyoming 1: "),
     (["--model", "small-en-alnum", "--model", "small-en-alnum"], "--model OTHER=small-en-alnum"),
@@ -160,6 +163,17 @@ REFUSED = [
 def test_refusals(options: list[str], told: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(options) == 2
     assert told in capsys.readouterr().err
+
+
+def test_an_origin_that_no_browser_sends_is_refused() -> None:
+    def check(origin: str) -> None:
+        check_origins(argparse.Namespace(origin=[origin], insecure=False), None)
+
+    for rest in ("their.site", "their.site:8443", "[::1]:3000"):
+        check(f"https://{rest}")
+    for rest in ("Their.site", "their.site:443", "me@their.site", "*.site", "söder.site", "a?x"):
+        with pytest.raises(UserError, match="the scheme's own port"):
+            check(f"https://{rest}")
 
 
 def test_a_token_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -96,6 +96,7 @@ def test_calls_go_on_without_a_replica(
         ((), "give --redis, or a --state-dir that all machines share"),
         (("--redis", "redis://x", "--insecure"), "--redis needs --state-key-file"),
         (("--state-dir", "calls"), "give --token-file, or --insecure"),
+        (("--state-dir", "calls", "--insecure", "--origin", "their.site"), "--origin must be a"),
     ],
 )
 def test_options_that_do_not_fit(
