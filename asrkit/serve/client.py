@@ -1,6 +1,5 @@
 """A client of /v1/stream: streams audio to a server, and reconnects without losing audio."""
 
-import json
 import re
 import time
 from collections import deque
@@ -30,6 +29,7 @@ from asrkit.serve.protocols.messages import (
     Started,
     TimedWord,
 )
+from asrkit.serve.protocols.parsing import object_of
 
 PATH = "/v1/stream"
 SCHEMES = {"http": "ws", "ws": "ws", "https": "wss", "wss": "wss"}
@@ -60,7 +60,8 @@ def address_of(url: str) -> str:
     except ValueError:  # a port that is not a number
         good = False
     if not good or parts is None:
-        told = re.sub("//[^/]*@", "//", url.partition("?")[0])  # without password and token
+        # Without password and token.
+        told = re.sub(r"^([\w+.-]*://)?.*@", r"\1", url.partition("?")[0], flags=re.DOTALL)
         raise UserError(f"the server must be a URL like http://127.0.0.1:8000, got {shown(told)}")
     path = parts.path.rstrip("/").removesuffix(PATH) + PATH
     return parts._replace(scheme=SCHEMES[parts.scheme], path=path, fragment="").geturl()
@@ -322,12 +323,12 @@ class RemoteSession:
             status, why = error.response.status_code, explanation(error.response.body)
             if status in (401, 403):  # of a proxy
                 why = why or "the token is missing or wrong, or the path is wrong"
+            if status >= 500:  # of a proxy, while the server starts again
+                raise LostError(f"HTTP {status}{why and ': '}{why}") from None
             if why:
                 raise UserError(f"{self.name} rejects the call (HTTP {status}): {why}") from None
-            if status < 500:
-                text = f"{self.name} is not an asrkit server (HTTP {status})"
-                raise UserError(text) from None
-            raise LostError(f"HTTP {status}") from None
+            text = f"{self.name} is not an asrkit server (HTTP {status})"
+            raise UserError(text) from None
         except UnicodeError as error:  # in the host's name
             raise UserError(f"no connection to {self.name}: {reason(error)}") from None
         except (OSError, WebSocketException) as error:
@@ -368,8 +369,8 @@ class PcmEncoder:
 
 def explanation(body: bytes | bytearray | None) -> str:
     """Return the message of a server's response to a rejected handshake; "" without one."""
-    with suppress(ValueError, KeyError, TypeError):
-        return printable(str(json.loads(body or b"")["error"]["message"])[:300])
+    with suppress(UserError, KeyError, TypeError):
+        return printable(str(object_of(bytes(body or b""))["error"]["message"])[:300])
     return ""
 
 

@@ -49,24 +49,40 @@ def test_no_server_no_file_no_token(wav: Path, tmp_path: Path, capsys: Output) -
     refused = told(capsys, url, wav, "--token-file", tmp_path / "marked")
     assert "a byte order mark: save the file without it" in refused
     assert "key123" not in refused
-    refused = told(capsys, "http://user:word@127.0.0.1:99999/?token=secret", wav)
-    assert "got 'http://127.0.0.1:99999/'" in refused
+    for start in ("http://user:word@", "http://user:wo/rd@", "user:w@rd@"):
+        refused = told(capsys, f"{start}127.0.0.1:99999/?token=secret", wav)
+        scheme = start.partition("user")[0]
+        assert f"got '{scheme}127.0.0.1:99999/'" in refused
     (tmp_path / "words").write_text("x" * 201)
     assert "hotwords" in told(capsys, url, wav, "--hotwords", tmp_path / "words")
 
 
-def test_another_program_at_the_port(wav: Path, capsys: Output) -> None:
+@pytest.mark.parametrize(
+    ("status", "body", "expected"),
+    [
+        ("", "220 mail ready", "no connection to ws://127.0.0.1:"),
+        ("503 Busy", '{"error": {"message": "starts"}}', "HTTP 503: starts"),
+        ("502 Bad", "<html>", "no connection to ws://127.0.0.1:"),
+        ("404 None", '{"error": {"message": "not here"}}', "rejects the call (HTTP 404): not here"),
+        ("404 None", '{"error": "not here"}', "is not an asrkit server (HTTP 404)"),
+        ("404 None", "[" * 100_000, "is not an asrkit server (HTTP 404)"),
+    ],
+)
+def test_another_program_at_the_port(
+    status: str, body: str, expected: str, wav: Path, capsys: Output
+) -> None:
+    head = f"HTTP/1.1 {status}\r\nContent-Length: {len(body)}\r\n\r\n" if status else ""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.settimeout(10)
 
         def answer() -> None:
             connection = listener.accept()[0]
             connection.recv(4096)
-            connection.sendall(b"220 mail ready\r\n")
+            connection.sendall(f"{head}{body}\r\n".encode())
             connection.close()
 
         thread = threading.Thread(target=answer)
         thread.start()
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        assert "no connection to ws://127.0.0.1:" in told(capsys, url, wav)
+        assert expected in told(capsys, url, wav)
         thread.join()
