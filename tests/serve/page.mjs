@@ -15,8 +15,13 @@ const element = () => ({
   dataset: {},
   value: "",
   selectedIndex: 0,
-  append() {},
-  replaceChildren() {},
+  children: [],
+  append(...more) {
+    this.children.push(...more);
+  },
+  replaceChildren() {
+    this.children = [];
+  },
   setAttribute() {},
 });
 
@@ -47,10 +52,21 @@ class Socket {
   }
 }
 
+// A file's text as the server answers; a postprocess has added the last word, which takes no time.
+const word = (word, start, end) => ({ word, start, end });
+const answers = {
+  "v1/models": { data: [{ id: "m", words: null }] },
+  "v1/audio/transcriptions": {
+    duration: 4,
+    segments: [{ text: "yes please", start: 0.5, end: 1 }, { text: "no", start: 2, end: 3 }],
+    words: [word("yes", 0.5, 1), word("please", 1, 1), word("no", 2, 3)],
+  },
+};
+
 Object.assign(globalThis, {
   document: { getElementById: (id) => (elements[id] ??= element()), createElement: element, body: element() },
   location: new URL("http://127.0.0.1/"),
-  fetch: async () => ({ ok: true, json: async () => ({ data: [{ id: "m", words: null }] }) }),
+  fetch: async (path) => ({ ok: true, headers: new Headers(), json: async () => answers[path] }),
   Option: class {},
   WebSocket: Socket,
   AudioContext: class {
@@ -135,6 +151,11 @@ const scenarios = {
     wait();
     newest().texts.push({ early });
   },
+  // A file after the microphone.
+  async file() {
+    newest().answer({ type: "ended", ack: 10 * BLOCK });
+    await elements.file.onchange({ target: { files: [new Blob()] } });
+  },
   // Segments acknowledge, too.
   final() {
     newest().answer({ type: "final", start: 0, end: 1, ack: 10 * BLOCK });
@@ -143,8 +164,10 @@ const scenarios = {
     newest().start(10 * BLOCK);
   },
 };
-scenarios[scenario]();
+await scenarios[scenario]();
 const { audio, first, texts } = newest();
 const blocks = audio.filter((_, i) => (first + i) % BLOCK === 0 || i === 0);
 const uneven = audio.some((each, i) => i && each !== audio[i - 1] && (first + i) % BLOCK);
-console.log(JSON.stringify({ first: first / BLOCK, blocks, uneven, texts, sockets: sockets.length, status: elements.status.textContent }));
+const status = elements.status.textContent;
+const lines = elements.text?.children.map((line) => line.children.map((span) => span.textContent).join(""));
+console.log(JSON.stringify({ first: first / BLOCK, blocks, uneven, texts, sockets: sockets.length, status, lines }));

@@ -1,4 +1,4 @@
-"""The audio that the page keeps for a server that does not answer, without a browser."""
+"""The page without a browser: audio that it keeps for a server that does not answer, and files."""
 
 import json
 import shutil
@@ -70,3 +70,9 @@ def test_segments_acknowledge_audio() -> None:
     assert page("final")["texts"][0] == {
         "type": "resume", "id": "i", "token": "t", "finals": 1, "ack": 48_000,
     }  # fmt: skip
+
+
+def test_a_file_has_all_its_words() -> None:
+    found = page("file")
+    assert found["lines"] == ["yes please", "no"]
+    assert found["status"].endswith(": 4.0 s.")

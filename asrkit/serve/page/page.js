@@ -270,7 +270,7 @@ async function sendFile(file) {
     for (const segment of body.segments) {
       const { start, end, channel } = segment;
       if (!segment.text) continue;
-      const words = body.words.filter((word) => word.start >= start && word.start < end && word.channel === channel);
+      const words = body.words.filter((word) => word.start >= start && word.end <= end && word.channel === channel);
       segments.push({ ...segment, file: files, words: words.map((word) => ({ ...word, text: word.word, confidence: 1 })) });
     }
     show();
