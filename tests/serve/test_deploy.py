@@ -110,7 +110,7 @@ def nginx(program: str, folder: Path, port: int, behind: int) -> list[str]:
     own = "".join(f"{kind}_temp_path {kind}; " for kind in kinds)  # not the system's folders
     (folder / "nginx.conf").write_text(
         "daemon off; master_process off; pid nginx.pid; events {}\n"
-        f"http {{ access_log off; {own}\n{server} }}"
+        f"http {{ access_log access.log; {own}\n{server} }}"
     )
     return [program, "-p", str(folder), "-c", "nginx.conf", "-e", "stderr"]
 
@@ -139,7 +139,7 @@ def proxy(tmp_path: Path) -> Iterator[tuple[int, ssl.SSLContext]]:
         yield port, ssl.create_default_context(cafile=certificate)
 
 
-def test_the_service_behind_the_proxy(proxy: tuple[int, ssl.SSLContext]) -> None:
+def test_the_service_behind_the_proxy(proxy: tuple[int, ssl.SSLContext], tmp_path: Path) -> None:
     """Its page is public, and what has the token gets a file's text and a call's."""
     port, trusting = proxy
     expected = asrkit.load("small-en-alnum", second_pass="full").transcribe(RECORDING).text
@@ -159,3 +159,4 @@ def test_the_service_behind_the_proxy(proxy: tuple[int, ssl.SSLContext]) -> None
     )  # fmt: skip
     call.send(json.dumps({"type": "start", "sample_rate": rate}))
     assert text_of(converse(call, [samples.tobytes()])) == expected
+    assert TOKEN not in (tmp_path / "access.log").read_text()
