@@ -99,7 +99,8 @@ def cached(repository: str, revision: str | None) -> list[str]:
 def fetch(repository: str, revision: str | None, file: str) -> Path:
     """Return the path of a file in the cache; download it unless it is there.
 
-    The library uses the hub's ETag and commit as names in the cache, without checks of its own.
+    The library uses the hub's ETag and commit as names in the cache, without checks of its own. It
+    asks for them once more: a hub that then sends other ones may have a file written anywhere.
     """
     from huggingface_hub import (
         constants,

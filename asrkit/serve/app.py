@@ -320,8 +320,8 @@ class Guard:
     """Passes on requests that have the token and do not come from a page of another site.
 
     On a server without a token, the host must be an IP address, localhost, or a name from
-    --allow-host. The token is a bearer token, or `?token=` for browsers, whose WebSockets cannot
-    set headers.
+    --allow-host. Browsers' WebSockets, which set no headers, have other ways for the token, see
+    `token_of`.
     """
 
     def __init__(self, app: ASGIApp, server: Server) -> None:
