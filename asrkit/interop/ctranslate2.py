@@ -11,8 +11,9 @@ from torch import Tensor
 from asrkit.errors import shown
 from asrkit.interop.checkpoint import MOST_TENSORS, CheckpointError
 
-VERSION = 6  # of the format, the newest known
+VERSIONS = range(4, 7)  # of the format; earlier ones store other fields
 TYPES = {0: "<f4", 1: "|i1", 2: "<i2", 3: "<i4", 4: "<f2"}
+FLOATS = (0, 4)
 
 
 class Reader:
@@ -44,8 +45,10 @@ def read_variables(file: IO[bytes], name: str) -> dict[str, Tensor]:
     """Read the variables by name, aliases included; weights must be floating point."""
     reader = Reader(file)
     version = reader.number("I")
-    if not 2 <= version <= VERSION:
-        raise CheckpointError(f"{shown(name)} is not a model of CTranslate2, or of a newer version")
+    if version not in VERSIONS:
+        raise CheckpointError(
+            f"{shown(name)} is not a model of CTranslate2, or of an unknown version: {version}"
+        )
     reader.text(), reader.number("I")  # name and revision of the kind of model
     variables: dict[str, Tensor] = {}
     count = reader.number("I")
@@ -56,13 +59,12 @@ def read_variables(file: IO[bytes], name: str) -> dict[str, Tensor]:
         shape = [reader.number("I") for _ in range(reader.number("B"))]
         kind, size = reader.number("B"), reader.number("I")
         data = reader.take(size)
-        width = np.dtype(TYPES[kind]).itemsize if kind in TYPES else 0
-        if size != math.prod(shape) * width:
-            raise CheckpointError(f"{shown(name)}: the variable {shown(key)} is damaged")
-        if kind == 1 and key.endswith("weight"):
+        if kind not in (FLOATS if key.endswith("weight") else TYPES):
             raise CheckpointError(
-                f"{shown(name)} has int8 weights: take the model in float16 or float32"
+                f"{shown(name)}: {shown(key)} has type {kind}: use a model in float16 or float32"
             )
+        if size != math.prod(shape) * np.dtype(TYPES[kind]).itemsize:
+            raise CheckpointError(f"{shown(name)}: the variable {shown(key)} is damaged")
         variables[key] = torch.from_numpy(np.frombuffer(data, TYPES[kind]).reshape(shape).copy())
     for _ in range(reader.number("I")):
         alias, key = reader.text(), reader.text()

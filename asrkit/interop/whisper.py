@@ -19,7 +19,7 @@ from asrkit.text import CharTokenizer
 
 LONGEST = 1500  # frames of 20 ms: the positions that Whisper was trained on
 FLOOR = -6.5  # log10 of an energy; see `WhisperFbank`
-DECODER = re.compile(r"decoder[./]|model\.decoder\.|proj_out\.")
+DECODER = re.compile(r"decoder[./]|proj_out\.")
 POSITIONS = "positions"
 
 # Names of modules by asrkit's; `{}` is the number of the layer.
@@ -86,7 +86,7 @@ def read_whisper(path: Path) -> Imported:
         raise CheckpointError("has no encoder of Whisper")
     found = renamed(rest, source.names)
     settings = settings_of(found, source.num_heads)
-    require_sinusoids(found.pop(POSITIONS))
+    require_sinusoids(found.pop(POSITIONS), settings["model"]["dim"])
     if rest:
         raise CheckpointError(f"the weight {shown(min(rest))} is unknown and cannot be imported")
     weights = {f"encoder.{name}": each for name, each in found.items()}
@@ -116,9 +116,9 @@ def read_source(path: Path) -> Source:
     with path.open("rb") as file:
         if path.suffix == ".bin":
             weights = read_variables(file, path.name)
-            heads = weights.pop("encoder/num_heads", torch.zeros(()))
+            heads = whole(weights.pop("encoder/num_heads", torch.zeros(())).item())
             weights = {name: each for name, each in weights.items() if each.is_floating_point()}
-            return Source("CTranslate2", weights, int(heads), CTRANSLATE2, (path,))
+            return Source("CTranslate2", weights, heads, CTRANSLATE2, (path,))
         values = read_saved(file, path.name)
         parts = values if isinstance(values, dict) else {}
         dims = parts.get("dims")
@@ -160,13 +160,13 @@ def renamed(rest: dict[str, Tensor], names: Mapping[str, str]) -> dict[str, Tens
                       if each in rest]  # fmt: skip
             if not stored:
                 raise CheckpointError(f"the weight is missing: {shown(f'{name}.{end}')}")
-            found[f"{own}.{end}"] = rest.pop(stored[0]).float()
+            found[f"{own}.{end}"] = rest.pop(stored[0])
 
     for own in ("subsampling.conv1", "subsampling.conv2", "after_norm"):
         move(own, names[own])
     if names[POSITIONS] not in rest:
         raise CheckpointError(f"the weight is missing: {shown(names[POSITIONS])}")
-    found[POSITIONS] = rest.pop(names[POSITIONS]).float()
+    found[POSITIONS] = rest.pop(names[POSITIONS])
     inside = [own for own in names if names[own].count("{}")]
     layer = 0
     while any(name.startswith(layer_prefix(names, layer)) for name in rest):
@@ -198,8 +198,8 @@ def join(found: dict[str, Tensor], layer: str) -> None:
 
 def settings_of(found: Mapping[str, Tensor], num_heads: int) -> dict[str, Any]:
     """Return the sections of the configuration, by the shapes of the weights."""
-    conv = found["subsampling.conv1.weight"]
-    if conv.dim() != 3 or "layers.0.ffn.expand.bias" not in found or not num_heads:
+    conv, inner = found["subsampling.conv1.weight"], found.get("layers.0.ffn.expand.bias")
+    if conv.dim() != 3 or not conv.numel() or inner is None or not num_heads:
         raise CheckpointError("is not an encoder of Whisper")
     layers = sum(name.endswith("ffn.expand.bias") for name in found)
     return {
@@ -208,7 +208,7 @@ def settings_of(found: Mapping[str, Tensor], num_heads: int) -> dict[str, Any]:
             "dim": conv.size(0),
             "num_heads": num_heads,
             "num_layers": layers,
-            "ffn_dim": found["layers.0.ffn.expand.bias"].numel(),
+            "ffn_dim": inner.numel(),
             "layer": "transformer",
             "frontend": {"kind": "whisper", "floor": FLOOR},
             "subsampling": "whisper",
@@ -230,10 +230,13 @@ def settings_of(found: Mapping[str, Tensor], num_heads: int) -> dict[str, Any]:
     }
 
 
-def require_sinusoids(table: Tensor) -> None:
-    """Raise CheckpointError unless the positions (T, D) are the sinusoids that asrkit computes."""
-    position = SinusoidalPosition(table.size(-1), layout="tensor2tensor", embedding_scale=False)
-    zeros = torch.zeros(1, *table.shape[-2:])
-    computed = position(zeros, torch.zeros(1, dtype=torch.int64), position.table(zeros))[0]
-    if table.shape != computed.shape or (table - computed).abs().max() > 1e-2:
+def require_sinusoids(table: Tensor, dim: int) -> None:
+    """Raise CheckpointError unless the positions are the sinusoids that asrkit computes."""
+    position = SinusoidalPosition(dim, layout="tensor2tensor", embedding_scale=False)
+    is_equal = table.shape == (LONGEST, dim)
+    if is_equal:
+        zeros, start = torch.zeros(1, LONGEST, dim), torch.zeros(1, dtype=torch.int64)
+        difference = table - position(zeros, start, position.table(zeros))[0]
+        is_equal = bool(difference.abs().max() <= 1e-2)
+    if not is_equal:
         raise CheckpointError("its positions are not Whisper's sinusoids")

@@ -228,6 +228,32 @@ DAMAGES: dict[str, tuple[Callable[[Path], Path], str]] = {
         lambda folder: of_openai(folder, openai_weights() | {"encoder.more": torch.zeros(2)}),
         "'encoder.more' is unknown",
     ),
+    "positions that are not numbers": (
+        lambda folder: of_openai(
+            folder,
+            openai_weights()
+            | {"encoder.positional_embedding": torch.full((LONGEST, DIM), math.nan)},
+        ),
+        "not Whisper's sinusoids",
+    ),
+    "empty positions": (  # computed, they would have 4 TB
+        lambda folder: of_openai(
+            folder, openai_weights() | {"encoder.positional_embedding": torch.zeros(0, 10**12)}
+        ),
+        "not Whisper's sinusoids",
+    ),
+    "empty convolution": (
+        lambda folder: of_openai(
+            folder, openai_weights() | {"encoder.conv1.weight": torch.zeros(0, 10**12, 3)}
+        ),
+        "is not an encoder of Whisper",
+    ),
+    "complex": (
+        lambda folder: of_openai(
+            folder, openai_weights() | {"encoder.ln_post.bias": torch.zeros(DIM) + 0j}
+        ),
+        "must be floating point, got torch.complex64",
+    ),
     "nothing": (lambda folder: folder, "must be OpenAI's .pt file, or a folder with"),
 }
 
@@ -247,8 +273,23 @@ def test_a_damaged_model_of_ctranslate2(tmp_path: Path) -> None:
         path.write_bytes(whole[:size])
         with pytest.raises(CheckpointError, match="is cut off"):
             import_checkpoint("whisper", tmp_path)
-    path.write_bytes(whole[:22] + b"\xff" * 4 + whole[26:])
-    with pytest.raises(CheckpointError, match="variables, more than"):
+    heads = whole.index(string("encoder/num_heads")) + len(string("encoder/num_heads"))
+    name = string("decoder/embeddings/weight")
+    kind = whole.index(name) + len(name) + 9  # after the rank and two sizes
+    for place, wrong, message in (
+        (0, struct.pack("<I", 3), "unknown version: 3"),
+        (22, b"\xff" * 4, "variables, more than"),
+        (kind, b"\x05", "'decoder/embeddings/weight' has type 5: use a model in float16"),
+        (kind, b"\x02", "'decoder/embeddings/weight' has type 2: use a model in float16"),
+        (kind, b"\x04", "'decoder/embeddings/weight' is damaged"),
+        (heads + 6, struct.pack("<h", -2), "is not an encoder of Whisper"),
+    ):
+        path.write_bytes(whole[:place] + wrong + whole[place + len(wrong) :])
+        with pytest.raises(CheckpointError, match=message):
+            import_checkpoint("whisper", tmp_path)
+    infinite = struct.pack("<BBIf", 0, 0, 4, math.inf)
+    path.write_bytes(whole[:heads] + infinite + whole[heads + 8 :])
+    with pytest.raises(CheckpointError, match="is not an encoder of Whisper"):
         import_checkpoint("whisper", tmp_path)
 
 
