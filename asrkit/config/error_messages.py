@@ -11,7 +11,8 @@ from asrkit.errors import shown
 from asrkit.registry import Kinds, refusal
 
 MOST_LINES = 20  # errors in a message
-SELF_CHECKED = ("position", "subsampling", "head")  # parts of `model` that check their options
+# Parts of `model` that check their options
+SELF_CHECKED = ("position", "subsampling", "head", "frontend")
 
 
 def explained(

@@ -76,6 +76,14 @@ CONF = PROJECT / "conf" / "conformer.yaml"
         ),
         ("model.position=null", "'model.position': write a kind, or {kind: …} with its options"),
         (
+            "model={dim: 2, num_heads: 1, position: {kind: sinusoidal, layout: tensor2tensor}}",
+            "'model.position': layout tensor2tensor needs dim of at least 4, got 2",
+        ),
+        (
+            "model.frontend={kind: whisper, floor: 400}",
+            "'model.frontend': floor must be -30 to 10, got 400.0",
+        ),
+        (
             "model.position={kind: learned, period: 10000000000000000000}",
             "'model.position.period': input should be less than or equal to 100000",
         ),

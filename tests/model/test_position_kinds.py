@@ -100,7 +100,8 @@ REFUSALS = [  # kind, options, message
     ("sinusoidal", {"layout": "max"}, "layout must be one of mix, sep, tensor2tensor, got 'max'"),
     ("sinusoidal", {"dropout": 1.0}, "dropout must be at least 0 and below 1, got 1.0$"),
     *((kind, {option: 0}, f"{option} must be at least 1, got 0$") for kind, option in
-      (("learned", "period"), ("flow", "hidden_dim"), ("flow", "period"), ("flow", "step"))),
+      (("sinusoidal", "period"), ("learned", "period"), ("flow", "hidden_dim"),
+       ("flow", "period"), ("flow", "step"))),
 ]  # fmt: skip
 
 

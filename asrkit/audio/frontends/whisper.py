@@ -18,13 +18,18 @@ class WhisperFbank(SlaneyFrontend):
     Whisper's own floor is 8 below the largest value of the recording, which a stream does not know.
 
     Args:
-        floor: lowest log10 of an energy.
+        floor: lowest log10 of an energy, -30 to 10.
+
+    Raises:
+        ValueError: for a floor outside this range.
     """
 
     window: Tensor  # (400,)
     log_scale = 1.0 / (4.0 * math.log(10.0))
 
     def __init__(self, num_mels: int = 80, lead_frames: int = 0, floor: float = -6.5) -> None:
+        if not -30.0 <= floor <= 10.0:  # float32 has 10^floor and the features
+            raise ValueError(f"floor must be -30 to 10, got {floor}")
         # The reflection begins with the second sample, so it needs one sample more.
         before, after = WINDOW // 2, WINDOW // 2 - HOP + 1
         super().__init__(

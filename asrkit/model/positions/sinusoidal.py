@@ -48,6 +48,10 @@ class SinusoidalPosition(FramePosition):
         super().__init__(dim)
         if layout not in LAYOUTS:
             raise ValueError(f"layout {refusal(layout, LAYOUTS)}")
+        if layout == "tensor2tensor" and dim < 4:
+            raise ValueError(f"layout tensor2tensor needs dim of at least 4, got {dim}")
+        if period is not None and period < 1:
+            raise ValueError(f"period must be at least 1, got {period}")
         if not 0.0 <= dropout < 1.0:
             raise ValueError(f"dropout must be at least 0 and below 1, got {dropout}")
         self.dim, self.cycle = dim, period or 0
