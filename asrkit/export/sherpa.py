@@ -108,6 +108,11 @@ def check(file: ModelFile, exported: Exported) -> None:
             f"{left * exported.frame_ms} and {chunk * exported.frame_ms}"
         )
     state = encoder.init_state(1, left)
+    if not state.conv.numel():
+        raise UserError(
+            "sherpa-onnx's wenet-ctc needs layers with convolutions, this model's have none: train "
+            "with model.frontend=sherpa_nemo for the layout of NeMo"
+        )
     if state.keys.shape != state.values.shape:
         raise UserError("sherpa-onnx's wenet-ctc needs keys as wide as values")
 

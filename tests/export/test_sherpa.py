@@ -191,6 +191,7 @@ def test_refusals(
         ({"subsampling": "conv4_valid"}, "without look-ahead, this model has conv4_valid"),
         ({"subsampling": "conv8"}, "frames of 40 ms"),
         ({"kind": "absolute_keys"}, "keys as wide as values"),
+        ({"layer": "transformer"}, "layers with convolutions, this model's have none"),
     ],
 )
 def test_networks_that_do_not_fit(changes: dict[str, str], told: str) -> None:

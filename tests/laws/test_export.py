@@ -26,6 +26,7 @@ def file_of(
     frontend: str = "kaldi",
     head: object = "ctc",
     num_mels: int = 80,
+    layer: str = "conformer",
 ) -> ModelFile:
     config = parse_config(
         {
@@ -33,6 +34,7 @@ def file_of(
             "training": {"output_dir": "c"},
             "model": {
                 "num_mels": num_mels,
+                "layer": layer,
                 "dim": 24,
                 "num_heads": 4,
                 "num_layers": num_layers,
@@ -47,7 +49,7 @@ def file_of(
         }
     )
     sizes = {"position": kind, "subsampling": subsampling, "num_layers": num_layers, "head": head}
-    model = tiny_model(**sizes, num_mels=num_mels).float()  # type: ignore[arg-type]
+    model = tiny_model(**sizes, num_mels=num_mels, layer=layer).float()  # type: ignore[arg-type]
     return ModelFile(model, CharTokenizer(list("abcdefghij ")), config, {})
 
 
