@@ -87,4 +87,4 @@ else:
     AnyPosition, AnySubsampling, AnyHead, AnySearch = (
         any_of(each.values()) for each in (POSITIONS, SUBSAMPLINGS, HEADS, SEARCHES)
     )
-    AnyFrontend = any_of(FRONTENDS.values(), "kaldi")  # the only kind with options
+    AnyFrontend = any_of(FRONTENDS.values(), "kaldi")  # of options without a kind

@@ -28,7 +28,7 @@ class ModelConfig(Section):
     num_heads: Annotated[int, Field(ge=1, le=256)] = 4
     """H, attention heads."""
     num_layers: Annotated[int, Field(ge=1, le=256)] = 12
-    """L, Conformer layers."""
+    """L, layers."""
     ffn_dim: Annotated[int, Field(ge=1, le=65536)] = 2048
     """Width of the feed-forward layers."""
     kernel_size: Annotated[int, Field(ge=2, le=1024)] = 15
@@ -37,13 +37,14 @@ class ModelConfig(Section):
     """Dropout probability of all layers."""
     frontend: AnyFrontend = FRONTENDS["kaldi"](kind="kaldi")
     """Features, a kind with its options: kaldi, with `low_frequency` and `high_frequency` in Hz
-    (8000 if null; 4000 for recordings at 8 kHz) and `snip_edges`; slaney, which is NeMo's; or
-    sherpa_nemo, which sherpa-onnx computes for models of NeMo. Options without a kind are kaldi's.
-    For sherpa-onnx see docs/export.md."""
+    (8000 if null; 4000 for recordings at 8 kHz) and `snip_edges`; slaney, which is NeMo's;
+    sherpa_nemo, which sherpa-onnx computes for models of NeMo; or whisper, with `floor` (the lowest
+    log10 of an energy). Options without a kind are kaldi's. For sherpa-onnx see docs/export.md."""
     subsampling: AnySubsampling = SUBSAMPLINGS["conv4"](kind="conv4")
     """Subsampling, a kind with its options. conv4 makes an encoder frame of 4 feature frames, conv8
     of 8. conv4_valid, conv6_valid and conv8_valid have no padding, and see 3, 5 and 7 feature
-    frames more. Options: `channels` (S; `dim` if null). For conv4 and conv8 `pad_stages` (zeros
+    frames more. whisper makes one of 2, sees one more, and has no options. Options of the others:
+    `channels` (S; `dim` if null). For conv4 and conv8 `pad_stages` (zeros
     around a stream as in NeMo). For conv4 `separable` (a ninth of the second convolution's
     arithmetic)."""
     position: AnyPosition = POSITIONS["relative"](kind="relative")
