@@ -3,6 +3,7 @@
 import difflib
 import gzip
 import json
+import lzma
 import os
 import re
 import shlex
@@ -37,6 +38,8 @@ COLUMNS = {"path", "audio", "wav", "file", "file_name", "filename", "wav_filenam
 SEPARATORS = {"\t": "TSV", ",": "CSV", ";": "CSV with ;", "|": "a table with |"}
 STATED = re.compile(r"\"?sep=([\t,;|])\"?", re.IGNORECASE)  # first line of a table, by Excel
 TAR = re.compile(r"\.tar(?:\.\w+)?$|\.tgz$")  # endings of tar archives
+# Errors of tarfile for damaged archives
+TAR_FAULTS = (tarfile.TarError, OSError, EOFError, ValueError, zlib.error, lzma.LZMAError)
 TRANSCRIPTS = ".trans.txt"  # endings of LibriSpeech's
 COMMON_VOICE = {"train.tsv", "dev.tsv", "test.tsv", "validated.tsv"}
 METADATA = ("metadata.jsonl", "metadata.csv")  # lists of an audiofolder of Hugging Face
@@ -175,7 +178,7 @@ def tar_kind(path: Path) -> Foreign:
     try:
         with tarfile.open(path) as tar:
             names = [os.path.splitext(member.name) for member in islice(tar, FEW)]
-    except (tarfile.TarError, OSError, EOFError, zlib.error):
+    except TAR_FAULTS:
         names = []
     sound = {name for name, ending in names if ending.lower() in SUFFIXES}
     is_shar = path.name.startswith("recording.")

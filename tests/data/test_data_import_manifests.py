@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import lzma
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -159,13 +160,46 @@ def test_webdataset(ending: str, audio: Path, tmp_path: Path, capsys: Output) ->
         "train-1-c": ("three", "train"), "validation-0-d": ("four", "dev"),
     }  # fmt: skip
     assert not any("speaker" in each for each in found.values())
-    assert (
-        "left out 1, member of a tar that is not a file inside it: ../x" in capsys.readouterr().err
-    )
-    assert not [*tmp_path.rglob("x.txt")]
+    told = "left out 1, member of a tar that is not a file inside it: ../x"
+    assert told in capsys.readouterr().err
+    assert not [*tmp_path.rglob("x")]
     tar = tmp_path / f"ds/train-1{ending}"
     assert run("data", "import", "auto", tar, "--output", tmp_path / "one", "--dev", 0) == 0
     assert [*imported(tmp_path / "one", "train")] == ["train-1-c"]
+
+
+@pytest.mark.parametrize(
+    ("headers", "told"),
+    [
+        ({"path": "x\0y"}, "cannot be unpacked: embedded null byte"),
+        ({"GNU.sparse.map": "x", "GNU.sparse.size": "4"}, "is not of the kind webdataset"),
+        # Unpacked, it would have a terabyte.
+        ({"GNU.sparse.map": "0,2", "GNU.sparse.size": str(10**12), "GNU.sparse.name": "s"},
+         "left out 1, member of a tar that is not a file inside it: s"),
+    ],
+)  # fmt: skip
+def test_hostile_members(
+    headers: dict[str, str], told: str, audio: Path, tmp_path: Path, capsys: Output
+) -> None:
+    path = tmp_path / "ds.tar"
+    pack(path, audio / "audio/a.wav", a="one")
+    with tarfile.open(path, "a", format=tarfile.PAX_FORMAT) as tar:
+        member = tarfile.TarInfo("s")
+        member.pax_headers, member.size = headers, 2
+        tar.addfile(member, io.BytesIO(b"hi"))
+    assert run("data", "import", "webdataset", path, "--output", tmp_path / "out") in (1, 2)
+    assert told in capsys.readouterr().err
+
+
+def test_a_damaged_tar_in_a_folder(audio: Path, tmp_path: Path, capsys: Output) -> None:
+    pack(tmp_path / "a.tar", audio / "audio/a.wav", a="one")
+    data = bytearray(lzma.compress((tmp_path / "a.tar").read_bytes()))
+    middle = len(data) // 2
+    data[middle : middle + 50] = b"\xff" * 50
+    (tmp_path / "ds").mkdir()
+    (tmp_path / "ds/a.tar.xz").write_bytes(data)
+    assert run("data", "import", "auto", tmp_path / "ds", "--output", tmp_path / "out") == 2
+    assert "is not recognised" in capsys.readouterr().err
 
 
 def test_a_tarred_dataset_of_nemo(audio: Path, tmp_path: Path, caplog: Any) -> None:

@@ -5,13 +5,12 @@ import os
 import re
 import shutil
 import tarfile
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
 from asrkit.data.corpora.entry import CorpusError, Entry, Omitted, Source
 from asrkit.data.corpora.folder import files_of, read_folder
-from asrkit.data.foreign import TAR
+from asrkit.data.foreign import TAR, TAR_FAULTS
 from asrkit.data.splits import split_of
 from asrkit.errors import reason, shown
 
@@ -43,7 +42,9 @@ def unpacked(path: Path, folder: Path, omitted: Omitted) -> Path:
         with tarfile.open(path) as tar:
             for member in tar:
                 target = Path(os.path.normpath(folder / member.name))
-                file = tar.extractfile(member) if member.isreg() else None
+                # The size of a sparse member is not bounded by that of the archive.
+                is_plain = member.isreg() and not member.issparse()
+                file = tar.extractfile(member) if is_plain else None
                 if file is None or not target.is_relative_to(folder):
                     if not member.isdir():
                         omitted.add("member of a tar that is not a file inside it", member.name)
@@ -51,7 +52,7 @@ def unpacked(path: Path, folder: Path, omitted: Omitted) -> Path:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 with file, target.open("wb") as copy:
                     shutil.copyfileobj(file, copy)
-    except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
+    except TAR_FAULTS as error:
         raise CorpusError(f"{shown(path)} cannot be unpacked: {reason(error)}") from None
     return folder
 
