@@ -161,6 +161,7 @@ def test_texts_that_cannot_be_used(
         "h.TextGrid": WORDS.replace("words", "phones"), "i.json": '{"words": []}',
         "j.tsv": "a\tb\n1\t2", "k.txt": "[00:00.100 --> 00:00.300]  Hello\nthere",
         "m.txt": "0.1\t0.3\tyes\n0.3 0.4 no\n0.4\tno", "o.json": '{"segments": [{"text": 1}]}',
+        "q.json": f'{{"segments": [{{"start": 0, "end": {10**400}, "text": "no"}}]}}',
         "p.tsv": "start\tend\ttext\n0\t" + "9" * 5000 + "\tno",
         "n.lab": "10 20 thirty\nforty\nfifty", "l.json": '{"text": "whole", "speaker": 5}',
     }  # fmt: skip
@@ -184,7 +185,7 @@ def test_texts_that_cannot_be_used(
     errors = capsys.readouterr().err
     assert "1 other files are not read: " in caplog.text
     for line in (
-        "left out 1, second text beside an audio file: a.txt", "left out 9, text that cannot be re",
+        "left out 1, second text beside an audio file: a.txt", "left out 10, text that cannot be r",
         "c.TextGrid: is not a whole TextGrid of Praat", "left out 1, empty text: ",
         "left out 2, time outside the file: f-0003: 0.90 to 9.00 s of ",
     ):  # fmt: skip

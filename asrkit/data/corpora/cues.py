@@ -96,7 +96,7 @@ def transcript(path: Path) -> list[Cue]:
         if "segments" not in values:
             return [cue(values)]
         return [cue(each, float(each["start"]), float(each["end"])) for each in values["segments"]]
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
         raise CorpusError(
             f"{path}: must be a JSON object with a text, or with segments of start, end and text"
         ) from None
