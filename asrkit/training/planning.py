@@ -172,7 +172,7 @@ def planned(m: Measures, start: str | None, output_dir: str) -> tuple[Values, di
     chosen = [*paths.items(), ("training.output_dir", output_dir)]
     if start is not None:
         chosen.append(("training.start_from", start))
-        reasons["training.start_from"] = "its labels write these texts"
+        reasons["training.start_from"] = "its network and labels are kept"
     for rule in RULES:
         section = rule.key.partition(".")[0]
         if section in values and rule.when(m) and not (start and rule.key in FROM_SCRATCH):
