@@ -101,6 +101,15 @@ class ModelFile(NamedTuple):
         record = self.training.get("imported")
         return isinstance(record, dict) and bool(record.get(START))
 
+    def require_trained(self) -> None:
+        """Raise ModelFileError for a start."""
+        if self.is_start:
+            path = shown(self.path or Path("the model"))
+            raise ModelFileError(
+                f"{path} is a start, not a recogniser: train it with asrkit train --config finetune"
+                " training.start_from"
+            )
+
     @property
     def num_parameters(self) -> int:
         """Number of the network's parameters."""

@@ -54,6 +54,8 @@ def export(options: argparse.Namespace) -> int:
     file = load_model(options.model)
     set_threads(None, file.num_parameters)
     exported = exported_of(options, file)
+    if exported.what != "encoder":
+        file.require_trained()
     layout = layout_of(file) if options.format.startswith("sherpa-onnx") else None
     if layout is not None:
         layout.check(file, exported)

@@ -110,11 +110,7 @@ def recognizer_of(
     """Make a recogniser from a loaded model file; see `load`. The default backend is eager."""
     if not isinstance(endpointer, Endpointer | None):
         raise UserError(f"endpointer must be an asrkit.Endpointer, got {shown(endpointer)}")
-    if file.is_start:
-        raise UserError(
-            f"{shown(file.path or Path('the model'))} is a start, not a recogniser: train it with "
-            "asrkit train --config finetune training.start_from"
-        )
+    file.require_trained()
     if second_search is not None and second_pass is None:
         raise UserError("second_search needs second_pass")
     context = file.config.context.live if context is None else context
