@@ -44,7 +44,7 @@ print(recognizer.transcribe("a.wav"))
 """
 NEW = """# {name}
 
-A streaming Conformer with {head} for asrkit: it recognises speech while it is spoken, and its text
+A streaming {layer} with {head} for asrkit: it recognises speech while it is spoken, and its text
 is that of offline recognition at the same chunk size.
 
 {use}
@@ -109,7 +109,8 @@ def card_of(file: ModelFile, address: Address, own: str | None) -> str:
     """
     if own is not None and own.startswith("---\n"):
         return own
-    name, kind = address.repository.partition("/")[2], file.config.model.head.kind
+    name, model = address.repository.partition("/")[2], file.config.model
+    layer, kind = model.layer, model.head.kind
     licence = str(file.terms.licence)
     known = spelled(licence) in LICENCES
     properties: dict[str, Any] = {"license": spelled(licence) if known else "other"}
@@ -120,7 +121,7 @@ def card_of(file: ModelFile, address: Address, own: str | None) -> str:
     properties |= {
         "library_name": "asrkit",
         "pipeline_tag": TASK,
-        "tags": ["asrkit", "streaming", "conformer", kind],
+        "tags": ["asrkit", "streaming", layer, kind],
     }
     if results := evaluated(file):
         properties["model-index"] = [{"name": name, "results": results}]
@@ -132,7 +133,12 @@ def card_of(file: ModelFile, address: Address, own: str | None) -> str:
         network = "\n".join(f"- {key}: {value}" for key, value in described(file).items())
         head_name = "CTC" if kind == "ctc" else f"a {kind}"
         text = NEW.format(
-            name=name, head=head_name, use=use, network=network, training=trained(file)
+            name=name,
+            layer=layer.capitalize(),
+            head=head_name,
+            use=use,
+            network=network,
+            training=trained(file),
         )
     return f"---\n{head}---\n\n{text}"
 

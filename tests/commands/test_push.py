@@ -85,14 +85,22 @@ def test_the_card(remote: hub_server.Hub) -> None:
         assert part in text
 
 
-@pytest.mark.parametrize(("head", "named"), [("ctc", "CTC"), ("transducer", "a transducer")])
-def test_a_card_names_the_head(head: str, named: str) -> None:
+@pytest.mark.parametrize(
+    ("head", "layer", "named"),
+    [
+        ("ctc", "conformer", "Conformer with CTC"),
+        ("transducer", "transformer", "Transformer with a transducer"),
+    ],
+)
+def test_a_card_names_layers_and_head(head: str, layer: str, named: str) -> None:
     file = a_file()
-    changed = file.config.model.model_validate(file.config.model.model_dump() | {"head": head})
+    changed = file.config.model.model_validate(
+        file.config.model.model_dump() | {"head": head, "layer": layer}
+    )
     config = file.config.model_copy(update={"model": changed})
     card = card_of(file._replace(config=config), Address("me/tiny"), None)
-    assert properties(card)["tags"][-1] == head
-    assert f"A streaming Conformer with {named} for asrkit" in card
+    assert properties(card)["tags"][-2:] == [layer, head]
+    assert f"A streaming {named} for asrkit" in card
 
 
 def test_a_card_that_is_there_stays(
