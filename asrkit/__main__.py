@@ -20,7 +20,7 @@ COMMANDS = {
     "serve": "serve a model to many callers, with a page to talk to",
     "listen": "stream a file or the microphone to a server",
     "export": "write the encoder or the whole model for other programs",
-    "import": "convert a NeMo or WeNet checkpoint to a model file",
+    "import": "convert a checkpoint of NeMo, WeNet or Whisper to a model file",
     "average": "average the weights of models, or of a training's epochs",
     "adapters": "apply the adapters of a fine-tuning to its model, or remove them",
     "pack": "store a model file's weights in half the bytes",
