@@ -5,7 +5,7 @@ import re
 import reprlib
 import unicodedata
 from numbers import Real
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any
 
 DIRECTIONS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # change the direction
@@ -62,12 +62,21 @@ FROM_ELSEWHERE = {  # signs in a path that does not exist, and what to do
     r"(^|/)[a-z0-9]{2,8}:/": "it is a URL, which is not read: download the file and name its path",
     r"(^|/)~": "only a shell knows ~: write the path of the home folder",
     r"\\": "write / between folders in place of \\",
+    r"^-$": "standard input is not read here: name a file",
 }
 
 
 def path_advice(path: str) -> str:
     """Return what to do about a path that does not exist and has signs of another system, or ""."""
     return next((to_do for sign, to_do in FROM_ELSEWHERE.items() if re.search(sign, path)), "")
+
+
+def no_file(path: Path) -> str:
+    """Return why a path names no file, with advice if it has signs of another system."""
+    if path.exists():
+        return "is not a file"
+    advice = path_advice(str(path))
+    return f"does not exist{advice and f': {advice}'}"
 
 
 def harmless(text: str) -> str:

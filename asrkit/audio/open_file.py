@@ -22,7 +22,7 @@ from asrkit.audio.file import (
 )
 from asrkit.audio.joined import JoinedFile, layout_of
 from asrkit.audio.sndfile import SndFile, is_exact, open_sndfile
-from asrkit.errors import path_advice
+from asrkit.errors import no_file
 
 
 @contextmanager
@@ -111,8 +111,6 @@ def check_path(path: Path, name: str) -> None:
     if path.is_fifo():
         raise AudioError(f"{name} is a pipe, which is not read here: asrkit stream - < {name}")
     if not path.is_file():
-        advice = path_advice(str(path))
-        problem = "is not a file" if path.exists() else "does not exist"
-        raise AudioError(f"{name} {problem}{advice and f': {advice}'}")
+        raise AudioError(f"{name} {no_file(path)}")
     if path.stat().st_size == 0:
         raise AudioError(f"{name} is empty (0 bytes)")

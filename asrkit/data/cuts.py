@@ -27,7 +27,7 @@ from asrkit.data.manifest import (
     refuse_foreign,
     what_is_wrong,
 )
-from asrkit.errors import reason, shown
+from asrkit.errors import no_file, reason, shown
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ def load_cuts(path: str | Path, left_out: list[LeftOut]) -> CutSet:
     """
     path = Path(path)
     if not path.exists():
-        raise ManifestError(f"{path} does not exist")
+        raise ManifestError(f"{path} {no_file(path)}")
     refuse_foreign(path)
     if is_lhotse(path):
         place = path.absolute()  # lhotse would run a relative path "pipe:…" in a shell

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from asrkit import lines
 from asrkit.audio.file import MAX_CHANNELS, MAX_RATE, MAX_SECONDS, MIN_RATE, name_of
 from asrkit.data.foreign import described, wrong_keys
-from asrkit.errors import UserError, printable, shown
+from asrkit.errors import UserError, no_file, printable, shown
 
 logger = logging.getLogger(__name__)
 
@@ -76,7 +76,7 @@ def lines_of(path: str | Path) -> Iterator[tuple[int, bytes]]:
     """
     path = Path(path)
     if not path.is_file():
-        raise ManifestError(f"{path} {'is not a file' if path.exists() else 'does not exist'}")
+        raise ManifestError(f"{path} {no_file(path)}")
     with path.open("rb") as file:
         yield from lines_in(file, str(path))
 

@@ -216,6 +216,10 @@ def test_half_a_character_leaves_its_line_out(key: str, corpus: Path) -> None:
 def test_missing_and_double(corpus: Path, tmp_path: Path) -> None:
     with pytest.raises(ManifestError, match=r"none\.jsonl does not exist"):
         load_cuts(tmp_path / "none.jsonl", [])
+    for path, advice in ("~/a", "only a shell"), ("https://h/a", "it is a URL"), ("-", "standard"):
+        for read in lambda path: load_cuts(path, []), lambda path: list(read_manifest(path, [])):
+            with pytest.raises(ManifestError, match=f"does not exist: {advice}"):
+                read(path)
     line = (corpus / "dev.jsonl").read_text().splitlines()[0]
     (corpus / "twice.jsonl").write_text(f"{line}\n{line}\n")
     with pytest.raises(ManifestError, match="id 'dev0' occurs twice"):
