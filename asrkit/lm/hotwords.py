@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from numbers import Real
 from pathlib import Path
 
-from asrkit.errors import UserError, shown
+from asrkit.errors import UserError, no_file, shown
 from asrkit.lines import LineKind, lines_in
 from asrkit.lm.lm_fusion import LIMIT
 
@@ -148,7 +148,7 @@ def read_hotwords(path: str | Path, weight: float = WEIGHT) -> dict[str, float]:
         weight: weight of phrases without their own.
     """
     if not Path(path).is_file():
-        raise UserError(f"the file of hotwords {path} does not exist")
+        raise UserError(f"the file of hotwords {path} {no_file(Path(path))}")
     found: dict[str, float] = {}
     kind = LineKind("a list of hotwords", UserError, MAX_LINE, MAX_EMPTY)
     with Path(path).open("rb") as file:

@@ -13,7 +13,7 @@ from array import array
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, NoReturn
 
-from asrkit.errors import UserError, shown
+from asrkit.errors import UserError, no_file, shown
 from asrkit.lines import LineKind, lines_in
 from asrkit.lm.fit import sampled
 
@@ -79,7 +79,7 @@ def read_arpa(path: str | Path) -> NGram:
     """Read the model of an ARPA file, which may be gzipped (.gz)."""
     path = Path(path)
     if not path.is_file():
-        raise ArpaError(f"the language model {shown(path)} does not exist")
+        raise ArpaError(f"the language model {shown(path)} {no_file(path)}")
     with path.open("rb") as file:
         return _ArpaReader(path, file).read()
 

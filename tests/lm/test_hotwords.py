@@ -153,6 +153,8 @@ def test_file_that_is_not_a_list_of_phrases_is_refused_by_line(
         (tmp_path / "hot.txt").write_bytes(data)
     with pytest.raises(UserError, match=message):
         read_hotwords(tmp_path / "hot.txt")
+    with pytest.raises(UserError, match=r"the file of hotwords .* is not a file"):
+        read_hotwords(tmp_path)  # as a pipe is not
 
 
 @pytest.mark.parametrize("weight", [-1.0, 20.5, float("nan"), "3", None, True])

@@ -195,6 +195,8 @@ def test_file_that_is_not_text_is_refused(path: Path) -> None:
     assert len(str(error.value)) < 400
     with pytest.raises(ArpaError, match=r"the language model nowhere\.arpa does not exist"):
         read_arpa("nowhere.arpa")
+    with pytest.raises(ArpaError, match=r"the language model .* is not a file"):
+        read_arpa(path.parent)
 
 
 def test_file_beyond_the_limits_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
