@@ -107,7 +107,7 @@ class ModelFile(NamedTuple):
             path = shown(self.path or Path("the model"))
             raise ModelFileError(
                 f"{path} is a start, not a recogniser: train it with asrkit train --config finetune"
-                " training.start_from"
+                f" training.start_from={self.path or 'FILE'} data.train=… data.dev=…"
             )
 
     @property

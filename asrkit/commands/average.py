@@ -57,6 +57,7 @@ def mean_of_models(parts: list[Part], given: Terms) -> tuple[ModelFile, list[str
     mean = {name: torch.zeros_like(each, dtype=torch.float64) for name, each in own.items()}
     for name, share in parts:
         other = load_model(name)
+        other.require_trained()
         if different := differences(first.config.model, other.config.model):
             raise UserError(f"{name} does not fit {parts[0][0]}: {different}")
         sources[name] = other.terms

@@ -203,9 +203,15 @@ def test_the_import_is_a_start_and_says_so(
     assert run("import", "whisper", path, "--output", output, "--licence", "MIT") == 0
     assert "train it before you stream" in capsys.readouterr().out
     assert load_model(output).is_start
-    for command in (["decode", tmp_path / "a.wav"], ["export", "--format", "onnx"]):
-        assert run(*command, "--model", output) == 2
-        assert "is a start, not a recogniser: train it" in capsys.readouterr().err
+    training = f"training.start_from={output} data.train=… data.dev=…"
+    for command in (
+        ["decode", tmp_path / "a.wav", "--model", output],
+        ["export", "--format", "onnx", "--model", output],
+        ["average", output, output, "--output", tmp_path / "mean.safetensors"],
+    ):
+        assert run(*command) == 2
+        refusal = "is a start, not a recogniser: train it with asrkit train --config finetune "
+        assert refusal + training in capsys.readouterr().err
 
 
 def without(part: str) -> dict[str, Tensor]:
