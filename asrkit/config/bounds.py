@@ -34,6 +34,9 @@ def _number_or_auto(value: Any, check: pydantic.ValidatorFunctionWrapHandler) ->
         raise PydanticCustomError("number_or_auto", "{reason}", {"reason": reason}) from None
 
 
+AutoOrOff = Annotated[  # YAML reads an off without quotes as false
+    Literal["auto", "off"], BeforeValidator(lambda value: "off" if value is False else value)
+]
 PositiveOrAuto = Annotated[Positive | Literal["auto"], WrapValidator(_number_or_auto)]
 
 # Chunks and left contexts of minutes are far above useful values. Larger ones would let a model

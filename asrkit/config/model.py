@@ -6,7 +6,15 @@ import torch
 from pydantic import Field, model_validator
 
 from asrkit import audio
-from asrkit.config.bounds import ChunkSize, LeftContext, RightContext, Section, Share, fitting
+from asrkit.config.bounds import (
+    AutoOrOff,
+    ChunkSize,
+    LeftContext,
+    RightContext,
+    Section,
+    Share,
+    fitting,
+)
 from asrkit.config.kinds import (
     FRONTENDS,
     HEADS,
@@ -60,7 +68,7 @@ class ModelConfig(Section):
     """Add a LayerNorm after the last layer; layers have their own in any case."""
     layer: Literal["conformer", "transformer"] = "conformer"
     """Layers: Conformer's, or those of Whisper's encoder, which have no convolution."""
-    kernels: Literal["auto", "off"] = "off"
+    kernels: AutoOrOff = "off"
     """Attention on NVIDIA GPUs: auto uses asrkit's own kernels (Triton) in half precision where
     possible. Run `asrkit verify --kernels` first. They do not change the weights."""
 

@@ -176,6 +176,12 @@ def test_overrides_and_numbers() -> None:
     assert config.context.chunk_sizes == [8]
 
 
+def test_off_needs_no_quotes() -> None:
+    assert load_config(CONF, ["model.kernels=off"]).model.kernels == "off"
+    with pytest.raises(ConfigError, match="input should be 'auto' or 'off', got True"):
+        load_config(CONF, ["model.kernels=on"])
+
+
 @pytest.mark.parametrize("kind", POSITIONS)
 def test_round_trip(kind: str) -> None:
     config = load_config(CONF, [f"model.position.kind={kind}"])
