@@ -62,6 +62,7 @@ def push(options: argparse.Namespace) -> int:
     address = address_of(PREFIX + options.repository.removeprefix(PREFIX))
     path = model_path(options.model)
     file = load_model(path)
+    file.require_trained()
     file = file._replace(terms=pushed_terms(options, file))
     own = card_beside(path)
     card = card_of(file, address, own)

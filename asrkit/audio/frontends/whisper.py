@@ -2,6 +2,7 @@
 
 import math
 
+import torch
 from torch import Tensor
 
 from asrkit.audio.frontends.base import HOP, WINDOW
@@ -25,6 +26,7 @@ class WhisperFbank(SlaneyFrontend):
     """
 
     window: Tensor  # (400,)
+    waves: Tensor  # (400, 402), cosines and sines of the Fourier transform
     log_scale = 1.0 / (4.0 * math.log(10.0))
 
     def __init__(self, num_mels: int = 80, lead_frames: int = 0, floor: float = -6.5) -> None:
@@ -37,10 +39,16 @@ class WhisperFbank(SlaneyFrontend):
         )
         self.edge, self.preemphasis, self.floor = 1, 0.0, floor
         self.register_buffer("window", hann_window(periodic=True), persistent=False)
+        # A product, because ONNX Runtime's transform of 400 samples is too coarse for an export.
+        angles = torch.arange(WINDOW, dtype=torch.float64)[:, None] * torch.arange(WINDOW // 2 + 1)
+        angles = angles % WINDOW * (2 * math.pi / WINDOW)
+        waves = torch.cat([angles.cos(), angles.sin()], 1).float()
+        self.register_buffer("waves", waves, persistent=False)
         self.register_buffer("filters", self.mel_filters(), persistent=False)
 
     def power(self, frames: Tensor) -> Tensor:
-        return self.spectra(frames[:, :, :-1] * self.window)
+        parts = (frames[:, :, :-1] * self.window) @ self.waves  # (B, T, 402)
+        return parts.square().unflatten(2, (2, -1)).sum(2)
 
     def log(self, mels: Tensor) -> Tensor:
         return (mels.clamp(min=10.0**self.floor).log10() + 4.0) / 4.0
