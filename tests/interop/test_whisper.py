@@ -24,7 +24,7 @@ from asrkit.interop.checkpoint import CheckpointError
 from asrkit.interop.whisper import CTRANSLATE2, LONGEST, OPENAI, TRANSFORMERS
 from asrkit.model import FULL_CONTEXT
 from asrkit.model_file import load_model, save_model
-from tests.conftest import skip, speech, write_wav
+from tests.conftest import speech, write_wav
 from tests.running import run
 
 MELS, DIM, HEADS, LAYERS = 8, 16, 2, 2
@@ -338,7 +338,7 @@ def test_whispers_own_weights_equal_ctranslate2() -> None:
     folder = os.environ.get("ASRKIT_WHISPER")
     ctranslate2 = pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed")
     if folder is None:
-        skip("ASRKIT_WHISPER names no model of CTranslate2")
+        pytest.skip("ASRKIT_WHISPER names no model of CTranslate2")
     encoder = import_checkpoint("whisper", folder).file.model.encoder
     feats = torch.randn(1, 3000, encoder.num_mels).clamp(-1.0, 1.5)
     view = ctranslate2.StorageView.from_array(feats.transpose(1, 2).contiguous().numpy())
