@@ -338,5 +338,8 @@ class Stream:
 
 
 def duration(num_samples: int) -> float:
-    """Return the whole milliseconds of samples at 16 kHz, in seconds: no word ends after them."""
+    """Return the whole milliseconds of samples at 16 kHz, in seconds: no word ends after them.
+
+    Resampling may add a part of a sample, 0.06 ms at most.
+    """
     return num_samples * 1000 // audio.SAMPLE_RATE / 1000
