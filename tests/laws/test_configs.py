@@ -54,8 +54,8 @@ def test_begins_with_the_command_that_runs_it_and_is_short(path: Path) -> None:
 
 def test_control_a_broken_config_is_refused() -> None:
     values = load_config(CONFIGS[0]).model_dump()
-    values["model"]["layres"] = 3
+    values["model"]["num_layres"] = 3
     with pytest.raises(
-        ConfigError, match=r"unknown key 'model.layres'; did you mean 'model.num_layers'"
+        ConfigError, match=r"unknown key 'model.num_layres'; did you mean 'model.num_layers'"
     ):
         parse_config(values)

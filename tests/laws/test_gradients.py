@@ -28,11 +28,13 @@ def reach(chunk_size: int, left_context: int, frame: int, kind: str) -> tuple[in
 
     The convolution looks K-1 frames back from the attention's output; attention from a frame's
     chunk to M frames before it; the subsampling from frame e to features 4e-3 … 4e+3, without
-    padding 4e … 4e+6 (see the kinds), or where three stages follow each other 8e-7 … 8e+7.
+    padding 4e … 4e+6 (see the kinds), or where three stages follow each other 8e-7 … 8e+7; that of
+    Whisper to 2e-2 … 2e+2.
     """
     factor, before, after = {
         "conv4": (4, 3, 3), "conv8": (8, 7, 7),
         "conv4_valid": (4, 0, 6), "conv6_valid": (6, 0, 10), "conv8_valid": (8, 0, 14),
+        "whisper": (2, 2, 2),
     }[kind]  # fmt: skip
     first = frame
     for _ in range(LAYERS):
