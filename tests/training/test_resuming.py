@@ -62,7 +62,8 @@ def test_another_schedule_is_refused_and_each_change_named(
     for override, told in {**through_the_corpus, **FIXED}.items():
         leave = ["--change-schedule"] if override in FIXED else []  # which does not help
         assert main([*resume, *leave, override]) == 2, override
-        (line,) = [line for line in capsys.readouterr().err.splitlines() if "asrkit" in line]
+        said = capsys.readouterr().err.splitlines()
+        (line,) = [line for line in said if line.startswith("asrkit train: ")]
         assert line.startswith(f"asrkit train: --resume: {told}")
         assert ("--change-schedule" in line) == (not leave)
     assert main([*resume, "training.epochs=3", "training.seed=1"]) == 2
