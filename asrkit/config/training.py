@@ -158,6 +158,9 @@ class TrainingConfig(Section):
     """Optimiser: Muon for the matrices of the layers and AdamW for the rest, or AdamW for all."""
     learning_rate: PositiveNumber = 2e-3
     """Highest learning rate."""
+    rate_factors: Annotated[dict[str, PositiveNumber], Field(max_length=256)] = {}
+    """Factors of the learning rate of parts of the network, by the names that `freeze` uses:
+    {head: 10}. The longest name that fits a parameter decides."""
     warmup_share: Share = 0.08
     """Share of training in which the rate rises to its peak; then a cosine falls to 1 % of it."""
     weight_decay: NumberFromZero = 0.01

@@ -5,7 +5,6 @@ Hu et al. 2021). It is merged into the weight when the training ends.
 """
 
 import copy
-import difflib
 from collections.abc import Iterator, Sequence
 
 import torch
@@ -13,11 +12,12 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from asrkit.config import Config
-from asrkit.errors import UserError, shown
+from asrkit.errors import UserError
 from asrkit.model import Network
 from asrkit.model.attention import ChunkAttention
 from asrkit.model.layer import FeedForward
 from asrkit.model_file import load_model
+from asrkit.training.optimizer import parameters_of
 
 LAYERS = {ChunkAttention: ("qkv", "out"), FeedForward: ("expand", "project")}
 Adapters = dict[str, tuple[Tensor, Tensor]]  # name of a linear layer -> up (O, r), down (r, I)
@@ -60,15 +60,9 @@ def restrict(model: Network, config: Config) -> None:
 
 
 def freeze(model: nn.Module, part: str) -> None:
-    """Freeze the parameters whose names are `part`, or begin with `part` and a dot."""
-    named = dict(model.named_parameters())
-    found = [each for name, each in named.items() if f"{name}.".startswith(f"{part}.")]
-    if not found:
-        names = [name for name, _ in model.named_modules() if name]
-        nearest = ", ".join(difflib.get_close_matches(part, names, cutoff=0.0))
-        raise UserError(f"training.freeze: the network has no {shown(part)}; nearest: {nearest}")
-    for each in found:
-        each.requires_grad_(False)
+    """Freeze the parameters of a part of the network."""
+    for parameter in parameters_of(model, part, "training.freeze"):
+        parameter.requires_grad_(False)
 
 
 def add_adapters(model: Network, rank: int, known: int) -> None:

@@ -30,7 +30,10 @@ class Muon(torch.optim.Optimizer):
     """
 
     def __init__(
-        self, params: Iterable[nn.Parameter], weight_decay: float, momentum: float = 0.95
+        self,
+        params: Iterable[nn.Parameter] | Iterable[dict[str, Any]],
+        weight_decay: float,
+        momentum: float = 0.95,
     ) -> None:
         defaults = {"lr": 1e-3, "weight_decay": weight_decay, "momentum": momentum}
         super().__init__(params, defaults)

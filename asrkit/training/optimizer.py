@@ -1,12 +1,15 @@
 """The optimisers and the learning rate schedule."""
 
+import difflib
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from typing_extensions import TypedDict  # pydantic needs Python 3.12 for typing's own
 
+from asrkit.errors import UserError, shown
 from asrkit.training.fsdp import like
 from asrkit.training.muon import Muon
 
@@ -21,16 +24,39 @@ class OptimizerState(TypedDict):
 
 
 def build_optimizers(
-    model: nn.Module, kind: str, weight_decay: float
+    model: nn.Module, kind: str, weight_decay: float, factors: Mapping[str, float]
 ) -> list[torch.optim.Optimizer]:
-    """Build the optimisers of a model's parameters, which step together at one learning rate.
+    """Build the optimisers of a model's parameters, which step together.
 
     Frozen parameters have no optimiser.
 
     "adamw" is AdamW (Loshchilov and Hutter 2019) for all parameters. "muon" is Muon (Jordan et al.
     2024) for the linear layers' matrices and AdamW for the rest. Weight decay does not apply to
     biases, norms and other vectors.
+
+    Args:
+        factors: factors of the learning rate of parts of the network, by name; 1 for the rest. The
+            longest name of a parameter's parts decides.
+
+    Raises:
+        UserError: if the network has no such part.
     """
+    factor_of = dict.fromkeys(model.parameters(), 1.0)
+    for part in sorted(factors, key=len):
+        parameters = parameters_of(model, part, "training.rate_factors")
+        factor_of |= dict.fromkeys(parameters, factors[part])
+
+    def groups(parameters: list[nn.Parameter], decay: float) -> list[dict[str, Any]]:
+        """Return a parameter group for each factor."""
+        return [
+            {
+                "params": [p for p in parameters if factor_of[p] == factor],
+                "weight_decay": decay,
+                "factor": factor,
+            }
+            for factor in sorted({factor_of[p] for p in parameters})
+        ]
+
     named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     matrices = [p for name, p in named if p.dim() >= 2 and not name.endswith("bias")]
     vectors = [p for name, p in named if p.dim() < 2 or name.endswith("bias")]
@@ -43,12 +69,27 @@ def build_optimizers(
         muon = [p for p in matrices if id(p) in chosen]
         matrices = [p for p in matrices if id(p) not in chosen]
         if muon:
-            optimizers.append(Muon(muon, weight_decay))
-    groups = [
-        {"params": matrices, "weight_decay": weight_decay},
-        {"params": vectors, "weight_decay": 0.0},
-    ]
-    return [*optimizers, torch.optim.AdamW(groups, betas=(0.9, 0.98), eps=1e-8, fused=True)]
+            optimizers.append(Muon(groups(muon, weight_decay), weight_decay))
+    rest = groups(matrices, weight_decay) + groups(vectors, 0.0)
+    return [*optimizers, torch.optim.AdamW(rest, betas=(0.9, 0.98), eps=1e-8, fused=True)]
+
+
+def parameters_of(model: nn.Module, part: str, setting: str) -> list[nn.Parameter]:
+    """Return the parameters whose names are `part`, or begin with `part` and a dot.
+
+    Args:
+        setting: key of the configuration that names the part, for the error.
+
+    Raises:
+        UserError: if the network has no such part.
+    """
+    named = model.named_parameters()
+    parameters = [p for name, p in named if f"{name}.".startswith(f"{part}.")]
+    if not parameters:
+        names = [name for name, _ in model.named_modules() if name]
+        nearest = ", ".join(difflib.get_close_matches(part, names, cutoff=0.0))
+        raise UserError(f"{setting}: the network has no {shown(part)}; nearest: {nearest}")
+    return parameters
 
 
 def mismatch(optimizer: torch.optim.Optimizer, saved: OptimizerState) -> str | None:
@@ -78,9 +119,10 @@ def restore(optimizer: torch.optim.Optimizer, saved: OptimizerState) -> None:
 
 
 def set_learning_rate(optimizers: Sequence[torch.optim.Optimizer], rate: float) -> None:
+    """Set the learning rate of each parameter group: `rate` times its factor."""
     for optimizer in optimizers:
         for group in optimizer.param_groups:
-            group["lr"] = rate
+            group["lr"] = rate * group["factor"]
 
 
 def learning_rate(progress: float, peak: float, warmup_share: float) -> float:

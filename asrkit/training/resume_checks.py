@@ -66,6 +66,7 @@ def fixed(config: Config) -> dict[str, Any]:
         "training.start_from": training.start_from,
         "training.keep": (training.keep == "adapters", training.adapter_rank),
         "training.freeze": training.freeze,
+        "training.rate_factors": training.rate_factors,
     }
 
 

@@ -84,7 +84,9 @@ class Trainer:
         self.gradients = Gradients(model, config, ranks)
         # Weight decay would move the frozen rows of a head whose new labels learn.
         decay = 0.0 if self.options.keep == "adapters" else self.options.weight_decay
-        self.optimizers = build_optimizers(model, self.options.optimizer, decay)
+        self.optimizers = build_optimizers(
+            model, self.options.optimizer, decay, self.options.rate_factors
+        )
         self.identity = identity(corpus)
         self.epoch = Epoch()
         # Counts of the epoch since this process started, over all ranks.
@@ -196,7 +198,7 @@ class Trainer:
         logger.info(
             "epoch %d/%d  step %d  loss %.3f  learning rate %.2e  %.0f s, %.0f s of audio a second",
             self.progress.epoch + 1, self.num_epochs, self.progress.step,
-            self.total_loss / max(1, self.num_tokens), self.optimizers[0].param_groups[0]["lr"],
+            self.total_loss / max(1, self.num_tokens), self.rate(),
             elapsed, (self.progress.seconds - before.seconds) / max(1e-9, elapsed),
         )  # fmt: skip
         if self.num_left_out:
@@ -290,7 +292,7 @@ class Trainer:
         self.num_left_out += step.num_left_out
         self.num_bad += step.num_bad
         self.check_share()
-        rate = learning_rate(self.share(), options.learning_rate, options.warmup_share)
+        rate = self.rate()
         set_learning_rate(self.optimizers, rate)
         self.model.train()
         losses = self.gradients.backward(step.batches, tokens, self.share())
@@ -350,6 +352,11 @@ class Trainer:
         """Return the share of all training that is done, 0 to 1."""
         epochs = self.progress.epoch + self.progress.seconds / self.corpus.seconds
         return epochs / self.num_epochs
+
+    def rate(self) -> float:
+        """Return the learning rate of the next step, of parts whose factor is 1."""
+        options = self.options
+        return learning_rate(self.share(), options.learning_rate, options.warmup_share)
 
     def wall_seconds(self) -> float:
         """Return the seconds that all runs of this training took."""

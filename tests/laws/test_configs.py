@@ -31,7 +31,9 @@ def test_trains_one_step(path: Path) -> None:
     shallow = config.model.model_copy(update={"num_layers": 2})
     model, options = build_model(shallow, vocab_size=30), config.training
     loss = Loss(model, [1], options.intermediate_weight)
-    optimizers = build_optimizers(model, options.optimizer, options.weight_decay)
+    optimizers = build_optimizers(
+        model, options.optimizer, options.weight_decay, options.rate_factors
+    )
     set_learning_rate(optimizers, options.learning_rate)
     before = [p.detach().clone() for p in model.parameters()]
     tokens, feats = torch.randint(1, 30, (2, 5)), torch.randn(2, 160, config.model.num_mels)

@@ -36,7 +36,7 @@ def network() -> nn.Module:
 
 def stepped(model: nn.Module) -> list[torch.optim.Optimizer]:
     """Its optimisers, with something to remember."""
-    optimizers = build_optimizers(model, "muon", 0.01)
+    optimizers = build_optimizers(model, "muon", 0.01, {})
     for parameter in model.parameters():
         parameter.grad = torch.ones_like(parameter)
     for optimizer in optimizers:

@@ -14,6 +14,7 @@ import asrkit
 from asrkit.commands.train import report, start_log
 from asrkit.config import load_config
 from asrkit.data.manifest import LeftOut, ManifestError
+from asrkit.errors import UserError
 from asrkit.evaluation import outcomes
 from asrkit.model import FULL, Context
 from asrkit.model_file import load_model
@@ -23,7 +24,7 @@ from asrkit.training.dataset import feature_statistics, hours_of_epoch, load_cor
 from asrkit.training.distributed import Ranks
 from asrkit.training.gradients import recompute_layers, wants_bfloat16
 from asrkit.training.loss import Loss, View
-from asrkit.training.optimizer import learning_rate
+from asrkit.training.optimizer import build_optimizers, learning_rate, set_learning_rate
 from asrkit.training.trainer import Trainer, TrainingError
 from asrkit.training.views import draw_views, to_few_lengths
 from tests.conftest import tiny_model, write_config, write_manifest
@@ -79,6 +80,22 @@ def test_learning_rate() -> None:
     assert rates[5] == pytest.approx(0.5)
     assert rates[100] == pytest.approx(0.01)
     assert all(a >= b for a, b in itertools.pairwise(rates[10:]))
+
+
+def test_parts_have_factors_of_the_learning_rate() -> None:
+    model = tiny_model()
+    factors = {"encoder": 0.5, "encoder.layers.1": 2.0, "head": 10.0}
+    for kind in ("adamw", "muon"):
+        optimizers = build_optimizers(model, kind, 0.01, factors)
+        set_learning_rate(optimizers, 0.1)
+        rates = {p: g["lr"] for each in optimizers for g in each.param_groups for p in g["params"]}
+        assert len(rates) == len([*model.parameters()])
+        for name, parameter in model.named_parameters():
+            part = max((key for key in factors if f"{name}.".startswith(f"{key}.")), key=len)
+            assert rates[parameter] == pytest.approx(0.1 * factors[part])
+        assert set(rates.values()) == {0.05, 0.2, 1.0}
+    with pytest.raises(UserError, match=r"rate_factors: the network has no 'haed'; nearest: head"):
+        build_optimizers(model, "adamw", 0.01, {"haed": 2.0})
 
 
 def test_an_epoch_ends_where_the_next_begins(corpus: Path, tmp_path: Path) -> None:

@@ -45,7 +45,9 @@ class Step:
         torch.manual_seed(0)
         self.model = build_model(config.model, VOCABULARY).train()
         self.loss = Loss(self.model, training.intermediate_layers, training.intermediate_weight)
-        self.optimizers = build_optimizers(self.model, training.optimizer, training.weight_decay)
+        self.optimizers = build_optimizers(
+            self.model, training.optimizer, training.weight_decay, training.rate_factors
+        )
         batch, frames = options.batch, round(100 * options.seconds)
         self.view = View(torch.randn(batch, frames, config.model.num_mels), context)
         self.lengths = torch.full((batch,), frames)
