@@ -23,6 +23,11 @@ def main(argv: list[str] | None = None) -> int:
         "--prompt", metavar="LANGUAGE",
         help="language of a model of NeMo with a language prompt, such as de-DE or auto",
     )  # fmt: skip
+    arguments.add_argument(
+        "--frame-ms", type=int, choices=(20, 40, 80),
+        help="encoder frame of a start from Whisper in ms (default: 40; 20, as in Whisper, takes "
+        "twice the time)",
+    )  # fmt: skip
     arguments.add_argument("--name", help="name of the model (default: the checkpoint's)")
     return arguments.run("import_:import_", argv)
 

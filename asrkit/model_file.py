@@ -106,7 +106,7 @@ class ModelFile(NamedTuple):
         if self.is_start:
             path = shown(self.path or Path("the model"))
             raise ModelFileError(
-                f"{path} is a start, not a recogniser: train it with asrkit train --config finetune"
+                f"{path} is a start, not a recogniser: train it with asrkit train --config whisper"
                 f" training.start_from={self.path or 'FILE'} data.train=… data.dev=…"
             )
 

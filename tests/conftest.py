@@ -39,6 +39,7 @@ RECORDINGS = FIXTURES / "recordings"  # real ones, of a few corpora
 SPEECH = RECORDINGS / "an4/audio/fmjd/an193-fmjd-b.flac"
 PADDED = {"kind": "conv8", "pad_stages": True}
 PADDED4 = {"kind": "conv4", "separable": True, "pad_stages": True}
+STRIDED = [{"kind": "whisper", "stride": stride} for stride in (4, 8)]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

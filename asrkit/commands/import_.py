@@ -15,7 +15,9 @@ MOST_CHARACTERS = 200  # length limit of a name
 
 def import_(options: argparse.Namespace) -> int:
     path = Path(options.checkpoint)
-    imported = import_checkpoint(options.format, path, options.head, options.prompt)
+    imported = import_checkpoint(
+        options.format, path, options.head, options.prompt, options.frame_ms
+    )
     given = terms_of(options)
     terms = given._replace(licence=given.licence or imported.licence)
     if terms.licence is None:
@@ -45,6 +47,6 @@ def import_(options: argparse.Namespace) -> int:
     if imported.is_start:
         print(
             "a start, trained on whole recordings: train it before you stream: asrkit train "
-            f"--config finetune training.start_from={options.output} data.train=… data.dev=…"
+            f"--config whisper training.start_from={options.output} data.train=… data.dev=…"
         )
     return 0

@@ -15,10 +15,15 @@ FORMATS: dict[str, Callable[..., Imported]] = {
     "wenet": read_wenet,
     "whisper": read_whisper,
 }
+OPTIONS = {"nemo": ("head", "prompt"), "wenet": (), "whisper": ("frame_ms",)}
 
 
 def import_checkpoint(
-    kind: str, path: str | Path, head: str | None = None, prompt: str | None = None
+    kind: str,
+    path: str | Path,
+    head: str | None = None,
+    prompt: str | None = None,
+    frame_ms: int | None = None,
 ) -> Imported:
     """Import the model of a checkpoint.
 
@@ -27,16 +32,20 @@ def import_checkpoint(
         path: checkpoint, a file or a folder as its toolkit writes it.
         head: transducer or ctc, for a hybrid of NeMo; None for the transducer of a hybrid.
         prompt: language of a model of NeMo with a language prompt.
+        frame_ms: milliseconds of an encoder frame of Whisper: 20, as in Whisper, 40 or 80; None for
+            40.
 
     Raises:
         CheckpointError: if it is damaged, malicious, or a model that asrkit cannot run exactly.
         OSError: if it cannot be read.
     """
-    options = {"head": head, "prompt": prompt}
+    options = {"head": head, "prompt": prompt, "frame_ms": frame_ms}
     options = {name: value for name, value in options.items() if value is not None}
-    if kind != "nemo" and options:
-        names = " and ".join(f"--{name}" for name in options)
-        raise CheckpointError(f"{names} need a checkpoint of nemo, got one of {kind}")
+    for name in options:
+        if name not in OPTIONS[kind]:
+            raise CheckpointError(
+                f"--{name.replace('_', '-')} has no effect on a checkpoint of {kind}: leave it out"
+            )
     try:
         return FORMATS[kind](Path(path), **options)
     except UserError as error:  # in the checkpoint, its configuration or its tokenizer

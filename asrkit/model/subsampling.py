@@ -244,26 +244,32 @@ class Conv8ValidSubsampling(ValidSubsampling):
 
 
 class WhisperSubsampling(Subsampling):
-    """Two convolutions over time and GELU: 2 feature frames become one encoder frame of 20 ms.
+    """Two convolutions over time and GELU: `stride` feature frames become one encoder frame.
 
-    The stem of Whisper's encoder (Radford et al. 2022, section 2.2): both have 3 taps and zeros
-    around the stream, the second has stride 2. Encoder frame e sees feature frames 2e-2 … 2e+2.
+    The stem of Whisper's encoder (Radford et al. 2022, section 2.2), where stride is 2: both have 3
+    taps and zeros around the stream. A larger stride S has S + 1 taps in the second convolution.
+    Encoder frame e sees feature frames S·e - 2 … S·e + S.
+
+    Args:
+        stride: feature frames of an encoder frame: 2, 4 or 8.
     """
 
-    def __init__(self, num_mels: int, dim: int) -> None:
-        super().__init__(FrameRate(2, lookahead=1), [1, num_mels], [dim, 1, 1])
+    def __init__(self, num_mels: int, dim: int, stride: int = 2) -> None:
+        if stride not in (2, 4, 8):
+            raise ValueError(f"stride must be 2, 4 or 8, got {stride}")
+        super().__init__(FrameRate(stride, lookahead=1), [1, num_mels], [dim, 1, 1])
         self.conv1 = nn.Conv1d(num_mels, dim, 3)
-        self.conv2 = nn.Conv1d(dim, dim, 3, stride=2)
+        self.conv2 = nn.Conv1d(dim, dim, stride + 1, stride=stride)
 
     def forward(
         self, feats: Tensor, real: Tensor, past_feats: Tensor, past_hidden: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Compute one step of 2n + 1 frames. The pasts are the feature frame before the step,
+        """Compute one step of S·n + 1 frames. The pasts are the feature frame before the step,
         (B, 1, F), and the output frame of the first convolution before it, (B, D, 1, 1)."""
-        x = torch.cat([past_feats, feats], dim=1).transpose(1, 2)  # (B, F, 1+2n+1)
-        x = functional.gelu(self.conv1(x))  # (B, D, 2n)
+        x = torch.cat([past_feats, feats], dim=1).transpose(1, 2)  # (B, F, 1+S·n+1)
+        x = functional.gelu(self.conv1(x))  # (B, D, S·n)
         x = x.masked_fill(~real[:, None, :-1], 0.0)
-        x = torch.cat([past_hidden.squeeze(3), x], dim=2)  # (B, D, 1+2n)
+        x = torch.cat([past_hidden.squeeze(3), x], dim=2)  # (B, D, 1+S·n)
         encoded = functional.gelu(self.conv2(x)).transpose(1, 2)  # (B, n, D)
         return encoded, feats[:, -2:-1].clone(), x[:, :, -1:].unsqueeze(3).clone()
 

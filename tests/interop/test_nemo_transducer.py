@@ -347,7 +347,7 @@ def test_prompts_that_do_not_fit_are_refused(
 
 
 def test_options_of_nemo_are_refused_for_wenet(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match="--head and --prompt need a checkpoint of nemo"):
+    with pytest.raises(CheckpointError, match="--head has no effect on a checkpoint of wenet"):
         import_checkpoint("wenet", tmp_path, "ctc", "en")
 
 

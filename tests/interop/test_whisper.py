@@ -36,10 +36,10 @@ def whisper_positions(frames: int) -> Tensor:
     return torch.cat([angles.sin(), angles.cos()], dim=1)
 
 
-def openai_weights() -> dict[str, Tensor]:
+def openai_weights(mels: int = MELS) -> dict[str, Tensor]:
     """Random weights of an encoder and of a part of a decoder, by OpenAI's names."""
     torch.manual_seed(0)
-    shapes = {"encoder.conv1": (DIM, MELS, 3), "encoder.conv2": (DIM, DIM, 3)}
+    shapes = {"encoder.conv1": (DIM, mels, 3), "encoder.conv2": (DIM, DIM, 3)}
     norms = ["encoder.ln_post"]
     for i in range(LAYERS):
         block = f"encoder.blocks.{i}"
@@ -160,7 +160,7 @@ def test_full_context_equals_whispers_encoder(
     write: Callable[[Path, dict[str, Tensor]], Path], tmp_path: Path
 ) -> None:
     weights = openai_weights()
-    imported = import_checkpoint("whisper", write(tmp_path, weights))
+    imported = import_checkpoint("whisper", write(tmp_path, weights), frame_ms=20)
     encoder = imported.file.model.double().encoder
     feats = torch.randn(2, 64, MELS, dtype=torch.float64)
     padded = functional.pad(feats, (0, 0, 0, 1))  # as Whisper's convolutions pad the end
@@ -175,18 +175,41 @@ def test_full_context_equals_whispers_encoder(
     assert (whole.encoded - reference(weights, feats)).abs().max() > 1e-3
 
 
+@torch.no_grad()
+def test_a_longer_frame_begins_as_whispers_last(tmp_path: Path) -> None:
+    """Before the layers, a frame of 40 or 80 ms is the last one of 20 ms in it, and so is its
+    position."""
+    path, feats = of_openai(tmp_path, openai_weights()), torch.randn(1, 97, MELS)
+    encoders = [
+        import_checkpoint("whisper", path, frame_ms=ms).file.model.encoder for ms in (20, 40, 80)
+    ]
+    stems, places = [], []
+    for encoder in encoders:
+        state, real = encoder.init_state(1, 0), torch.ones(1, 97, dtype=torch.bool)
+        stems.append(encoder.subsampling(feats, real, state.feats, state.hidden)[0])
+        zeros, start = torch.zeros(1, 2000, DIM), torch.zeros(1, dtype=torch.int64)
+        places.append(encoder.position(zeros, start, encoder.position.table(zeros)))
+    for longer, stem, position in zip((2, 4), stems[1:], places[1:], strict=True):
+        assert (stem - stems[0][:, longer - 1 :: longer]).abs().max() < 1e-5
+        assert (stem - stems[0][:, ::longer]).abs().max() > 1e-3  # control: the first one
+        assert (position[:, :500] - places[0][:, ::longer][:, :500]).abs().max() < 1e-5
+
+
+@pytest.mark.parametrize("frame_ms", [20, 40, 80])
 @pytest.mark.parametrize("tampered", [None, "feats", "hidden"])
 @torch.no_grad()
-def test_streaming_equals_offline(tampered: str | None, tmp_path: Path) -> None:
+def test_streaming_equals_offline(tampered: str | None, frame_ms: int, tmp_path: Path) -> None:
     """In chunks of 3 frames with 7 before and 2 after them; controls lose a past of the stem."""
-    encoder = import_checkpoint("whisper", of_openai(tmp_path, openai_weights())).file.model.encoder
-    encoder, feats = encoder.double(), torch.randn(1, 83, MELS, dtype=torch.float64)
-    chunk, right = 3, 2
-    padded, length = functional.pad(feats, (0, 0, 0, 2 * right)), torch.tensor([83])
+    path, chunk, right, stride = of_openai(tmp_path, openai_weights()), 3, 2, frame_ms // 10
+    encoder = import_checkpoint("whisper", path, frame_ms=frame_ms).file.model.encoder.double()
+    torch.nn.init.normal_(encoder.subsampling.conv2.weight)  # else taps that reach back are zero
+    frames = 41 * stride + 1
+    feats, length = torch.randn(1, frames, MELS, dtype=torch.float64), torch.tensor([frames])
+    padded = functional.pad(feats, (0, 0, 0, stride * right))
     whole = encoder(padded, length, encoder.init_state(1, 7), chunk, right).encoded
     state, parts = encoder.init_state(1, 7), []
-    for first in range(0, 82, 2 * chunk):
-        part = padded[:, first : first + 2 * (chunk + right) + 1]
+    for first in range(0, frames - 1, stride * chunk):
+        part = padded[:, first : first + stride * (chunk + right) + 1]
         if tampered:
             state = state._replace(**{tampered: torch.zeros_like(getattr(state, tampered))})
         output = encoder(part, (length - first).clamp(max=part.size(1)), state, chunk, right)
@@ -212,7 +235,7 @@ def test_the_import_is_a_start_and_says_so(
         ["push", output, "me/x", "--dry-run"],
     ):
         assert run(*command) == 2
-        refusal = "is a start, not a recogniser: train it with asrkit train --config finetune "
+        refusal = "is a start, not a recogniser: train it with asrkit train --config whisper "
         assert refusal + training in capsys.readouterr().err
 
 
@@ -339,7 +362,7 @@ def test_whispers_own_weights_equal_ctranslate2() -> None:
     ctranslate2 = pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed")
     if folder is None:
         pytest.skip("ASRKIT_WHISPER names no model of CTranslate2")
-    encoder = import_checkpoint("whisper", folder).file.model.encoder
+    encoder = import_checkpoint("whisper", folder, frame_ms=20).file.model.encoder
     feats = torch.randn(1, 3000, encoder.num_mels).clamp(-1.0, 1.5)
     view = ctranslate2.StorageView.from_array(feats.transpose(1, 2).contiguous().numpy())
     model = ctranslate2.models.Whisper(folder, device="cpu", compute_type="float32")

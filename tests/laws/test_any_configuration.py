@@ -122,7 +122,7 @@ def case(seed: int, folder: Path) -> Case:
     if seed not in CONTROLS and of_whisper.random() < 0.2:
         shape["layer"] = "transformer"
     if seed not in CONTROLS and of_whisper.random() < 0.2:
-        shape["subsampling"] = "whisper"
+        shape["subsampling"] = {"kind": "whisper", "stride": of_whisper.choice([2, 4, 8])}
     shape["head"] = random.Random(f"{seed}-head").choice(HEADS)
     model = tiny_model(tokenizer.vocab_size, **shape)
     alike = random.Random(f"{seed}-layers").random() < 0.7

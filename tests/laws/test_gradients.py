@@ -6,7 +6,7 @@ from torch import Tensor
 
 from asrkit.model import FULL_CONTEXT
 from asrkit.model.subsampling import KINDS
-from tests.conftest import PADDED, PADDED4, tiny_encoder
+from tests.conftest import PADDED, PADDED4, STRIDED, tiny_encoder
 
 LAYERS, KERNEL = 3, 5
 
@@ -29,12 +29,12 @@ def reach(chunk_size: int, left_context: int, frame: int, kind: str) -> tuple[in
     The convolution looks K-1 frames back from the attention's output; attention from a frame's
     chunk to M frames before it; the subsampling from frame e to features 4e-3 … 4e+3, without
     padding 4e … 4e+6 (see the kinds), or where three stages follow each other 8e-7 … 8e+7; that of
-    Whisper to 2e-2 … 2e+2.
+    Whisper with stride S to S·e-2 … S·e+S.
     """
     factor, before, after = {
         "conv4": (4, 3, 3), "conv8": (8, 7, 7),
         "conv4_valid": (4, 0, 6), "conv6_valid": (6, 0, 10), "conv8_valid": (8, 0, 14),
-        "whisper": (2, 2, 2),
+        "whisper": (2, 2, 2), "whisper by 4": (4, 2, 4), "whisper by 8": (8, 2, 8),
     }[kind]  # fmt: skip
     first = frame
     for _ in range(LAYERS):
@@ -48,10 +48,12 @@ def reach(chunk_size: int, left_context: int, frame: int, kind: str) -> tuple[in
     ("chunk_size", "left_context", "frame"),
     [(1, 0, 50), (1, 3, 99), (4, 0, 40), (4, 7, 43), (16, 0, 79), (16, 5, 64), (25, 10, 99)],
 )
-@pytest.mark.parametrize("kind", [*KINDS, PADDED, PADDED4])
+@pytest.mark.parametrize("kind", [*KINDS, PADDED, PADDED4, *STRIDED])
 def test_reach(kind: object, chunk_size: int, left_context: int, frame: int) -> None:
     frames = touched(chunk_size, left_context, frame, kind).nonzero().flatten()
     name = str(kind["kind"] if isinstance(kind, dict) else kind)
+    if isinstance(kind, dict) and "stride" in kind:
+        name += f" by {kind['stride']}"
     first, last = reach(chunk_size, left_context, frame, name)
     lead = tiny_encoder(subsampling=kind).rate.lead_frames
     assert frames.min() == max(lead, first)  # no further, and no less: nothing is masked by mistake

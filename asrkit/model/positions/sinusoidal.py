@@ -17,7 +17,7 @@ LAYOUTS = ("mix", "sep", "tensor2tensor")
 class SinusoidalPosition(FramePosition):
     """Kind `sinusoidal`: sines and cosines of the frame's index, added to the frame.
 
-        y_t = Dropout(LayerNorm(sqrt(D) x_t + a·s_{t mod period}))
+        y_t = Dropout(LayerNorm(sqrt(D) x_t + a·s_{stride·(t mod period)}))
         s_t[2m], s_t[2m+1] = sin(t 10000^(-2m/D)), cos(t 10000^(-2m/D))
 
     Vaswani et al. 2017, section 3.5. The angles of any t are computed from the frame counter in
@@ -32,6 +32,7 @@ class SinusoidalPosition(FramePosition):
         dropout: dropout probability of the result, in addition to the encoder's own dropout.
         period: frames after which the positions repeat, so that an endless stream has none that
             training did not reach; None: they never repeat.
+        stride: positions from a frame to the next.
     """
 
     def __init__(
@@ -44,6 +45,7 @@ class SinusoidalPosition(FramePosition):
         initial_scale: float = 1.0,
         dropout: float = 0.0,
         period: int | None = None,
+        stride: int = 1,
     ) -> None:
         super().__init__(dim)
         if layout not in LAYOUTS:
@@ -52,9 +54,11 @@ class SinusoidalPosition(FramePosition):
             raise ValueError(f"layout tensor2tensor needs dim of at least 4, got {dim}")
         if period is not None and period < 1:
             raise ValueError(f"period must be at least 1, got {period}")
+        if stride < 1:
+            raise ValueError(f"stride must be at least 1, got {stride}")
         if not 0.0 <= dropout < 1.0:
             raise ValueError(f"dropout must be at least 0 and below 1, got {dropout}")
-        self.dim, self.cycle = dim, period or 0
+        self.dim, self.cycle, self.stride = dim, period or 0, stride
         self.sep, self.last = layout != "mix", layout == "tensor2tensor"
         self.frame_scale = math.sqrt(dim) if embedding_scale else 1.0
         scale = torch.tensor(float(initial_scale))  # a
@@ -77,7 +81,7 @@ class SinusoidalPosition(FramePosition):
         numbers = frame_numbers(x, position)  # (B, T)
         if self.cycle > 0:
             numbers = numbers % self.cycle
-        vectors = waves(numbers.flatten(), table)  # (B·T, D)
+        vectors = waves(self.stride * numbers.flatten(), table)  # (B·T, D)
         if self.sep:
             vectors = torch.cat([vectors[:, 0::2], vectors[:, 1::2]], dim=1)
         marked = x * self.frame_scale + self.scale * vectors.to(x.dtype).unflatten(0, numbers.shape)
