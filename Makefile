@@ -2,7 +2,7 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed
 
-.PHONY: help demo test unit test-slow torture nightly lint docs gpu-check release lowest install clean
+.PHONY: help demo test unit test-slow torture nightly lint docs gpu-check lines release lowest install clean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.* ## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
@@ -29,6 +29,9 @@ lint: $(INSTALLED) ## ruff and mypy
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
+
+lines: $(INSTALLED) ## the lines of each folder beside its budget
+	$(PYTHON) tools/lines.py
 
 docs: $(VENV)/.docs ## the site, into build/docs
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict --config-file .mkdocs.yml
