@@ -1,18 +1,14 @@
 """Binary n-gram models of KenLM, read by KenLM itself (Heafield 2011)."""
 
-import mmap
 from pathlib import Path
 from typing import Any
 
 from asrkit.atomic_write import sha256_of
 from asrkit.errors import reason, shown
 from asrkit.extras import pip_install
-from asrkit.lm.fit import SAMPLE
-from asrkit.lm.ngram import BEGIN, END, LN_10, UNKNOWN, ArpaError
+from asrkit.lm.ngram import END, LN_10, ArpaError
 
 MAGIC = b"mmap lm http://kheafield.com/code"
-FORMAT = MAGIC + b" format version 5\n\0"
-HAS_WORDS, COUNT = 0x64, slice(0x6C, 0x74)  # a flag and the number of words, in the header
 
 
 def is_binary(path: Path) -> bool:
@@ -61,28 +57,5 @@ class KenLM:
     def has_word(self, word: str) -> bool:
         return word in self.model
 
-    def words_in_part(self) -> list[str] | None:
-        return words_in(self.path)
-
-
-def words_in(path: Path, most: int = SAMPLE) -> list[str] | None:
-    """Return words of a binary at about equal distances, without <s>, </s> and <unk>.
-
-    A binary of format 5 ends with its words, <unk> first, each followed by a zero byte. The result
-    is None for other formats and for a binary without words (`build_binary -v`).
-    """
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        if data[: len(FORMAT)] != FORMAT or len(data) <= COUNT.stop or not data[HAS_WORDS]:
-            return None
-        count = int.from_bytes(data[COUNT], "little")
-        first = data.rfind(b"<unk>\0")
-        if first < 0 or not 0 < count <= len(data) - first:
-            return None
-        if count <= most:
-            parts = data[first:].split(b"\0")
-        else:
-            step = (len(data) - first) / most
-            found = (data.find(b"\0", first + int(i * step)) + 1 for i in range(most))
-            parts = [data[at : data.find(b"\0", at)] for at in dict.fromkeys(found)]
-        words = [part.decode("utf-8", "replace") for part in parts[:most]]
-    return [word for word in words if word and word not in (BEGIN, END, UNKNOWN)]
+    def words_in_part(self) -> None:
+        """Return None: KenLM does not list the words of a binary."""

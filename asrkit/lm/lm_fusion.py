@@ -1,10 +1,12 @@
 """Shallow fusion with language models of words or of tokens (see `search.fusion`)."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Protocol
 
-from asrkit.lm.fit import MENTIONED, examples, in_another_case, is_written_with, misfit
+from asrkit.lm.fit import examples, is_written
 
+WORDS_MENTIONED = 0.01  # smallest reported share of words that cannot be recognised
 TOKENS_MENTIONED = 0.1  # smallest reported share of tokens that a model lacks
 Divide = Callable[[str], tuple[Sequence[str], str]]
 LIMIT = 20.0  # largest weight or bonus: exp() of the resulting scores fits into a float
@@ -80,7 +82,8 @@ class TokenFusion:
         self.weighted, self.ceiling = weighted, max(0.0, weighted.bonus)
         self.words = list(map(as_word, pieces))
         if not any(map(weighted.model.has_word, self.words)):
-            known = examples(weighted.model.words_in_part())
+            words = weighted.model.words_in_part()
+            known = "others" if words is None else examples(words)
             raise ValueError(
                 f"its words are {known}, expected the tokens {', '.join(self.words[1:4])}, …"
             )
@@ -126,34 +129,30 @@ class WordFusion:
         spaced = not any(divide(f"a{part}a")[0] for piece in pieces for part in piece.split())
         most = max(p.count(" ") + (0 if spaced else len(divide(f"{p} ")[0])) for p in pieces)
         self.ceiling = max(0.0, weighted.bonus) * most
-        words, fits = weighted.model.words_in_part(), is_written_with(pieces)
-        if words and not any(map(self.is_one_word, words)):
+        known, longest = {*pieces} - {""}, max(map(len, pieces))
+        self.is_written = partial(is_written, pieces=known, longest=longest)
+        words = weighted.model.words_in_part()
+        if words is not None and not any(map(self.is_recognisable, words)):
             raise ValueError(self.misfit())
-        if words is not None and not any(map(fits, words)):
-            hint = in_another_case(words, fits) if words else ""
-            raise ValueError(
-                f"its words, such as {examples(words)}, cannot be written with the recogniser's "
-                f"tokens{hint}"
-            )
 
     def misfit(self) -> str:
         """Describe words of the model that cannot be recognised; "" if they are few."""
         words = self.weighted.model.words_in_part()
         if words is None:
-            return "it has no list of its words, so that their spelling cannot be checked"
-        several = [word for word in words if not self.is_one_word(word)]
-        found = [misfit(words, self.pieces)]
-        if several and len(several) >= MENTIONED * len(words):
-            found.append(
-                f"{100 * len(several) / len(words):.0f} % of its words, such as "
-                f"{examples(several)}, are several units of a script without spaces and are never "
-                "found: estimate a model by asrkit ngram, which divides them"
-            )
-        return "; ".join(filter(None, found))
+            return "its words cannot be listed, so their spelling is not checked: load an ARPA file"
+        odd = [word for word in words if not self.is_recognisable(word)]
+        if words and len(odd) < max(1, WORDS_MENTIONED * len(words)):
+            return ""
+        share = f"{100 * len(odd) / len(words):.0f} % of " if len(odd) < len(words) else ""
+        return (
+            f"{share}its words, such as {examples(odd)}, cannot be written with the recogniser's "
+            "tokens as one word: estimate a model by asrkit ngram --model, which spells and "
+            "divides texts as the recogniser does"
+        )
 
-    def is_one_word(self, word: str) -> bool:
-        """Return whether a word is not divided in a text."""
-        return not self.divide(word)[0]
+    def is_recognisable(self, word: str) -> bool:
+        """Return whether a text can have a word: its tokens write it, and it is not divided."""
+        return self.is_written(word) and not self.divide(word)[0]
 
     def has_word(self, word: str) -> bool:
         """Return whether the model has a word."""
