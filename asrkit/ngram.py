@@ -1,7 +1,5 @@
 """Estimate a language model from texts: python -m asrkit.ngram --order 3 train.jsonl --output A"""
 
-from pathlib import Path
-
 from asrkit.cli.choices import MAX_ORDER
 from asrkit.cli.parser import Parser, Target, whole
 
@@ -10,8 +8,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments = Parser(
         "asrkit ngram", __doc__,
         "python -m asrkit.ngram --order 3 data/an4/train.jsonl --output lm.arpa\n"
-        "  python -m asrkit.ngram --units tokens --model MODEL --order 6 a.txt --output t.arpa\n"
-        "  python -m asrkit.ngram train.jsonl books.txt --interpolate dev.jsonl --output lm.arpa",
+        "  python -m asrkit.ngram --units tokens --model MODEL --order 6 a.txt --output t.arpa",
     )  # fmt: skip
     arguments.add_argument(
         "--order", type=whole(1, MAX_ORDER), default=3, metavar="N",
@@ -28,11 +25,6 @@ def main(argv: list[str] | None = None) -> int:
         "--prune", type=whole(0, 1000), nargs="+", default=[0], metavar="N",
         help="for each order, leave out n-grams that occur at most N times; the last N applies to "
         "all higher orders (default 0; 0 0 0 1 for large texts)",
-    )  # fmt: skip
-    arguments.add_argument(
-        "--interpolate", type=Path, metavar="HELDOUT",
-        help="estimate an n-gram model of each text, and interpolate with the weights that make "
-        "this manifest or text file likeliest",
     )  # fmt: skip
     arguments.add_argument(
         "texts", nargs="+", help="manifests (.jsonl, lhotse's), or text files, a sentence per line"

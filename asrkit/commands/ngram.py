@@ -5,18 +5,14 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from tqdm import tqdm
-
 from asrkit.atomic_write import replacing
 from asrkit.build import build_normalizer
 from asrkit.config import TextConfig
 from asrkit.data.manifest import MAX_EMPTY, MAX_LINE, LeftOut, is_lhotse, read_manifest
 from asrkit.errors import UserError
-from asrkit.evaluation.wer import without_errors
 from asrkit.lines import LineKind, text_lines
-from asrkit.lm.kneser_ney import NgramEntry, Words, arpa_lines, estimate
+from asrkit.lm.kneser_ney import arpa_lines, estimate
 from asrkit.lm.lm_fusion import as_word
-from asrkit.lm.mixture import best_weights, interpolate, perplexity, probabilities
 from asrkit.lm.ngram import MAX_NGRAMS
 from asrkit.model_file import load_model
 from asrkit.text import TextError
@@ -30,10 +26,7 @@ def ngram(options: argparse.Namespace) -> int:
         shown = " ".join(map(str, options.prune))
         raise UserError(f"--prune must begin with 0, for 1-grams, and never fall, got {shown}")
     split = splitter(options)
-    if options.interpolate:
-        model = interpolated(options, split)
-    else:
-        model = estimate(sentences(options.texts, split), options.order, options.prune)
+    model = estimate(sentences(options.texts, split), options.order, options.prune)
     with replacing(options.output) as temporary:
         temporary.write_text("\n".join(arpa_lines(model)) + "\n", encoding="utf-8")
     sizes = ", ".join(f"{len(each)} {order}-grams" for order, each in enumerate(model, start=1))
@@ -41,33 +34,6 @@ def ngram(options: argparse.Namespace) -> int:
     if sum(map(len, model)) > MAX_NGRAMS:
         print(f"asrkit reads at most {MAX_NGRAMS} n-grams: use --prune", file=sys.stderr)
     return 0
-
-
-def interpolated(options: argparse.Namespace, split: Split) -> list[dict[Words, NgramEntry]]:
-    """Return the mixture of a model for each text; print the perplexity of each model."""
-    texts = {path: list(sentences([path], split)) for path in options.texts}
-    heldout = list(sentences([options.interpolate], split))
-    if not any(heldout):
-        raise UserError(f"--interpolate {options.interpolate} has no text")
-    vocabulary = {word for each in texts.values() for sentence in each for word in sentence}
-    models = [
-        estimate(each, options.order, options.prune, vocabulary)
-        for each in tqdm(texts.values(), unit="text", disable=None)
-    ]
-    found = probabilities(models, heldout)
-    weights = best_weights(found)
-    unit = "token"
-    if options.units == "words":
-        unit = without_errors([word for sentence in heldout for word in sentence]).unit
-    print(f"perplexity per {unit} of {options.interpolate}:", file=sys.stderr)
-    for path, weight, alone in zip(texts, weights, found.T, strict=True):
-        count = sum(map(len, texts[path]))
-        print(
-            f"{perplexity(alone):10.2f}  weight {weight:.3f}  {count} {unit}s  {path}",
-            file=sys.stderr,
-        )
-    print(f"{perplexity(found @ weights):10.2f}  interpolated", file=sys.stderr)
-    return interpolate(models, weights)
 
 
 def splitter(options: argparse.Namespace) -> Split:

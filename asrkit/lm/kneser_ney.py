@@ -50,7 +50,6 @@ def estimate(
     sentences: Iterable[list[str]],
     order: int,
     prune: Sequence[int] = (0,),
-    vocabulary: Iterable[str] = (),
 ) -> list[dict[Words, NgramEntry]]:
     """Estimate the n-grams of each order, from 1 on.
 
@@ -60,12 +59,10 @@ def estimate(
         prune: threshold for each order; n-grams with at most this count are pruned (as KenLM's
             --prune). The last holds for all higher orders. The first is 0, and none is lower than
             the one before.
-        vocabulary: additional words, besides those of the sentences and <unk>.
     """
     raw = raw_counts(sentences, order)
     counts = adjusted(raw)
-    unseen = {(word,) for word in vocabulary} - counts[0].keys()
-    uniform = 1.0 / (len(counts[0]) + len(unseen) + 1)  # + 1 for <unk>
+    uniform = 1.0 / (len(counts[0]) + 1)  # + 1 for <unk>
     probs: list[dict[Words, float]] = []
     backoffs: list[dict[Words, float]] = []  # for the contexts of each order
     lower: dict[Words, float] = {(): uniform}
@@ -82,7 +79,7 @@ def estimate(
         }
         probs.append(lower)
         backoffs.append(backoff)
-    probs[0] |= dict.fromkeys([*unseen, (UNKNOWN,)], backoffs[0][()] * uniform)
+    probs[0][UNKNOWN,] = backoffs[0][()] * uniform
     while not probs[-1]:  # the whole order was pruned
         del probs[-1], backoffs[-1]
     return entries(probs, backoffs)

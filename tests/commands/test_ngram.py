@@ -44,22 +44,14 @@ def test_ngram_and_decoding_with_it(
     assert len(found) == 3
 
 
-def test_a_script_without_spaces_is_learned_by_its_characters(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_script_without_spaces_is_learned_by_its_characters(tmp_path: Path) -> None:
     """Each sentence was a word; control: a text of words keeps them."""
     texts, arpa = tmp_path / "texts.txt", tmp_path / "lm.arpa"
     texts.write_text("一二三\n三二，one一\n", encoding="utf-8")
-    assert run("ngram", "--order", 2, "--interpolate", texts, "--output", arpa, texts) == 0
+    assert run("ngram", "--order", 2, "--output", arpa, texts) == 0
     grams = {line.split("\t")[1] for line in arpa.read_text().splitlines() if "\t" in line}
     assert grams >= {"一", "二", "三", "二，", "one", "一 二", "二 三", "<s> 一", "二， one"}
     assert {gram for gram in grams if "三二" in gram} == set()
-    shown = capsys.readouterr().err
-    assert "perplexity per unit of" in shown
-    assert " 7 units " in shown
-    texts.write_text("one two\n")
-    assert run("ngram", "--interpolate", texts, "--output", arpa, texts) == 0
-    assert "perplexity per word of" in capsys.readouterr().err
 
 
 def test_a_language_model_of_other_words_is_reported(
@@ -82,21 +74,6 @@ def test_a_language_model_of_other_words_is_reported(
     assert "are not in the language model: check its language and spelling" in said
 
 
-def test_ngram_interpolates_texts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Prints each text's weight; the mixture knows the words of both."""
-    for name, text in {"a": "to be\n" * 5, "b": "or not\n" * 5, "dev": "to be\nto be\n"}.items():
-        (tmp_path / name).write_text(text)
-    out, dev = tmp_path / "lm.arpa", tmp_path / "dev"
-    texts = [tmp_path / "a", tmp_path / "b"]
-    assert run("ngram", "--interpolate", dev, "--prune", 0, 0, 1, "--output", out, *texts) == 0
-    rows = [line.split() for line in capsys.readouterr().err.splitlines() if "weight" in line]
-    weights = {Path(row[-1]).name: float(row[2]) for row in rows}
-    assert weights["a"] > 0.9
-    assert sum(weights.values()) == pytest.approx(1.0, abs=0.002)
-    assert "\tor\t" in out.read_text()
-    assert "\tbe\t" in out.read_text()
-
-
 def test_a_model_too_large_to_read_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -112,8 +89,6 @@ def test_a_model_too_large_to_read_is_named(
     [
         (["--prune", 1], "--prune must begin with 0, for 1-grams, and never fall, got 1"),
         (["--prune", 0, 2, 1], "and never fall, got 0 2 1"),
-        (["--interpolate", "missing"], "no text or manifest missing"),
-        (["--interpolate", "empty"], "--interpolate empty has no text"),
     ],
 )
 def test_ngram_options_that_cannot_be(
@@ -125,7 +100,6 @@ def test_ngram_options_that_cannot_be(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "t.txt").write_text("a b\n")
-    (tmp_path / "empty").write_text("\n")
     assert run("ngram", "--output", "lm.arpa", "t.txt", *options) == 2
     assert message in capsys.readouterr().err
 
