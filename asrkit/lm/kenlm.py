@@ -32,15 +32,14 @@ class KenLM:
             import kenlm
         except ImportError:
             raise ArpaError(f"{path} is a binary of KenLM: {pip_install('kenlm')}") from None
-        self.path, self.new_state = Path(path), kenlm.State
+        self.new_state = kenlm.State
         try:
             self.model = kenlm.Model(str(path))
         except (OSError, RuntimeError, ValueError) as error:  # the messages may not be UTF-8
             raise ArpaError(
                 f"KenLM cannot read {shown(Path(path), 300)}: {reason(error)}"
             ) from None
-        self.order: int = self.model.order
-        self.sha256 = sha256_of(self.path)
+        self.sha256 = sha256_of(Path(path))
 
     def start(self) -> Any:
         state = self.new_state()

@@ -32,24 +32,12 @@ class NgramEntry(NamedTuple):
     log_backoff: float | None  # None if no longer n-gram has it as context
 
 
-class Discounts(NamedTuple):
-    """The discounts of counts 1, 2, and 3 or more."""
-
-    one: float
-    two: float
-    more: float
-
-    def of(self, count: int) -> float:
-        return self[min(count, 3) - 1]
-
-
-FALLBACK = Discounts(0.5, 1.0, 1.5)  # KenLM's, for texts that are too small to estimate discounts
+Discounts = tuple[float, float, float]  # of counts 1, 2, and 3 or more
+FALLBACK: Discounts = (0.5, 1.0, 1.5)  # KenLM's, for texts that are too small to estimate discounts
 
 
 def estimate(
-    sentences: Iterable[list[str]],
-    order: int,
-    prune: Sequence[int] = (0,),
+    sentences: Iterable[list[str]], order: int, prune: Sequence[int] = (0,)
 ) -> list[dict[Words, NgramEntry]]:
     """Estimate the n-grams of each order, from 1 on.
 
@@ -73,7 +61,7 @@ def estimate(
         discounts = discounts_of(of_order.values())
         totals, backoff = context_sums(of_order, kept, discounts)
         lower = {
-            words: (count - discounts.of(count)) / totals[words[:-1]]
+            words: (count - discounts[min(count, 3) - 1]) / totals[words[:-1]]
             + backoff[words[:-1]] * lower[words[1:]]
             for words, count in kept.items()
         }
@@ -140,7 +128,7 @@ def discounts_of(counts: Iterable[int]) -> Discounts:
     if not (n1 and n2 and n3 and n4):
         return FALLBACK
     y = n1 / (n1 + 2 * n2)
-    found = Discounts(1 - 2 * y * n2 / n1, 2 - 3 * y * n3 / n2, 3 - 4 * y * n4 / n3)
+    found = (1 - 2 * y * n2 / n1, 2 - 3 * y * n3 / n2, 3 - 4 * y * n4 / n3)
     fits = all(0 < discount < count for count, discount in enumerate(found, start=1))
     return found if fits else FALLBACK
 
@@ -153,7 +141,7 @@ def context_sums(
     taken: dict[Words, float] = defaultdict(float)
     for words, count in counts.items():
         totals[words[:-1]] += count
-        taken[words[:-1]] += discounts.of(count) if words in kept else count
+        taken[words[:-1]] += discounts[min(count, 3) - 1] if words in kept else count
     return totals, {context: taken[context] / total for context, total in totals.items()}
 
 

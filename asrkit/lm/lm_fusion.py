@@ -1,13 +1,12 @@
 """Shallow fusion with language models of words or of tokens (see `search.fusion`)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from functools import partial
 from typing import Any, Protocol
 
-from asrkit.lm.fit import examples, is_written
-
 WORDS_MENTIONED = 0.01  # smallest reported share of words that cannot be recognised
 TOKENS_MENTIONED = 0.1  # smallest reported share of tokens that a model lacks
+UNKNOWN_MENTIONED = 0.2  # smallest reported share of recognised words that a model lacks
 Divide = Callable[[str], tuple[Sequence[str], str]]
 LIMIT = 20.0  # largest weight or bonus: exp() of the resulting scores fits into a float
 
@@ -32,7 +31,7 @@ class LanguageModel(Protocol):
         """Return whether a word is in the vocabulary; other words are scored as <unk>."""
 
     def words_in_part(self) -> list[str] | None:
-        """Return at most `fit.SAMPLE` words of the vocabulary; None if the model has no list."""
+        """Return some thousands of words of the vocabulary; None if the model has no list."""
 
 
 class Weighted:
@@ -154,18 +153,12 @@ class WordFusion:
         """Return whether a text can have a word: its tokens write it, and it is not divided."""
         return self.is_written(word) and not self.divide(word)[0]
 
-    def has_word(self, word: str) -> bool:
-        """Return whether the model has a word."""
-        return self.weighted.model.has_word(word)
-
     def start(self) -> tuple[Any, str]:
         return self.weighted.model.start(), ""
 
     def step(self, state: tuple[Any, str], token: int) -> tuple[tuple[Any, str], float]:
         context, begun = state
         words, begun = self.divide(begun + self.pieces[token])
-        if not words:
-            return (context, begun), 0.0
         context, added = self.scored(context, words)
         return (context, begun), added
 
@@ -189,3 +182,36 @@ class WordFusion:
 def as_word(piece: str) -> str:
     """Spell a piece as a word of a model of tokens: ▁ for its spaces."""
     return piece.replace(" ", "▁")
+
+
+def is_written(word: str, pieces: Container[str], longest: int) -> bool:
+    """Return whether a word is a sequence of pieces, with or without a space before it.
+
+    Args:
+        longest: characters of the longest piece.
+    """
+    for text in (word, f" {word}"):
+        ends = [0]  # ends of the prefixes that are sequences of pieces
+        for end in range(1, len(text) + 1):
+            if any(end - start <= longest and text[start:end] in pieces for start in ends):
+                ends.append(end)
+        if ends[-1] == len(text):
+            return True
+    return False
+
+
+def unfamiliar(words: Sequence[str], has_word: Callable[[str], bool]) -> str:
+    """Describe recognised words that the language model lacks; "" if they are few."""
+    unknown = [word for word in words if not has_word(word)]
+    if not unknown or len(unknown) < UNKNOWN_MENTIONED * len(words):
+        return ""
+    return (
+        f"{len(unknown)} of {len(words)} recognised words, such as "
+        f"{examples([*dict.fromkeys(unknown)])}, are not in the language model: check its language "
+        "and spelling"
+    )
+
+
+def examples(words: Sequence[str]) -> str:
+    """Format a few words for a message."""
+    return ", ".join(map(repr, words[:3])) or "no words"

@@ -15,7 +15,6 @@ from typing import BinaryIO, NamedTuple, NoReturn
 
 from asrkit.errors import UserError, no_file, shown
 from asrkit.lines import LineKind, lines_in
-from asrkit.lm.fit import sampled
 
 BEGIN, END, UNKNOWN = "<s>", "</s>", "<unk>"
 NO_UNKNOWN = -10.0  # log10 of the probability of an unknown word, if a file has no <unk>
@@ -23,6 +22,7 @@ MAX_ORDER = 10
 MAX_NGRAMS = 10_000_000  # about 1.5 GB of memory
 MAX_LINE = 65_536  # bytes
 MAX_EMPTY = 1000  # lines in a row
+SAMPLE = 10_000  # words whose spelling is compared with a recogniser's
 LARGEST = 300.0  # largest absolute log10, about that of the smallest double
 MAX_PREAMBLE = 100  # lines before \data\
 LN_10 = math.log(10.0)
@@ -71,8 +71,9 @@ class NGram(NamedTuple):
         return word in self.words
 
     def words_in_part(self) -> list[str]:
-        """Return at most `fit.SAMPLE` words of the vocabulary."""
-        return sampled([word for word in self.words if word not in (BEGIN, END, UNKNOWN)])
+        """Return at most SAMPLE words of the vocabulary, at equal distances."""
+        words = [word for word in self.words if word not in (BEGIN, END, UNKNOWN)]
+        return words[:: len(words) // SAMPLE + 1]
 
 
 def read_arpa(path: str | Path) -> NGram:

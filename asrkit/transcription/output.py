@@ -12,8 +12,8 @@ from asrkit.data.labelled import Labelled, as_text
 from asrkit.errors import UserError, printable
 from asrkit.evaluation.wer import cer, wer
 from asrkit.extras import need
-from asrkit.lm import WordFusion
-from asrkit.lm.fit import unfamiliar
+from asrkit.lm import LanguageModel, WordFusion
+from asrkit.lm.lm_fusion import unfamiliar
 from asrkit.runtime import Recognizer, Result, Segment
 from asrkit.runtime.formats import FORMATS, Call, Recording, write
 from asrkit.runtime.words import far_from_model
@@ -142,8 +142,8 @@ def report(
             print(f"{rate.name} {rate}{without}", file=sys.stderr)
 
 
-def word_model(fusion: object) -> WordFusion | None:
+def word_model(fusion: object) -> LanguageModel | None:
     """Return the language model of words in a fusion, or None."""
     if isinstance(fusion, Both):
         return word_model(fusion.first) or word_model(fusion.second)
-    return fusion if isinstance(fusion, WordFusion) else None
+    return fusion.weighted.model if isinstance(fusion, WordFusion) else None

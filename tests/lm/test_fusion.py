@@ -11,10 +11,9 @@ import torch
 
 from asrkit.build import pieces_of
 from asrkit.errors import UserError
-from asrkit.lm import Hotwords, NGram, TokenFusion, Weighted, WordFusion
-from asrkit.lm.fit import sampled, unfamiliar
+from asrkit.lm import Hotwords, NGram, TokenFusion, Weighted, WordFusion, ngram
 from asrkit.lm.kneser_ney import arpa_lines, estimate
-from asrkit.lm.lm_fusion import as_word
+from asrkit.lm.lm_fusion import as_word, unfamiliar
 from asrkit.lm.ngram import read_arpa
 from asrkit.search import (
     Both,
@@ -427,10 +426,14 @@ def test_a_few_odd_words_are_not_reported(tmp_path: Path) -> None:
         assert bool(fusion.misfit()) == bool(line)
 
 
-def test_words_are_sampled_at_equal_distances() -> None:
-    words = [*map(str, range(25))]
-    assert sampled(words, 10) == ["0", "2", "5", "7", "10", "12", "15", "17", "20", "22"]
-    assert sampled(words, 25) == words
+def test_words_are_sampled_at_equal_distances(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = written([[*map(str, range(10, 35))]], tmp_path)
+    monkeypatch.setattr(ngram, "SAMPLE", 10)
+    assert model.words_in_part() == ["10", "13", "16", "19", "22", "25", "28", "31", "34"]
+    monkeypatch.setattr(ngram, "SAMPLE", 26)
+    assert len(model.words_in_part()) == 25
 
 
 def test_tokens_that_the_model_lacks_are_reported(tmp_path: Path) -> None:

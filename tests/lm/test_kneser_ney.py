@@ -10,7 +10,7 @@ import pytest
 
 from asrkit.errors import UserError
 from asrkit.lm import NGram, kneser_ney, read_arpa
-from asrkit.lm.kneser_ney import FALLBACK, Discounts, arpa_lines, discounts_of, estimate
+from asrkit.lm.kneser_ney import FALLBACK, arpa_lines, discounts_of, estimate
 
 Sentences = list[list[str]]
 
@@ -57,8 +57,7 @@ def approx(expected: dict) -> object:
 def test_discounts_are_as_worked_out() -> None:
     """n1 = 4, n2 = 2, n3 = n4 = 1: Y = 4 / 8."""
     found = discounts_of([1, 1, 1, 1, 2, 2, 3, 4, 9])
-    assert found == Discounts(1 - 2 * 0.5 * 2 / 4, 2 - 3 * 0.5 * 1 / 2, 3 - 4 * 0.5 * 1 / 1)
-    assert [found.of(count) for count in (1, 2, 3, 4, 100)] == [0.5, 1.25, 1.0, 1.0, 1.0]
+    assert found == (1 - 2 * 0.5 * 2 / 4, 2 - 3 * 0.5 * 1 / 2, 3 - 4 * 0.5 * 1 / 1)
 
 
 @pytest.mark.parametrize(
