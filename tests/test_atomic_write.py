@@ -1,13 +1,9 @@
-"""Atomic writes: the old file or the new one, and nothing left of a process that was killed."""
+"""Atomic writes: the old file or the new one, and no temporary one."""
 
 import errno
 import os
 import re
-import shutil
-import signal
-import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,108 +11,13 @@ from types import SimpleNamespace
 import pytest
 
 from asrkit import atomic_write as files
-from asrkit.atomic_write import new_folder, remove_leftovers, replacing
+from asrkit.atomic_write import new_folder, replacing
 from asrkit.errors import UserError
 from tests.conftest import PROJECT
-
-HALF_WRITTEN = """
-import sys
-from asrkit.atomic_write import replacing
-with replacing(sys.argv[1]) as temporary:
-    temporary.write_text("half")
-    print("written", flush=True)
-    sys.stdin.read()
-"""
 
 
 def listed(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
-
-
-def test_what_a_killed_process_left_goes_and_a_living_ones_stays(
-    tmp_path: Path, environment: dict[str, str]
-) -> None:
-    """Any next write into the folder removes it, of whatever file; also the living can finish."""
-    command = [sys.executable, "-c", HALF_WRITTEN, str(tmp_path / "step-1.pt")]
-    writers = [
-        subprocess.Popen(
-            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        for _ in range(2)
-    ]
-    for writer in writers:
-        assert writer.stdout is not None
-        assert writer.stdout.readline() == "written\n"
-    killed, living = writers
-    os.kill(killed.pid, signal.SIGKILL)
-    killed.wait()
-    assert len(listed(tmp_path)) == 2
-    with replacing(tmp_path / "step-2.pt") as temporary:
-        temporary.write_text("whole")
-    left = [name for name in listed(tmp_path) if name.endswith(".part")]
-    assert [f"-{living.pid}-" in name for name in left] == [True]
-    living.communicate("go on")
-    assert listed(tmp_path) == ["step-1.pt", "step-2.pt"]
-
-
-def test_a_temporary_file_of_a_container_with_this_name_stays(
-    tmp_path: Path, environment: dict[str, str]
-) -> None:
-    """Nobody here has the number that its process has in the container."""
-    number = int(Path("/proc/sys/kernel/pid_max").read_text()) - 100
-    container = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-ec",
-                 f'echo {number} > /proc/sys/kernel/ns_last_pid; "$@"; exit $?', "sh"]  # fmt: skip
-    if shutil.which("unshare") is None or subprocess.run([*container, "true"]).returncode:
-        pytest.skip("unshare cannot make a namespace of processes")
-    command = [*container, sys.executable, "-c", HALF_WRITTEN, str(tmp_path / "step-1.pt")]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
-    ) as inside:
-        assert inside.stdout is not None
-        inside.stdout.readline()
-        [temporary] = listed(tmp_path)
-        with replacing(tmp_path / "step-2.pt") as other:
-            other.write_text("whole")
-        assert temporary in listed(tmp_path)
-        inside.communicate("go on")
-    assert listed(tmp_path) == ["step-1.pt", "step-2.pt"]
-
-
-@pytest.mark.parametrize(
-    ("name", "age", "stays"),
-    [
-        (".asrkit-elsewhere-1-0.part", 60.0, True),  # another machine's: may be living
-        (".asrkit-elsewhere-1-0.part", 2 * 24 * 3600.0, False),
-        ("{prefix}{living}-7.part", 60.0, True),  # or another process that has its number
-        ("{prefix}{living}-7.part", 2 * 24 * 3600.0, False),
-        ("{prefix}4194305-7.part", 60.0, False),  # no process has this number
-        (".notes-host-1-0.part", 1e6, True),  # not ours
-    ],
-)
-def test_leftovers(name: str, age: float, stays: bool, tmp_path: Path) -> None:
-    path = tmp_path / name.format(prefix=files.PREFIX, living=os.getpid())
-    path.touch()
-    os.utime(path, (time.time() - age,) * 2)
-    remove_leftovers(tmp_path)
-    assert path.exists() == stays
-
-
-def test_a_leftover_that_stays_keeps_no_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for number in range(3):
-        (tmp_path / f"{files.PREFIX}4194305-{number}.part").touch()
-    asked: list[str] = []
-
-    def unlink(path: Path) -> None:
-        asked.append(path.name)
-        if len(asked) == 1:
-            raise PermissionError(errno.EPERM, "Operation not permitted")
-        path.rename(tmp_path / f"{len(asked)}")
-
-    monkeypatch.setattr(Path, "unlink", unlink)
-    remove_leftovers(tmp_path)
-    assert listed(tmp_path) == [asked[0], "2", "3"]
 
 
 def test_a_link_stays_and_its_file_is_written(tmp_path: Path) -> None:
@@ -244,17 +145,6 @@ def test_a_folder_appears_whole_and_not_over_another(tmp_path: Path) -> None:
     assert listed(tmp_path) == ["a"]
 
 
-def test_a_folder_of_a_killed_process_goes(tmp_path: Path) -> None:
-    left = tmp_path / f"{files.PREFIX}4194305-7.part"
-    (left / "inside").mkdir(parents=True)
-    living = tmp_path / ".asrkit-elsewhere-1-0.part"
-    living.mkdir()
-    (living / "new").touch()
-    os.utime(living, (0, 0))  # a long-lived folder in which a file is new
-    remove_leftovers(tmp_path)
-    assert listed(tmp_path) == [living.name]
-
-
 def test_a_folder_with_a_link_that_leads_nowhere(tmp_path: Path) -> None:
     """An archive may have one; a folder that cannot be made is named as it was given."""
     with new_folder(tmp_path / "a") as temporary:
@@ -283,11 +173,3 @@ def test_windows_flushes_files_that_are_open_for_writing(
     else:
         files.flush(tmp_path / "x")
         files.flush(tmp_path)  # has no flush there
-
-
-def test_what_a_killed_removal_left_goes_with_the_next(tmp_path: Path) -> None:
-    """A folder of checkpoints has no other writer that would remove it."""
-    for name in (f"{files.PREFIX}4194305-7.part", "step-1"):
-        (tmp_path / name / "inside").mkdir(parents=True)
-    files.remove_folder(tmp_path / "step-1")
-    assert listed(tmp_path) == []
