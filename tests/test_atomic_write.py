@@ -106,7 +106,7 @@ def test_contents_are_on_the_disk_before_their_name(
 
 
 def test_only_the_owner_of_writes_renames() -> None:
-    """Any other module would have to flush as it does; checkpoints of several ranks do."""
+    """Any other module would have to flush as it does."""
     others = [
         str(path.relative_to(PROJECT))
         for path in (PROJECT / "asrkit").rglob("*.py")
@@ -115,7 +115,6 @@ def test_only_the_owner_of_writes_renames() -> None:
     assert sorted(others) == [
         "asrkit/atomic_write.py",
         "asrkit/commands/export.py",  # into a temporary file of this module
-        "asrkit/training/sharded_checkpoints.py",
     ]
 
 

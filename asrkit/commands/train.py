@@ -32,12 +32,10 @@ from asrkit.training.checkpoints import Checkpoints, EpochWeights
 from asrkit.training.dataset import empty_bins, feature_statistics, hours_of_epoch, shared_corpus
 from asrkit.training.dev_texts import dev_warning, trained_warning
 from asrkit.training.distributed import Ranks
-from asrkit.training.fsdp import load_weights
 from asrkit.training.labels import keeps_labels
 from asrkit.training.progress import duration
 from asrkit.training.resume_checks import fixed
 from asrkit.training.schedule import resolved
-from asrkit.training.sharded_checkpoints import SpreadCheckpoints
 from asrkit.training.terms import with_terms
 from asrkit.training.trackers import start_tensorboard, start_tracker
 from asrkit.training.trainer import Trainer
@@ -65,11 +63,6 @@ def train(options: argparse.Namespace) -> int:
         ranks.wait()
         start_log(folder, ranks.is_first)
         logger.info("training on %s", ranks.where)
-        if ranks.size == 1 and config.training.parallel != "ddp":
-            logger.warning(
-                "training.parallel=%s has no effect in one process, which holds the whole model: "
-                "start several with torchrun --nproc-per-node N", config.training.parallel,
-            )  # fmt: skip
         config = with_terms(config, folder / CONFIG if options.resume else None)
         return run(config, folder, options, ranks)
     finally:
@@ -160,7 +153,7 @@ def run(asked: Config, folder: Path, command: argparse.Namespace, ranks: Ranks) 
     restrict(model, config)
     trainer = Trainer(
         model, corpus, config,
-        checkpoints_of(config, folder / "checkpoints", ranks),
+        Checkpoints(folder / "checkpoints", options.keep_checkpoints),
         EpochWeights(folder / "epochs", int(options.average), options.average_of == "best"),
         ranks,
     )  # fmt: skip
@@ -191,10 +184,7 @@ def run(asked: Config, folder: Path, command: argparse.Namespace, ranks: Ranks) 
         )  # fmt: skip
     try:
         with stopping_on_interrupt(trainer):
-            try:
-                done = trainer.run()
-            finally:
-                trainer.checkpoints.wait()
+            done = trainer.run()
         if done:
             finish(trainer, config, folder)
     finally:
@@ -203,14 +193,6 @@ def run(asked: Config, folder: Path, command: argparse.Namespace, ranks: Ranks) 
     if not done:
         logger.info("stopped; --resume continues")
     return 0 if done else 130
-
-
-def checkpoints_of(config: Config, folder: Path, ranks: Ranks) -> Checkpoints:
-    """Return the checkpoints as the training writes them: on the first rank, or on all."""
-    keep = config.training.keep_checkpoints
-    if ranks.size > 1 and config.training.parallel == "fsdp":
-        return SpreadCheckpoints(folder, keep, ranks)
-    return Checkpoints(folder, keep)
 
 
 def begin(trainer: Trainer, command: argparse.Namespace, folder: Path) -> None:
@@ -231,9 +213,7 @@ def begin(trainer: Trainer, command: argparse.Namespace, folder: Path) -> None:
     if trainer.config.text.written and (warning := lacking(corpus.encode.tokenizer, "keep")):
         logger.warning("text.written: %s", warning)
     if name is not None:
-        model = trainer.whole_model()
-        known = start_from(name, model, corpus.encode.tokenizer, trainer.config)
-        load_weights(trainer.model, model.state_dict())
+        known = start_from(name, trainer.model, corpus.encode.tokenizer, trainer.config)
         logger.info("starting from %s, which has %d of the labels%s", name, *known)
         if corpus.canary:
             frontend = trainer.gradients.frontend
@@ -280,10 +260,10 @@ def finish(trainer: Trainer, config: Config, folder: Path) -> None:
     average, epochs = trainer.ranks.from_first(
         lambda: trainer.epochs.average(trainer.model, trainer.epochs.chosen(trainer.scores()))
     )
-    load_weights(trainer.model, average)
+    trainer.model.load_state_dict(average)
     adapters = merge(trainer.model)
     averaged = [epoch + 1 for epoch in epochs]
-    results, model = trainer.validation(align=True), trainer.whole_model()
+    results = trainer.validation(align=True)
     canary = trainer.canary_rates()
     if not trainer.ranks.is_first:
         return
@@ -317,7 +297,7 @@ def finish(trainer: Trainer, config: Config, folder: Path) -> None:
     path = folder / MODEL
     tokenizer = trainer.corpus.encode.tokenizer
     terms = Terms(config.data.licence, tuple(config.data.languages))
-    file = ModelFile(model, tokenizer, config, training, terms=terms)
+    file = ModelFile(trainer.model, tokenizer, config, training, terms=terms)
     save_model(path, file)
     if adapters:
         assert config.training.start_from is not None  # the configuration is checked

@@ -73,8 +73,6 @@ class Config(Section):
                 "training.keep adapters needs training.keep_labels true, got false: leave "
                 "text.tokenizer and keep_labels out"
             )
-        if training.parallel == "fsdp":
-            raise ValueError("training.keep adapters needs training.parallel ddp, got fsdp")
 
     def _check_head(self) -> None:
         """Raise ValueError for a loss that the head does not have."""

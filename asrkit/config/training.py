@@ -1,8 +1,8 @@
 """The sections `data`, `augmentation`, `text` and `training`."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, ValidationInfo, model_validator
 
 from asrkit.config.bounds import (
     Count,
@@ -18,9 +18,10 @@ from asrkit.config.bounds import (
     ShareAboveZero,
     Speed,
 )
-from asrkit.config.checks import ascending, device_name, distinct, not_dev
+from asrkit.config.checks import RECORD, ascending, device_name, distinct, not_dev
 from asrkit.terms import checked_languages, checked_licence
 
+GONE = {"parallel"}  # keys of `training` in model files of earlier versions
 CanaryName = Annotated[str, Field(pattern=r"^[a-z0-9_]{1,32}$"), AfterValidator(not_dev)]
 
 
@@ -188,9 +189,6 @@ class TrainingConfig(Section):
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """Precision. auto: bfloat16 on a GPU that has it, and on a CPU that has it from 10 M parameters
     on; smaller models are no faster there. The log names it."""
-    parallel: Literal["ddp", "fsdp"] = "ddp"
-    """Parts of the model in each of several processes: the whole model (ddp), or a share of its
-    weights, gradients and optimiser states (fsdp), for models that do not fit on one device."""
     gradient_checkpointing: bool = False
     """Save memory by computing activations again in the backward pass."""
     average: PositiveOrAuto = 5
@@ -213,3 +211,11 @@ class TrainingConfig(Section):
     """Seed of all random draws."""
     num_threads: Annotated[int, Field(ge=0, le=1024)] = 0
     """CPU threads of torch; 0: one below 10 million parameters, else torch's default."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_gone(cls, values: Any, info: ValidationInfo) -> Any:
+        """Drop the keys of earlier versions from the record in a model file."""
+        if info.context == RECORD and isinstance(values, dict):
+            return {key: value for key, value in values.items() if key not in GONE}
+        return values

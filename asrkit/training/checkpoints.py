@@ -11,11 +11,10 @@ import pydantic
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
-from torch.distributed.device_mesh import DeviceMesh
 
-from asrkit.atomic_write import remove_folder, replacing
+from asrkit.atomic_write import replacing
+from asrkit.errors import UserError
 from asrkit.model_file import ModelFileError, read_tensors, write_tensors
-from asrkit.training.checkpoint_parts import TrainingCheckpointError, read_parts
 from asrkit.training.optimizer import OptimizerState, mismatch
 
 logger = logging.getLogger(__name__)
@@ -23,6 +22,10 @@ logger = logging.getLogger(__name__)
 Found = TypeVar("Found")
 Count = Annotated[int, Field(ge=0)]
 Seconds = Annotated[float, Field(ge=0.0)]
+
+
+class TrainingCheckpointError(UserError):
+    """An error in writing a checkpoint or resuming from it; the message has the reason."""
 
 
 class Progress(NamedTuple):
@@ -50,15 +53,7 @@ class Checkpoint(BaseModel):
 
 
 class Checkpoints:
-    """The newest checkpoints of a training run in a folder, each written atomically.
-
-    Attributes:
-        by_all: whether all ranks must call `save`, not only the first.
-        mesh: ranks that share the tensors after reading; None for whole tensors.
-    """
-
-    by_all = False
-    mesh: DeviceMesh | None = None
+    """The newest checkpoints of a training run in a folder, each written atomically."""
 
     def __init__(self, folder: Path, keep: int) -> None:
         self.folder, self.keep = folder, keep
@@ -72,17 +67,10 @@ class Checkpoints:
                 torch.save(state, file)
             except RuntimeError as error:  # torch could not end the archive either
                 raise error.__context__ or error from None
-        self.rotate(step)
-
-    def wait(self) -> None:
-        """Wait until every saved checkpoint is written."""
-
-    def rotate(self, step: int) -> None:
-        """Delete all checkpoints except the newest `keep` up to this step."""
         paths = self.paths()
         kept = [number for number in paths if number <= step][-self.keep :]
         for number in paths.keys() - kept:
-            remove(paths[number])
+            paths[number].unlink()
 
     def newest(self, use: Callable[[Checkpoint], Found]) -> Found | None:
         """Return the result of `use` for the newest usable checkpoint; None for an empty folder.
@@ -97,7 +85,7 @@ class Checkpoints:
         paths = self.paths()
         for path in reversed(paths.values()):
             try:
-                return use(read_checkpoint(path, self.mesh))
+                return use(read_checkpoint(path))
             except TrainingCheckpointError as error:
                 logger.warning("cannot resume from %s: %s", path, error)
                 problem = f"{path}: {error}"
@@ -108,18 +96,8 @@ class Checkpoints:
         return None
 
     def paths(self) -> dict[int, Path]:
-        """Return the checkpoints by step: files, and folders of sharded checkpoints."""
-        # A folder is called .former while a new checkpoint of the same step replaces it.
-        former, files, folders = (numbered(self.folder, "step-", e) for e in (".former", ".pt", ""))
-        return dict(sorted((former | files | folders).items()))
-
-
-def remove(path: Path) -> None:
-    """Delete a checkpoint, a file or a folder."""
-    if path.is_dir():
-        remove_folder(path)
-    else:
-        path.unlink()
+        """Return the checkpoints by step."""
+        return numbered(self.folder, "step-", ".pt")
 
 
 def numbered(folder: Path, before: str, after: str) -> dict[int, Path]:
@@ -131,22 +109,16 @@ def numbered(folder: Path, before: str, after: str) -> dict[int, Path]:
     return dict(sorted((int(n), path) for n, path in names.items() if n.isdecimal()))
 
 
-def read_checkpoint(path: Path, mesh: DeviceMesh | None = None) -> Checkpoint:
-    """Read a checkpoint from a file or a folder, and compare its checksums.
-
-    Args:
-        mesh: ranks that share the tensors of a folder; None for whole tensors.
+def read_checkpoint(path: Path) -> Checkpoint:
+    """Read a checkpoint, and compare its checksums.
 
     Raises:
         TrainingCheckpointError: if the file is damaged or not a checkpoint.
     """
     try:
-        state = read_file(path) if path.suffix == ".pt" else read_parts(path, mesh)
-        return Checkpoint.model_validate(state)
+        return Checkpoint.model_validate(read_file(path))
     except TrainingCheckpointError:
         raise
-    except ModelFileError as error:
-        raise TrainingCheckpointError(str(error)) from None
     except pydantic.ValidationError as error:
         first = error.errors()[0]
         key = ".".join(map(str, first["loc"]))

@@ -4,18 +4,15 @@ import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from datetime import timedelta
-from functools import cached_property
 from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.nn.parallel import DistributedDataParallel
 
 from asrkit.errors import UserError
 from asrkit.training.device import AUTO, CUDA, chosen_device
-from asrkit.training.fsdp import shard
 from asrkit.training.loss import Loss
 
 Value = TypeVar("Value")
@@ -41,23 +38,12 @@ class Ranks:
             backend = "cpu:gloo,cuda:nccl" if cuda else "gloo"
             dist.init_process_group(backend, timeout=timedelta(hours=3))
 
-    @cached_property
-    def mesh(self) -> DeviceMesh:
-        """The ranks as the device mesh of sharded tensors."""
-        return init_device_mesh(self.device.type, (self.size,))
-
     @property
     def is_first(self) -> bool:
         return self.rank == 0
 
-    def wrap(self, loss: Loss, parallel: str) -> nn.Module:
-        """Move the loss to this rank's device, and average gradients over the ranks.
-
-        Args:
-            parallel: "ddp": each rank has the whole model. "fsdp": each has a share, see `shard`.
-        """
-        if self.size > 1 and parallel == "fsdp":
-            return shard(loss, self.mesh)
+    def wrap(self, loss: Loss) -> nn.Module:
+        """Move the loss to this rank's device, and average gradients over the ranks."""
         loss = loss.to(self.device)
         if self.size == 1:
             return loss
@@ -65,11 +51,7 @@ class Ranks:
         return DistributedDataParallel(loss, broadcast_buffers=False)
 
     def no_sync(self, module: nn.Module) -> AbstractContextManager[None]:
-        """Return a context without averaging of gradients, for all but a step's last batch.
-
-        Sharded gradients are averaged after each batch, because whole gradients may not fit into
-        memory.
-        """
+        """Return a context without averaging of gradients, for all but a step's last batch."""
         if isinstance(module, DistributedDataParallel):
             return module.no_sync()
         return nullcontext()

@@ -36,7 +36,7 @@ class Gradients:
         if options.gradient_checkpointing:
             recompute_layers(model)
         loss = Loss(model, options.intermediate_layers, options.intermediate_weight)
-        self.loss = ranks.wrap(loss, options.parallel)
+        self.loss = ranks.wrap(loss)
         self.bfloat16 = wants_bfloat16(options.precision, ranks.device, model)
 
     def backward(

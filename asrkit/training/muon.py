@@ -9,14 +9,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
-
-from asrkit.training.fsdp import like, whole
 
 # Coefficients of the quintic that drives singular values to about 1 (Jordan et al. 2024).
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 STEPS = 5
-GATHERED = 8  # sharded matrices that are gathered at a time
 
 
 class Muon(torch.optim.Optimizer):
@@ -46,17 +42,15 @@ class Muon(torch.optim.Optimizer):
                 if weight.grad is not None:
                     by_shape.setdefault(tuple(weight.shape), []).append(weight)
             for weights in by_shape.values():
-                size = GATHERED if isinstance(weights[0], DTensor) else len(weights)
-                for first in range(0, len(weights), size):
-                    self._update(weights[first : first + size], group)
+                self._update(weights, group)
 
     def _update(self, weights: list[nn.Parameter], group: dict[str, Any]) -> None:
-        """Update weights of one shape; if sharded, every rank gathers and computes all updates."""
-        momenta = torch.stack([whole(self._momentum(w, group["momentum"])) for w in weights])
+        """Update weights of one shape."""
+        momenta = torch.stack([self._momentum(w, group["momentum"]) for w in weights])
         scale = 0.2 * max(momenta.shape[1:]) ** 0.5
         for weight, update in zip(weights, orthogonalize(momenta), strict=True):
             weight.mul_(1.0 - group["lr"] * group["weight_decay"])
-            weight.sub_(like(update, weight), alpha=group["lr"] * scale)
+            weight.sub_(update, alpha=group["lr"] * scale)
 
     def _momentum(self, weight: nn.Parameter, momentum: float) -> Tensor:
         gradient, state = weight.grad, self.state[weight]

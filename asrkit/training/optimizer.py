@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from typing_extensions import TypedDict  # pydantic needs Python 3.12 for typing's own
 
 from asrkit.errors import UserError, shown
-from asrkit.training.fsdp import like
 from asrkit.training.muon import Muon
 
 # Keys of an optimiser's state of each parameter.
@@ -110,12 +109,7 @@ def mismatch(optimizer: torch.optim.Optimizer, saved: OptimizerState) -> str | N
 def restore(optimizer: torch.optim.Optimizer, saved: OptimizerState) -> None:
     """Load a saved state, but keep the optimiser's settings, which come from the configuration."""
     groups = optimizer.state_dict()["param_groups"]
-    parameters = [p for group in optimizer.param_groups for p in group["params"]]
-    state = {
-        number: {key: like(t, parameters[number]) if t.dim() else t for key, t in tensors.items()}
-        for number, tensors in saved["state"].items()
-    }
-    optimizer.load_state_dict({"state": state, "param_groups": groups})
+    optimizer.load_state_dict({**saved, "param_groups": groups})
 
 
 def set_learning_rate(optimizers: Sequence[torch.optim.Optimizer], rate: float) -> None:

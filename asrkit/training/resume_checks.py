@@ -27,7 +27,7 @@ FREE = {
     "data.max_bad_share", "data.num_workers",
     "context.chunk_size", "context.left_context", "context.right_context",
     "model.kernels",
-    "training.output_dir", "training.device", "training.precision", "training.parallel",
+    "training.output_dir", "training.device", "training.precision",
     "training.gradient_checkpointing", "training.num_threads", "training.validate_every_epochs",
     "training.patience", "training.checkpoint_every_steps", "training.keep_checkpoints",
     "training.trackers",

@@ -27,11 +27,16 @@ from asrkit.evaluation.scoring import unit_rates
 from asrkit.model import Network
 from asrkit.runtime.threads import set_threads
 from asrkit.training.canary import Rates, canary_rates, log_rates
-from asrkit.training.checkpoint_parts import TrainingCheckpointError
-from asrkit.training.checkpoints import Checkpoint, Checkpoints, EpochWeights, Progress, check_fit
+from asrkit.training.checkpoints import (
+    Checkpoint,
+    Checkpoints,
+    EpochWeights,
+    Progress,
+    TrainingCheckpointError,
+    check_fit,
+)
 from asrkit.training.dataset import Corpus
 from asrkit.training.distributed import Ranks
-from asrkit.training.fsdp import load_weights, own, whole, whole_model, whole_weights
 from asrkit.training.gradients import Gradients, not_finite
 from asrkit.training.loaders import Epoch, Step, filler, loaded, report_left_out
 from asrkit.training.optimizer import build_optimizers, learning_rate, restore, set_learning_rate
@@ -127,7 +132,7 @@ class Trainer:
             )
         if found is None:
             return False
-        load_weights(self.model, found.weights)
+        self.model.load_state_dict(found.weights)
         for optimizer, saved in zip(self.optimizers, found.optimizers, strict=True):
             restore(optimizer, saved)
         self.progress, self.history, self.before = found.progress, found.history, found.before
@@ -149,10 +154,8 @@ class Trainer:
                 validates = (epoch + 1) % self.options.validate_every_epochs == 0
             if validates:
                 self.validate_epoch()
-            weights = whole_weights(self.model)
             if self.ranks.is_first:
-                self.epochs.save(epoch, weights, self.scores())
-            del weights
+                self.epochs.save(epoch, self.model.state_dict(), self.scores())
             self.progress = Progress(epoch + 1, 0, self.progress.step, 0.0)
             self.save()
         if self.progress.epoch < self.num_epochs:
@@ -297,9 +300,9 @@ class Trainer:
         self.model.train()
         losses = self.gradients.backward(step.batches, tokens, self.share())
         clipped = nn.utils.clip_grad_norm_(self.model.parameters(), options.clip_norm)
-        own = [each.sum().double() for _, each in losses]
+        nats = [each.sum().double() for _, each in losses]
         # Outside the loss, the step waits for the GPU only here.
-        norm, *totals = torch.stack([whole(clipped).double(), *own]).tolist()
+        norm, *totals = torch.stack([clipped.double(), *nats]).tolist()
         # Without tokens, the momentum alone would change the weights.
         taken = math.isfinite(norm) and tokens > 0
         if taken:
@@ -330,19 +333,15 @@ class Trainer:
 
     def validation(self, align: bool = False) -> dict[str, Score]:
         """Return the scores on dev, see `scores_on_dev`. All ranks must call this."""
-        model, frontend = self.whole_model(), self.gradients.frontend
-        return scores_on_dev(model, self.corpus, self.config, self.ranks, frontend, align)
+        frontend = self.gradients.frontend
+        return scores_on_dev(self.model, self.corpus, self.config, self.ranks, frontend, align)
 
     def canary_rates(self) -> Rates:
         """Return and log the error rate on each canary by chunk size. All ranks must call this."""
-        model, frontend = self.whole_model(), self.gradients.frontend
-        found = canary_rates(model, self.corpus, self.config, self.ranks, frontend)
+        frontend = self.gradients.frontend
+        found = canary_rates(self.model, self.corpus, self.config, self.ranks, frontend)
         log_rates(found, self.before)
         return found
-
-    def whole_model(self) -> Network:
-        """Return the model, or a whole copy if it is sharded. All ranks must call this."""
-        return whole_model(self.model, self.config)
 
     def scores(self) -> dict[int, float]:
         """Return the mean error rate on dev over all contexts, by epoch."""
@@ -375,7 +374,7 @@ class Trainer:
     def check_finite(self) -> None:
         """Raise TrainingError if a weight is NaN or infinite, which no step can repair."""
         weights = self.model.state_dict().items()
-        names = [name for name, weight in weights if not torch.isfinite(own(weight)).all()]
+        names = [name for name, weight in weights if not torch.isfinite(weight).all()]
         if names := self.ranks.gather(names):
             raise TrainingError(
                 f"training diverged: {names[0]} is not finite at step {self.progress.step}; "
@@ -384,9 +383,9 @@ class Trainer:
             )
 
     def save(self) -> None:
-        """Start to write a checkpoint; `checkpoints.wait` returns when it is written."""
+        """Write a checkpoint, on the first rank."""
         self.check_finite()
-        if self.ranks.is_first or self.checkpoints.by_all:
+        if self.ranks.is_first:
             state = {
                 **self.identity,
                 "weights": self.model.state_dict(),

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import speech, write_config, write_wav
+from tests.conftest import speech, write_wav
 from tests.running import run, talkative_model
 
 
@@ -138,15 +138,3 @@ def test_control_data_takes_the_options_of_an_action(
     shown = capsys.readouterr().out
     assert all(f"  {action}  " in shown for action in ("import", "check", "shard"))
     assert max(map(len, shown.splitlines())) <= 80
-
-
-def test_a_share_of_the_weights_in_one_process_is_named(
-    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    told = "training.parallel=fsdp has no effect in one process"
-    for parallel in ("fsdp", "ddp"):
-        out = tmp_path / parallel
-        config = write_config(tmp_path / "c.yaml", corpus, out, epochs=1, parallel=parallel)
-        assert run("train", "--config", config) == 0
-        assert (told in (out / "train.log").read_text()) == (parallel == "fsdp")
-    capsys.readouterr()

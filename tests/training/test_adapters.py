@@ -242,8 +242,6 @@ def test_what_cannot_be_frozen_or_kept(config: Path) -> None:
         (["training.keep=adapters", "training.freeze=[head]"], r"training\.freeze.*no effect"),
         (["training.adapter_rank=4"], r"training\.adapter_rank': 4 has no effect while"),
         (["training.keep=adapters", "training.keep_labels=false"], "needs training.keep_labels"),
-        (["training.keep=adapters", "training.keep_labels=true", "training.parallel=fsdp"],
-         "needs training.parallel ddp"),
         (["training.start_from=null", "training.freeze=[head]", "training.keep_labels=false"],
          "no effect while training.start"),
     ):  # fmt: skip

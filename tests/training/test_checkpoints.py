@@ -18,11 +18,11 @@ from torch import nn
 
 from asrkit.train import main
 from asrkit.training import checkpoints
-from asrkit.training.checkpoint_parts import TrainingCheckpointError
 from asrkit.training.checkpoints import (
     Checkpoint,
     Checkpoints,
     EpochWeights,
+    TrainingCheckpointError,
     check_fit,
     read_checkpoint,
 )

@@ -12,32 +12,28 @@ from tests.conftest import PROJECT, write_config
 
 KILLS = 10
 STORE = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
-PLACES = {"train_step", "validate_epoch", "save", "write"}
+PLACES = {"train_step", "validate_epoch", "save"}
 
 # One rank of each start ends itself, as kill -9 does, at a moment drawn by the number of starts.
 RANK = """
 import os, random, signal, sys, threading
 from pathlib import Path
 from asrkit.train import main
-from asrkit.training.sharded_checkpoints import SpreadCheckpoints
 from asrkit.training.trainer import Trainer
 
 folder, kills, careless = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "careless"
 start = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
 draw = random.Random(f"kill {start}")
-victim, name = draw.randrange(2), draw.choice(["train_step", "validate_epoch", "save", "write"])
+victim, name = draw.randrange(2), draw.choice(["train_step", "validate_epoch", "save"])
 number = 1 if name == "validate_epoch" else draw.randint(1, 4)
 delay = draw.uniform(0.0, 0.03)
-spread = "training.parallel=fsdp" in sys.argv
-owner = SpreadCheckpoints if name == "write" and spread else Trainer
-name = "save" if name == "write" and not spread else name
 calls = 0
 
 def end():
     (folder / f"kill-{start:02d}").write_text(name)
     os.kill(os.getpid(), signal.SIGKILL)
 
-def counted(*arguments, act=getattr(owner, name)):
+def counted(*arguments, act=getattr(Trainer, name)):
     global calls
     calls += 1
     if calls == number:
@@ -45,7 +41,7 @@ def counted(*arguments, act=getattr(owner, name)):
     return act(*arguments)
 
 if start < kills and int(os.environ["RANK"]) == victim:
-    setattr(owner, name, counted)
+    setattr(Trainer, name, counted)
 
 def resumed(self, *arguments, resume=Trainer.resume):
     found = resume(self, *arguments)
@@ -79,16 +75,15 @@ def train(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
 def test_ranks_killed_ten_times_train_what_they_would_have(
-    parallel: str, corpus: Path, tmp_path: Path, environment: dict[str, str]
+    corpus: Path, tmp_path: Path, environment: dict[str, str]
 ) -> None:
     """In steps, while checkpoints are written and while dev is scored: bit for bit."""
     config = write_config(tmp_path / "c.yaml", corpus, tmp_path, epochs=8, checkpoint_every_steps=1)
-    options = ["data.max_batch_seconds=1.5", f"training.parallel={parallel}"]
+    options = ["data.max_batch_seconds=1.5"]
     whole, _ = train(tmp_path / "whole", config, environment, 0, *options)
     killed, places = train(tmp_path / "killed", config, environment, KILLS, *options)
-    assert set(places) == (PLACES if parallel == "fsdp" else PLACES - {"write"}), places
+    assert set(places) == PLACES, places
     assert all(torch.equal(killed[name], whole[name]) for name in whole)
     # Control: one that resumes and forgets which batches of the epoch it has trained on.
     careless, _ = train(tmp_path / "careless", config, environment, 2, "careless", *options)

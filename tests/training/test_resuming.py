@@ -116,7 +116,7 @@ def test_settings_that_are_free(tmp_path: Path) -> None:
     config = config_of(tmp_path, *start)
     keys = dict(dotted(config.model_dump(mode="json")))
     others = {str: "x", int: 7, float: 0.5, bool: True, type(None): "digits"}
-    special = {"training.precision": "float32", "training.parallel": "fsdp",
+    special = {"training.precision": "float32",
                "training.device": "cuda", "training.patience": 3, "model.kernels": "auto",
                "data.languages": ["de"], "training.trackers": ["wandb"],
                "data.train": ["x"], "data.replay": ["x"]}  # fmt: skip

@@ -37,7 +37,7 @@ IMPORT = ["data", "import", "manifest", "train.jsonl", "--output", "out", "--cop
 NGRAM = ["ngram", "train.jsonl", "--output", "out/lm.arpa", "--order"]
 SRT = [*DECODE, "--output-dir", "out", "--format", "srt", "--search", "prefix_beam", "audio"]
 TRAIN = ["train", "--config", "config.yaml", "--resume", "training.checkpoint_every_steps=1"]
-RANKS = [*TRAIN, "training.parallel=fsdp"]  # two of them: checkpoints are folders of two files
+RANKS = [*TRAIN, "training.accumulate_batches=1"]  # in two processes
 SHARDED = ["--shards", "3", "--output-dir", "out", "--format", "csv"]
 DEEDS: dict[str, list[list[str]]] = {  # the command, and one that wrote older results before
     "train": [TRAIN],

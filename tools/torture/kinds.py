@@ -26,10 +26,9 @@ from asrkit.data.labelled import read_labelled
 from asrkit.errors import UserError
 from asrkit.interop import import_checkpoint
 from asrkit.lm.hotwords import read_hotwords
-from asrkit.model_file import load_model, read_config_of, read_terms_of, write_tensors
+from asrkit.model_file import load_model, read_config_of, read_terms_of
 from asrkit.runtime.load import recognizer_of
 from asrkit.serve.protocols.wyoming import read_event
-from asrkit.training.checkpoint_parts import part_name, part_of
 from asrkit.training.checkpoints import read_checkpoint
 from tools.nemo_checkpoint import settings, weights, write
 from tools.torture.audio import AUDIO
@@ -72,15 +71,6 @@ def model(path: Path, said: list[str]) -> str:
             read(path)
     recognizer_of(load_model(path)).transcribe(noise(), 16000)
     return ""
-
-
-def checkpoint_seeds(folder: Path) -> None:
-    """Write a checkpoint as a file and as a folder of one part."""
-    (path,) = (KEPT / "out" / "checkpoints").glob("*.pt")
-    shutil.copyfile(path, folder / path.name)
-    (folder / path.stem).mkdir()
-    tensors, header = part_of(torch.load(path, weights_only=True), 0)
-    write_tensors(folder / path.stem / part_name(0, 1), tensors, header)
 
 
 def checkpoint(path: Path, said: list[str]) -> str:
@@ -310,7 +300,7 @@ def wyoming(path: Path, said: list[str]) -> str:
 PARTS = {
     "audio": AUDIO,
     "models": Part("model files", copies("models/*.safetensors"), model),
-    "checkpoints": Part("checkpoints of trainings", checkpoint_seeds, checkpoint),
+    "checkpoints": Part("checkpoints of trainings", copies("out/checkpoints/*.pt"), checkpoint),
     "configs": Part("configurations and overrides", config_seeds, config),
     "manifests": Part("manifests, lhotse's cuts and shards", manifest_seeds, manifest),
     "imports": Part("corpora for asrkit data import", corpus_seeds, corpus),
