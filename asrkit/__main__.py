@@ -22,7 +22,6 @@ COMMANDS = {
     "export": "write the encoder or the whole model for other programs",
     "import": "convert a checkpoint of NeMo, WeNet or Whisper to a model file",
     "average": "average the weights of models, or of a training's epochs",
-    "adapters": "apply the adapters of a fine-tuning to its model, or remove them",
     "pack": "store a model file's weights in half the bytes",
     "push": "upload a model file and its card to the Hugging Face hub",
     "data": "find what is wrong with a corpus before training",

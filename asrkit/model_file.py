@@ -32,7 +32,6 @@ FORMAT_VERSION = 1
 HEADER = "asrkit"  # key of the file's metadata, whose value is JSON
 CHECKSUM = "sha256"  # key of that JSON
 START = "start"  # key of the record of an import that has to be trained first
-ADAPTERS_OF = "adapters_of"  # key of the JSON of an adapter file
 TOKENIZER = "tokenizer"  # name of the tensor of the tokenizer's bytes
 MOST_BYTES = 1 << 24  # size limit of the header and of the tokenizer, a hundred times the usual
 STORED = (torch.float32, torch.float16)  # types of weights in a file
@@ -349,8 +348,6 @@ def _terms(name: str, header: dict[str, Any]) -> Terms:
 def _checked(name: str, header: dict[str, Any] | None) -> dict[str, Any]:
     if header is None:
         raise ModelFileError(f"{name} is a .safetensors file, but not an asrkit model")
-    if ADAPTERS_OF in header:
-        raise ModelFileError(f"{name} has adapters of a model: asrkit adapters apply MODEL {name}")
     version = header.get("format_version")
     try:
         TrainingRecord.model_validate(header.get("training", {}))

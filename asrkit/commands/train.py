@@ -22,10 +22,9 @@ from asrkit.data.manifest import LeftOut
 from asrkit.evaluation.scoring import rates
 from asrkit.evaluation.written import lacking
 from asrkit.extras import need
-from asrkit.model_file import ModelFile, load_model, save_model
+from asrkit.model_file import ModelFile, save_model
 from asrkit.registry import refusal
 from asrkit.terms import Terms
-from asrkit.training.adapter_file import save_adapters
 from asrkit.training.adapters import merge, restrict
 from asrkit.training.canary import log_rates, start_rates
 from asrkit.training.checkpoints import Checkpoints, EpochWeights
@@ -46,7 +45,6 @@ logger = logging.getLogger("asrkit")
 # Files in training.output_dir. The labels are those of a training that keeps the labels of
 # training.start_from, which it needs no more when it is resumed.
 MODEL, LABELS = "model.safetensors", "tokenizer"
-ADAPTERS = "adapters.safetensors"  # of training.keep=adapters
 
 
 def train(options: argparse.Namespace) -> int:
@@ -261,7 +259,7 @@ def finish(trainer: Trainer, config: Config, folder: Path) -> None:
         lambda: trainer.epochs.average(trainer.model, trainer.epochs.chosen(trainer.scores()))
     )
     trainer.model.load_state_dict(average)
-    adapters = merge(trainer.model)
+    merge(trainer.model)
     averaged = [epoch + 1 for epoch in epochs]
     results = trainer.validation(align=True)
     canary = trainer.canary_rates()
@@ -297,13 +295,7 @@ def finish(trainer: Trainer, config: Config, folder: Path) -> None:
     path = folder / MODEL
     tokenizer = trainer.corpus.encode.tokenizer
     terms = Terms(config.data.licence, tuple(config.data.languages))
-    file = ModelFile(trainer.model, tokenizer, config, training, terms=terms)
-    save_model(path, file)
-    if adapters:
-        assert config.training.start_from is not None  # the configuration is checked
-        save_adapters(folder / ADAPTERS, load_model(config.training.start_from), file, adapters)
-        size = (folder / ADAPTERS).stat().st_size
-        logger.info("%s written: %.2f MB", folder / ADAPTERS, size / 1e6)
+    save_model(path, ModelFile(trainer.model, tokenizer, config, training, terms=terms))
     logger.info("average of epochs %s", ", ".join(map(str, averaged)))
     wanted = min(trainer.epochs.keep, trainer.progress.epoch)
     if len(averaged) < wanted and not trainer.epochs.best:

@@ -20,7 +20,6 @@ from asrkit.model_file import load_model
 from asrkit.training.optimizer import parameters_of
 
 LAYERS = {ChunkAttention: ("qkv", "out"), FeedForward: ("expand", "project")}
-Adapters = dict[str, tuple[Tensor, Tensor]]  # name of a linear layer -> up (O, r), down (r, I)
 
 
 class AdaptedLinear(nn.Module):
@@ -96,29 +95,14 @@ def new_label_masks(model: Network, known: int) -> Sequence[Tensor]:
     return [each.detach() for each in ones.parameters()]
 
 
-def merge(model: Network) -> Adapters:
-    """Merge the adapters into their layers, in place; return them by the layer's name.
-
-    The sum is computed in float64 in a fixed order, and is the same on every machine: products of
-    float32 numbers are exact there.
-    """
-    found: Adapters = {}
-    names = {id(module): name for name, module in model.named_modules()}
+def merge(model: Network) -> None:
+    """Merge the adapters into their layers, in place; the sum is computed in float64."""
     for parent, name in adapted(model):
         layer = getattr(parent, name)
         if isinstance(layer, AdaptedLinear):
-            up, down = layer.up.detach(), layer.down.detach()
-            found[f"{names[id(parent)]}.{name}"] = up, down
+            parts = (each.detach().double() for each in (layer.weight, layer.up, layer.down))
             outputs, inputs = layer.weight.shape
             linear = nn.Linear(inputs, outputs, bias=layer.bias is not None, device="meta")
-            linear.weight, linear.bias = nn.Parameter(sum_of(layer.weight, up, down)), layer.bias
+            linear.weight = nn.Parameter(torch.addmm(*parts).to(layer.weight.dtype))
+            linear.bias = layer.bias
             setattr(parent, name, linear)
-    return found
-
-
-def sum_of(weight: Tensor, up: Tensor, down: Tensor, sign: int = 1) -> Tensor:
-    """Return weight ± up · down: (O, I), (O, r), (r, I) -> (O, I)."""
-    total = weight.detach().double()
-    for column, row in zip(up.double().T, down.double(), strict=True):
-        total = total + sign * torch.outer(column, row)
-    return total.to(weight.dtype)
