@@ -1,7 +1,7 @@
-"""Write a training configuration that fits a corpus and this machine: asrkit plan TRAIN DEV"""
+"""Write a training configuration that fits a corpus: asrkit plan TRAIN DEV"""
 
 from asrkit.cli.options import MODEL
-from asrkit.cli.parser import Parser, Target, real
+from asrkit.cli.parser import Parser, Target
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -20,10 +20,6 @@ def main(argv: list[str] | None = None) -> int:
         "--start-from", metavar="MODEL",
         help=f"model to fine-tune: {MODEL}; or none (default: a ready model whose labels write "
         "these texts, if there is one)",
-    )  # fmt: skip
-    arguments.add_argument(
-        "--seconds", type=real(0.0, 3600.0), default=30.0, metavar="S",
-        help="time for training steps that measure this machine; 0: do not measure (default 30)",
     )  # fmt: skip
     return arguments.run("plan:plan", argv)
 
