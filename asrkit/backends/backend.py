@@ -1,7 +1,7 @@
 """The interface of a backend, which runs a network in one context."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -11,6 +11,8 @@ from asrkit.model import Context, EncoderState, FrameRate, Head, NetworkOutput
 from asrkit.search import Transducer
 
 Step = Callable[[Tensor, Tensor, EncoderState], NetworkOutput]
+
+MOST_WHOLE = 1500  # encoder frames of a row in full context: memory grows with their square
 
 
 class Spec(NamedTuple):
@@ -68,3 +70,32 @@ class Backend(NamedTuple):
     weights: Callable[[], str]  # SHA-256 of the network's weights
     head: Head  # head of the network in PyTorch, for the loss of a text
     transducer: Transducer | None = None  # predictor and joiner for a search; None: the head's
+
+
+def of_step(step: Any, plain: Backend) -> Backend:
+    """Return a module that takes only whole chunks as a backend, which pads its inputs.
+
+    In full context the module has no state, and takes at most MOST_WHOLE frames; longer recordings
+    are passed to eager.
+
+    Args:
+        plain: eager backend in the module's context.
+    """
+    spec = plain.spec
+
+    def run(feats: Tensor, lengths: Tensor, state: EncoderState) -> NetworkOutput:
+        frames = spec.rate.num_frames(feats.size(1))
+        made, lengths, state = step(spec.whole_chunks(feats), lengths, state)
+        return NetworkOutput(made[:, :frames], lengths, state)
+
+    def run_whole(feats: Tensor, lengths: Tensor, state: EncoderState) -> NetworkOutput:
+        frames = spec.rate.num_frames(feats.size(1))
+        if not 0 < frames <= MOST_WHOLE:
+            return plain.step(feats, lengths, state)
+        missing = spec.rate.factor * frames + spec.rate.lookahead - feats.size(1)
+        made, lengths = step(functional.pad(feats, (0, 0, 0, missing)), lengths)
+        return NetworkOutput(made, lengths, state)
+
+    if spec.context.full:
+        return plain._replace(step=run_whole)
+    return plain._replace(init_state=step.init_state, step=run)

@@ -3,16 +3,14 @@
 import math
 import os
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional
 
-from asrkit.backends.backend import Backend
+from asrkit.backends.backend import Backend, of_step
 from asrkit.backends.export_metadata import (
     KEY,
     PARTS,
@@ -28,7 +26,7 @@ from asrkit.backends.external_data import ExternalData, read_data
 from asrkit.backends.transducer import TransducerParts
 from asrkit.errors import UserError, reason, shown
 from asrkit.extras import need
-from asrkit.model import EncoderState, NetworkOutput, TransducerHead
+from asrkit.model import EncoderState, TransducerHead
 from asrkit.model_file import ModelFile, fingerprint
 
 if TYPE_CHECKING:
@@ -39,7 +37,6 @@ KINDS = {"tensor(float)": torch.float32, "tensor(int64)": torch.int64}
 PRECISIONS = {"onnx": "float32", "onnx-int8": "int8"}  # precision of the files, by kind of backend
 FOLDER = "session.model_external_initializers_file_folder_path"  # key of ONNX Runtime's options
 MOST_NUMBERS = 1 << 28  # numbers in each part of a stream's state
-MOST_WHOLE = 1500  # encoder frames of a row in full context: memory grows with their square
 
 
 class OnnxGraph:
@@ -166,7 +163,8 @@ def of_file(
     if step.state_shapes != [list(part.shape[1:]) for part in state]:
         raise UserError(f"{shown(path)} has another state than this model: export it again")
     paths = [part_path(path, part) for part in PARTS] if parts is None else parts
-    return of_step(step, plain, read_parts(paths, file))
+    kind = next(kind for kind, name in PRECISIONS.items() if name == found)
+    return of_step(step, plain)._replace(kind=kind, transducer=read_parts(paths, file))
 
 
 def check_weights(path: Path, graph: OnnxGraph, file: ModelFile) -> None:
@@ -198,34 +196,6 @@ def read_parts(paths: Sequence[Path], file: ModelFile) -> TransducerParts | None
     return TransducerParts(
         head, predict, lambda frames, predicted: joiner.compute(frames, predicted)[0]
     )
-
-
-def of_step(step: OnnxStep, plain: Backend, parts: TransducerParts | None) -> Backend:
-    """Make the backend from a step in the context of `plain`; inputs are padded to whole chunks."""
-    plain = plain._replace(transducer=parts)
-    (kind,) = (each for each, name in PRECISIONS.items() if name == step.description.precision)
-    if step.description.exported.context.full:
-        return plain._replace(kind=kind, step=partial(whole, step, plain))
-    spec = plain.spec
-
-    def run(feats: Tensor, lengths: Tensor, state: EncoderState) -> NetworkOutput:
-        frames = spec.rate.num_frames(feats.size(1))
-        made, lengths, state = step(spec.whole_chunks(feats), lengths, state)
-        return NetworkOutput(made[:, :frames], lengths, state)
-
-    return plain._replace(kind=kind, init_state=step.init_state, step=run)
-
-
-def whole(
-    step: OnnxStep, plain: Backend, feats: Tensor, lengths: Tensor, state: EncoderState
-) -> NetworkOutput:
-    """Compute a step in full context on new streams; very long ones are passed to eager."""
-    spec, size = plain.spec, plain.spec.rate.num_frames(feats.size(1))
-    if not 0 < size <= MOST_WHOLE:
-        return plain.step(feats, lengths, state)
-    missing = spec.rate.factor * size + spec.rate.lookahead - feats.size(1)
-    frames, sizes = step(functional.pad(feats, (0, 0, 0, missing)), lengths)
-    return NetworkOutput(frames, sizes, state)
 
 
 def read(path: str | Path) -> tuple[OnnxStep, Exported]:

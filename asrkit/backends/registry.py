@@ -5,7 +5,7 @@ in its own file and a line in BACKENDS.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -16,9 +16,9 @@ from torch import Tensor
 from asrkit.audio import SAMPLE_RATE, Frontend, features
 from asrkit.backends import onnx, torchscript
 from asrkit.backends.backend import Backend
+from asrkit.backends.check import TOLERANCE, Pair, compare, compare_parts, largest_of, rounding
 from asrkit.backends.pytorch import compiled, eager
-from asrkit.backends.tolerance import TOLERANCE, aged, difference
-from asrkit.backends.transducer import TransducerParts, largest_difference
+from asrkit.backends.transducer import TransducerParts
 from asrkit.build import build_frontend
 from asrkit.errors import UserError, reason, shown
 from asrkit.model import Context
@@ -123,53 +123,34 @@ def kind_of(name: str) -> BackendKind:
     raise UserError(f"backend {refusal(name, (*BACKENDS, 'an .onnx file'))}")
 
 
-@torch.inference_mode()
 def check(backend: Backend, file: ModelFile, plain: Backend) -> None:
     """Compare two steps of three rows of noise with eager: one of a chunk, a later one of several.
 
-    The second step follows at once for one row, an hour and a day later for the others. In full
-    context, both steps have their own recordings.
+    In full context, both steps have their own recordings.
     """
     spec, exact = plain.spec, BACKENDS[backend.kind].exact
-    full = spec.context.full
-    states = [each.init_state(3) for each in (backend, plain)]
-    factor = spec.rate.factor
-    chunk, part = WHOLE_FRAMES * factor if full else spec.chunk_frames, factor - 1
+    chunk = WHOLE_FRAMES if spec.context.full else spec.context.chunk_size
     # At least 33 frames: on some processors, ONNX Runtime's kernel for 32 rows was wrong.
-    many = 2 if full else max(2, -(-11 // spec.context.chunk_size))
-    outputs = []
-    frontend, draw = build_frontend(file.config.model), torch.Generator().manual_seed(0)
-    for frames, short in ((chunk, 0), (many * chunk - part, part)):
-        frames += spec.ahead_frames
-        feats = noise(frontend, frames, draw)
-        lengths = torch.tensor([frames, frames - short, frames])
-        ours, theirs = (
-            each.step(feats.to(spec.device, spec.dtype), lengths.to(spec.device), state)
-            for each, state in zip((backend, plain), states, strict=True)
-        )
-        outputs.append((ours.frames, theirs.frames))
-        worst = difference(*outputs[-1])
-        if not full:
-            worst = max(worst, *map(difference, ours.state, theirs.state))
-            states = [aged(each.state, spec.rate.frame_ms) for each in (ours, theirs)]
-        if exact and not worst <= TOLERANCE:
-            raise UserError(
-                f"backend {backend.kind} differs from eager by {worst:.1e}, over {TOLERANCE:.0e}"
-            )
+    many = 2 if spec.context.full else max(2, -(-11 // chunk))
+    number = spec.rate.factor * (1 + many) * chunk + spec.ahead_frames
+    feats = noise(build_frontend(file.config.model), number, torch.Generator().manual_seed(0))
+    frames, states = compare(backend, plain, feats, (chunk, many * chunk))
+    if exact:
+        require(f"backend {backend.kind} differs", [*frames, *states])
     if isinstance(backend.transducer, TransducerParts):
-        worst = largest_difference(backend.transducer)
-        if not worst <= TOLERANCE:
-            raise UserError(
-                f"predictor and joiner of backend {backend.kind} differ from eager by "
-                f"{worst:.1e}, over {TOLERANCE:.0e}"
-            )
-    if not exact:
-        worst = rounding(*(torch.cat(each, dim=1) for each in zip(*outputs, strict=True)))
-        if not worst <= MOST_ROUNDING:
-            raise UserError(
-                f"backend {backend.kind} differs from eager by {worst:.0%} of a label's standard "
-                f"deviation, over {MOST_ROUNDING:.0%}: export it again"
-            )
+        pairs = compare_parts(backend.transducer)
+        require(f"predictor and joiner of backend {backend.kind} differ", pairs)
+    if not exact and not (worst := rounding(frames)) <= MOST_ROUNDING:
+        raise UserError(
+            f"backend {backend.kind} differs from eager by {worst:.0%} of a label's standard "
+            f"deviation, over {MOST_ROUNDING:.0%}: export it again"
+        )
+
+
+def require(problem: str, pairs: Iterable[Pair]) -> None:
+    """Raise UserError for pairs with a difference of more than TOLERANCE."""
+    if not (worst := largest_of(pairs)) <= TOLERANCE:
+        raise UserError(f"{problem} from eager by {worst:.1e}, over {TOLERANCE:.0e}")
 
 
 def noise(frontend: Frontend, frames: int, draw: torch.Generator) -> Tensor:
@@ -181,17 +162,3 @@ def noise(frontend: Frontend, frames: int, draw: torch.Generator) -> Tensor:
         frontend, samples.flatten(1).clamp(-1, 1), torch.full((3,), samples[0].numel())
     )
     return feats[:, -frames:]
-
-
-def rounding(found: Tensor, exact: Tensor) -> float:
-    """Return the largest error of a label: root mean square, relative to its standard deviation.
-
-    Args:
-        found: (B, E, V); the result is infinite for another shape or numbers that are not finite.
-        exact: (B, E, V).
-    """
-    if difference(found, exact) == float("inf"):
-        return float("inf")
-    frames = exact.flatten(0, 1)  # (B·E, V)
-    errors = (found.flatten(0, 1) - frames).square().mean(dim=0)  # (V,)
-    return float((errors.max() / frames.var(dim=0).mean()).sqrt())

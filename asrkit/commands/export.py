@@ -15,15 +15,16 @@ from tqdm import tqdm
 from asrkit import audio
 from asrkit.atomic_write import replacing
 from asrkit.backends import Backend, eager
+from asrkit.backends.backend import of_step
+from asrkit.backends.check import compare_parts, largest_of
 from asrkit.backends.export_metadata import PARTS, Exported, export_path, part_path, read_by
 from asrkit.backends.external_data import data_path, states_data
-from asrkit.backends.onnx import of_file, of_step, read_parts
+from asrkit.backends.onnx import of_file, read_parts
 from asrkit.backends.onnx import read as read_onnx
 from asrkit.backends.registry import check
 from asrkit.backends.torchscript import parts_in
 from asrkit.backends.torchscript import read as read_torchscript
 from asrkit.backends.transducer import TransducerParts, part_steps
-from asrkit.backends.transducer import largest_difference as parts_difference
 from asrkit.build import build_frontend, build_normalizer, build_search
 from asrkit.cli.recognizer import context_of
 from asrkit.config import MOST_FRAMES, parse_search
@@ -81,7 +82,7 @@ def export(options: argparse.Namespace) -> int:
         difference = largest_difference(file, exported, module, samples)
         if isinstance(head, TransducerHead):
             found = parts_in(module, head) if scripted else with_parts(file, exported, others)
-            difference = max(difference, parts_difference(found))
+            difference = max(difference, largest_of(compare_parts(found)))
         allowed = tolerance(file, exported, samples, difference)
         if not difference <= allowed:
             raise UserError(
@@ -230,7 +231,8 @@ def quantized(
     module = eager_step(file, exported)
     plain = eager(file.model, exported.context)
     observed = int8.ObservedStep(path, module)
-    before = score(of_step(observed, plain, read_parts(parts, file)), file, trial)
+    measured = of_step(observed, plain)._replace(kind="onnx", transducer=read_parts(parts, file))
+    before = score(measured, file, trial)
     if not any(map(any, observed.ranges.values())):
         raise UserError("int8 not written: the manifest's recordings are too short for a frame")
     int8.quantize(path, module, observed.ranges)

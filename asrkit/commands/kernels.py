@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from asrkit.backends.tolerance import difference
+from asrkit.backends.check import difference
 from asrkit.errors import UserError
 from asrkit.model.attention import ChunkAttention
 from asrkit.model.positions import KINDS, build_positions

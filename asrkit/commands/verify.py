@@ -12,7 +12,7 @@ from torch import Tensor
 
 from asrkit import audio
 from asrkit.backends import onnx, torchscript
-from asrkit.backends.tolerance import TOLERANCE, difference
+from asrkit.backends.check import TOLERANCE, difference
 from asrkit.build import build_frontend
 from asrkit.commands.kernels import device_of_kernels, verify_kernels
 from asrkit.errors import UserError

@@ -1,13 +1,21 @@
 """The modules that are exported: the network's own step, from features or from samples."""
 
 import copy
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from asrkit.audio import HOP, Frontend
-from asrkit.model import FULL_CONTEXT, Context, EncoderState, Network, NetworkStep
+from asrkit.backends import Backend
+from asrkit.model import (
+    FULL_CONTEXT,
+    Context,
+    EncoderState,
+    Network,
+    NetworkOutput,
+    NetworkStep,
+)
 from asrkit.model.attention import ChunkAttention
 
 
@@ -52,6 +60,30 @@ class SamplesStep(nn.Module):
         lengths = (lengths + self.hop * self.ahead_frames).clamp(min=0) // self.hop
         frames, lengths, state = self.step(self.frontend.frames(samples), lengths, state)
         return SamplesOutput(frames, lengths, samples[:, -past.size(1) :], state)
+
+
+def of_samples_step(step: Any, plain: Backend, frontend: Frontend) -> Backend:
+    """Return a `SamplesStep`, or an export of it, as a backend.
+
+    Its features are (B, T, HOP) samples. The past of a step is what the step before read ahead, so
+    it is part of the look-ahead, in whole frames.
+    """
+    window = frontend.frame_size - HOP
+    past_size = window + HOP * plain.spec.ahead_frames
+    rate = plain.spec.rate
+    rate = rate._replace(lookahead=rate.lookahead + -(-window // HOP))
+    spec = plain.spec._replace(num_mels=HOP, rate=rate)
+
+    def run(feats: Tensor, lengths: Tensor, state: EncoderState) -> NetworkOutput:
+        frames, samples = rate.num_frames(feats.size(1)), spec.whole_chunks(feats).flatten(1)
+        past, new = samples[:, -window % HOP :].tensor_split([past_size], dim=1)
+        lengths = HOP * (lengths - spec.ahead_frames)
+        made, lengths, after, state = step(new, lengths, past, state)
+        if not after.equal(samples[:, -past_size:]):
+            raise ValueError("the samples that a step returns as its past are others than its last")
+        return NetworkOutput(made[:, :frames], lengths, state)
+
+    return plain._replace(spec=spec, init_state=step.init_state, step=run)
 
 
 def of_stream(frontend: Frontend, samples: Tensor) -> Tensor:

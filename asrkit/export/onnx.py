@@ -16,7 +16,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from asrkit.audio import SAMPLE_RATE
+from asrkit.audio import HOP, SAMPLE_RATE
+from asrkit.backends.backend import MOST_WHOLE
 from asrkit.backends.export_metadata import (
     KEY,
     PARTS,
@@ -29,9 +30,8 @@ from asrkit.backends.export_metadata import (
     unsealed,
 )
 from asrkit.backends.external_data import DATA, data_path, record
-from asrkit.backends.onnx import MOST_WHOLE, STATE
+from asrkit.backends.onnx import STATE
 from asrkit.build import build_frontend
-from asrkit.export.verification import chunk_length
 from asrkit.extras import need
 from asrkit.model import BLANK, EncoderState, TransducerHead
 from asrkit.model_file import ModelFile
@@ -211,6 +211,12 @@ def chunk_inputs(
     inputs["state"] = state
     shapes["state"] = type(state)(*[{0: batch}] * len(state))
     return inputs, shapes
+
+
+def chunk_length(exported: Exported, file: ModelFile) -> int:
+    """Return the length of a chunk in feature frames, or in samples for "model"."""
+    frames = file.model.encoder.rate.chunk_frames(exported.context)
+    return frames * HOP if exported.what == "model" else frames
 
 
 def audio_name(exported: Exported) -> str:

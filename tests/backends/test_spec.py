@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from asrkit.backends import eager
+from asrkit.backends.check import aged
 from asrkit.backends.export_metadata import Exported, describe, described, export_path
 from asrkit.backends.registry import check
-from asrkit.backends.tolerance import aged
 from asrkit.errors import UserError
 from asrkit.model import FULL, FULL_CONTEXT, Context, FrameRate, NetworkOutput
 from asrkit.runtime.load import on_device
@@ -63,7 +63,7 @@ def test_control_a_kernel_that_is_wrong_for_32_rows_is_noticed(chunk: int) -> No
         return output._replace(frames=output.frames + len(rows) // 32)
 
     check(plain, a_file(), plain)
-    with pytest.raises(UserError, match=r"differs from eager by 1"):
+    with pytest.raises(UserError, match=r"differs from eager by [1-3]"):
         check(plain._replace(step=step), a_file(), plain)
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
+from asrkit.backends.check import TOLERANCE
 from asrkit.backends.export_metadata import Exported
-from asrkit.backends.tolerance import TOLERANCE
 from asrkit.export.__main__ import main as export
 from asrkit.export.verification import eager_step, largest_difference, tolerance
 from asrkit.model import Context

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from asrkit import audio
 from asrkit.backends import eager
-from asrkit.backends.tolerance import difference
+from asrkit.backends.check import difference
 from asrkit.interop import Imported, import_checkpoint
 from asrkit.interop.checkpoint import CheckpointError
 from asrkit.model import FULL_CONTEXT, Context

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from asrkit import audio
 from asrkit.backends import eager
-from asrkit.backends.tolerance import difference
+from asrkit.backends.check import difference
 from asrkit.model import FULL_CONTEXT, ConformerEncoder, Context, EncoderState, EncoderStep
 from asrkit.model.positions import KINDS, FramePosition
 from asrkit.model.positions.absolute_keys import AbsoluteKeysPosition

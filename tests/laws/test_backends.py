@@ -218,7 +218,7 @@ def test_control_angles_in_float32_are_noticed_after_a_day(monkeypatch: pytest.M
     rounded = eager(file.model, Context(CHUNK, LEFT))
     with pytest.raises(UserError, match="differs from eager by"):
         check(rounded, file, plain)
-    monkeypatch.setattr("asrkit.backends.registry.aged", lambda state, frame_ms: state)
+    monkeypatch.setattr("asrkit.backends.check.aged", lambda state, frame_ms: state)
     check(rounded, file, plain)
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from asrkit.backends.tolerance import difference
+from asrkit.backends.check import difference
 from asrkit.model import FULL_CONTEXT, ConformerEncoder, EncoderState
 from tests.conftest import PADDED, PADDED4, tiny_encoder
 from tests.laws.test_streaming import count

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from asrkit.backends import torchscript as torchscript_files
+from asrkit.backends.check import difference
 from asrkit.backends.export_metadata import Exported
-from asrkit.backends.tolerance import difference
 from asrkit.config import parse_config
 from asrkit.export import torchscript
 from asrkit.export.verification import eager_step, largest_difference

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from asrkit import Endpointer, UserError
+from asrkit.backends.check import TOLERANCE
 from asrkit.backends.export_metadata import Exported, described, export_path
 from asrkit.backends.onnx import of_file, read
-from asrkit.backends.tolerance import TOLERANCE
 from asrkit.export import onnx
 from asrkit.export.__main__ import main as export
 from asrkit.export.verification import eager_step, largest_difference

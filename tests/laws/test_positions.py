@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from asrkit.backends.tolerance import difference
+from asrkit.backends.check import difference
 from asrkit.cli.table import markdown
 from asrkit.model import FULL_CONTEXT, ConformerEncoder, Context, EncoderStep, conformer
 from asrkit.model.attention import MAX_ROWS, ChunkAttention

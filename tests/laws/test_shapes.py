@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 import torch
 
-from asrkit.backends.tolerance import difference
+from asrkit.backends.check import difference
 from tests.laws.position_laws import LAWS, Law, draw, encoder
 from tests.laws.test_streaming import offline
 

@@ -8,7 +8,7 @@ from torch.nn import functional
 
 from asrkit import Batcher, Endpointer
 from asrkit.backends import eager
-from asrkit.backends.tolerance import difference
+from asrkit.backends.check import difference
 from asrkit.model import Context
 from asrkit.model.context import num_valid
 from asrkit.model.subsampling import (
