@@ -1,6 +1,5 @@
-"""Metadata of an exported file: its description and digest."""
+"""Metadata of an exported file."""
 
-import hashlib
 import json
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -20,7 +19,6 @@ CONTENTS: dict[What, str] = {
     "model": "samples to log-probabilities, or to a transducer's three parts",
 }
 PARTS: tuple[What, ...] = ("predictor", "joiner")  # the other files of a transducer's export
-UNSEALED = f"sha256:{'0' * 64}"  # placeholder for the digest of a file
 KEY = "asrkit"  # key of the description in a file's metadata
 FORMAT_VERSION = 1  # version of the description, inputs and outputs
 
@@ -45,7 +43,6 @@ class ExportDescription(NamedTuple):
     exported: Exported
     weights: str  # fingerprint of the exported model's weights
     precision: str  # precision of the weights in the file: float32 or int8
-    digest: str | None  # digest of the file; None in files of earlier versions
 
 
 def read_by(head: Head) -> What:
@@ -56,6 +53,11 @@ def read_by(head: Head) -> What:
 def part_path(path: Path, part: What) -> Path:
     """Return the path of a part beside an export, such as exp/model.640-2560ms.joiner.onnx."""
     return path.with_name(f"{path.stem}.{part}{path.suffix}")
+
+
+def data_path(path: Path) -> Path:
+    """Return the path of the weights that a large ONNX file has in a file of their own."""
+    return path.with_name(f"{path.name}.data")
 
 
 def describe(exported: Exported, file: ModelFile) -> str:
@@ -113,8 +115,7 @@ def described(text: str) -> ExportDescription:
             raise ValueError(f"its chunk and contexts are beyond {MOST_FRAMES} frames")
         if not 1 <= exported.frame_ms <= 1000:
             raise ValueError(f"its frames of {exported.frame_ms} ms are beyond a second")
-        digest = values.get("digest")
-        return ExportDescription(exported, values["weights"], values["precision"], digest)
+        return ExportDescription(exported, values["weights"], values["precision"])
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"its description is damaged: {shown(error)}") from None
 
@@ -130,25 +131,3 @@ def export_path(model: Path, exported: Exported, kind: str) -> Path:
     after = f"-{right}" if right else ""
     context = "full" if exported.context.full else f"{chunk}-{left}{after}ms"
     return model.with_name(f"{model.stem}{what}.{context}{suffix}")
-
-
-def unsealed(description: str, precision: str = "float32") -> str:
-    """Return a description with a placeholder for the digest of its file."""
-    return json.dumps(json.loads(description) | {"precision": precision, "digest": UNSEALED})
-
-
-def seal(path: Path) -> None:
-    """Replace the placeholder in a file by the digest of the file."""
-    before, place, after = path.read_bytes().partition(UNSEALED.encode())
-    if not place or UNSEALED.encode() in after:
-        raise ValueError(f"{path} must have exactly one place for its digest")
-    path.write_bytes(before + digest_of(before + place + after).encode() + after)
-
-
-def is_sealed(data: bytes, digest: str) -> bool:
-    """Return whether the bytes of a file are those that `seal` wrote with this digest."""
-    return digest_of(data.replace(digest.encode(), UNSEALED.encode())) == digest
-
-
-def digest_of(data: bytes) -> str:
-    return f"sha256:{hashlib.sha256(data).hexdigest()}"

@@ -16,13 +16,12 @@ from asrkit.backends.export_metadata import (
     PARTS,
     ExportDescription,
     Exported,
+    data_path,
     described,
     export_path,
-    is_sealed,
     part_path,
     read_by,
 )
-from asrkit.backends.external_data import ExternalData, read_data
 from asrkit.backends.transducer import TransducerParts
 from asrkit.errors import UserError, reason, shown
 from asrkit.extras import need
@@ -36,6 +35,7 @@ STATE = [f"state_{name}" for name in EncoderState._fields]
 KINDS = {"tensor(float)": torch.float32, "tensor(int64)": torch.int64}
 PRECISIONS = {"onnx": "float32", "onnx-int8": "int8"}  # precision of the files, by kind of backend
 FOLDER = "session.model_external_initializers_file_folder_path"  # key of ONNX Runtime's options
+LOCATION = b"\n\x08location"  # key of a tensor's file, as protobuf writes it
 MOST_NUMBERS = 1 << 28  # numbers in each part of a stream's state
 
 
@@ -212,10 +212,7 @@ def read_graph(path: Path, kind: type[Graph]) -> Graph:
     import onnxruntime
 
     try:
-        model = path.read_bytes()
-        graph = kind(*open_session(model, read_data(path, model)))
-        digest = graph.description.digest
-        intact = digest is None or is_sealed(model, digest)
+        return kind(*open_session(source_of(path)))
     except UserError:
         raise
     except Exception as error:  # ONNX Runtime's errors have no other common class
@@ -227,16 +224,44 @@ def read_graph(path: Path, kind: type[Graph]) -> Graph:
         raise UserError(
             f"{shown(path)} is not a file that asrkit export wrote: {reason(error)}"
         ) from None
-    if not intact:
-        raise UserError(f"{shown(path)} was changed after asrkit export wrote it: export it again")
-    return graph
 
 
-def open_session(model: bytes, data: ExternalData) -> "tuple[InferenceSession, ExportDescription]":
-    """Return a session for the bytes of a file, and the file's description.
+def source_of(path: Path) -> bytes | str:
+    """Return the contents of a graph's file, or its path if its weights are in `data_path`.
 
-    ONNX Runtime copies the data. Its default is to open files that a model names in the current
-    folder; it gets the path of a device instead, which contains nothing.
+    Raises:
+        UserError: if the weights are missing.
+        ValueError: for weights in any other file.
+    """
+    content = path.read_bytes()
+    if LOCATION not in content:
+        return content
+    need("onnx")
+    import onnx
+
+    model, data = onnx.load_model_from_string(content), data_path(path)
+    names = [
+        entry.value
+        for tensor in model.graph.initializer
+        for entry in tensor.external_data
+        if entry.key == "location"
+    ]
+    # Tensors elsewhere in the model can have locations too.
+    if {*names} != {data.name} or model.SerializeToString().count(LOCATION) != len(names):
+        raise ValueError(f"its weights must be in {data.name}, beside it")
+    if not data.is_file():
+        raise UserError(
+            f"{shown(path)} has its weights in {shown(data)}, which is missing: put it there, or "
+            "export again"
+        )
+    return str(path)
+
+
+def open_session(source: bytes | str) -> "tuple[InferenceSession, ExportDescription]":
+    """Return a session for a file's contents or path, and the file's description.
+
+    By default, ONNX Runtime opens files that such contents name in the current folder; it gets the
+    path of a device instead, which contains nothing.
     """
     import onnxruntime
 
@@ -244,15 +269,7 @@ def open_session(model: bytes, data: ExternalData) -> "tuple[InferenceSession, E
     options.intra_op_num_threads = torch.get_num_threads()
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
-    options.add_session_config_entry(FOLDER, os.devnull)
-    if data.name:
-        if not hasattr(options, "add_external_initializers_from_files_in_memory"):
-            raise UserError(
-                "an export with its weights in a second file needs onnxruntime 1.24 or later, "
-                f"{onnxruntime.__version__} is installed: pip install --upgrade onnxruntime"
-            )
-        options.add_external_initializers_from_files_in_memory(
-            [data.name], [data.content], [data.content.size]
-        )
-    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    if isinstance(source, bytes):
+        options.add_session_config_entry(FOLDER, os.devnull)
+    session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
     return session, described(session.get_modelmeta().custom_metadata_map[KEY])

@@ -17,8 +17,14 @@ from asrkit.atomic_write import replacing
 from asrkit.backends import Backend, eager
 from asrkit.backends.backend import of_step
 from asrkit.backends.check import compare_parts, largest_of
-from asrkit.backends.export_metadata import PARTS, Exported, export_path, part_path, read_by
-from asrkit.backends.external_data import data_path, states_data
+from asrkit.backends.export_metadata import (
+    PARTS,
+    Exported,
+    data_path,
+    export_path,
+    part_path,
+    read_by,
+)
 from asrkit.backends.onnx import of_file, read_parts
 from asrkit.backends.onnx import read as read_onnx
 from asrkit.backends.registry import check
@@ -77,7 +83,7 @@ def export(options: argparse.Namespace) -> int:
         if scripted:
             torchscript.write(eager_step(file, exported), temporary, exported, file)
         else:
-            onnx.write(eager_step(file, exported), temporary, exported, file, output.name)
+            onnx.write(eager_step(file, exported), temporary, exported, file)
         module: Any = (read_torchscript if scripted else read_onnx)(temporary)[0]
         difference = largest_difference(file, exported, module, samples)
         if isinstance(head, TransducerHead):
@@ -114,12 +120,18 @@ def paths_of(output: Path, layout: Layout | None, in_parts: bool) -> list[Path]:
 def with_data(temporary: Path, output: Path) -> list[Path]:
     """Move the weights that an ONNX file has outside, if there are any, to their final path.
 
-    A graph whose data is that of another export is rejected, so a crash between the two moves
-    leaves an error, not a wrong model.
+    A crash between the two moves leaves an export that differs from eager, which is refused.
     """
     made, data = data_path(temporary), data_path(output)
-    if not made.is_file() or not states_data(temporary.read_bytes()):
+    if not made.is_file():
         return []
+    import onnx as onnx_package
+
+    model = onnx_package.load(temporary, load_external_data=False)
+    for tensor in model.graph.initializer:
+        for entry in tensor.external_data:
+            entry.value = data.name if entry.key == "location" else entry.value
+    onnx_package.save(model, temporary)
     with replacing(data) as place:
         os.replace(made, place)
     return [data]

@@ -8,14 +8,14 @@ do, slightly: ONNX Runtime multiplies single rows in another order, and rounding
 Weights of 8 bits would overflow sums on CPUs without VNNI.
 """
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from torch import nn
 
-from asrkit.backends.export_metadata import KEY, seal, unsealed
-from asrkit.backends.external_data import DATA, NOTHING, ExternalData, read_data
+from asrkit.backends.export_metadata import KEY, data_path
 from asrkit.backends.onnx import OnnxStep, open_session
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ convolution (bytes, weight, scale, weight_scale, zero, bias) => (convolved) {
 class ObservedStep(OnnxStep):
     """A float32 file's step that records the range of each large product's inputs."""
 
-    def __init__(self, path: str | Path, module: nn.Module) -> None:
+    def __init__(self, path: Path, module: nn.Module) -> None:
         import onnx
 
         model = onnx.load(path, load_external_data=False)
@@ -75,8 +75,10 @@ class ObservedStep(OnnxStep):
                 model.graph.output.append(
                     onnx.helper.make_tensor_value_info(output, onnx.TensorProto.FLOAT, [])
                 )
-        data = read_data(Path(path), Path(path).read_bytes())
-        super().__init__(*open_session(model.SerializeToString(), data))
+        observed = path.with_name(f"{path.name}.observed")  # beside the weights of a large file
+        onnx.save(model, observed)
+        super().__init__(*open_session(str(observed)))
+        observed.unlink()
         self.ranges: dict[str, Range] = dict.fromkeys(inputs, (0.0, 0.0))
 
     def run(self, arrays: dict[str, np.ndarray]) -> list[np.ndarray]:
@@ -97,27 +99,12 @@ def quantize(path: Path, module: nn.Module, ranges: dict[str, Range]) -> None:
     """
     import onnx
 
-    model = onnx.load(path, load_external_data=False)
-    data = read_data(path, path.read_bytes())
-    put_on_integers(model, large_products(model, module), ranges, data)
-    hold_all(model, data)
+    model = onnx.load(path)
+    put_on_integers(model, large_products(model, module), ranges)
     (description,) = (each for each in model.metadata_props if each.key == KEY)
-    description.value = unsealed(description.value, "int8")
+    description.value = json.dumps(json.loads(description.value) | {"precision": "int8"})
     onnx.save(model, path)
-    seal(path)
-
-
-def hold_all(model: "ModelProto", data: ExternalData) -> None:
-    """Move the remaining external weights of a graph into the graph."""
-    from onnx import numpy_helper
-
-    for tensor in model.graph.initializer:
-        if tensor.external_data:
-            tensor.CopyFrom(numpy_helper.from_array(data.array(tensor), tensor.name))
-    for each in model.metadata_props:
-        if each.key == DATA:
-            model.metadata_props.remove(each)
-            break
+    data_path(path).unlink(missing_ok=True)
 
 
 def large_products(model: "ModelProto", module: nn.Module) -> list["NodeProto"]:
@@ -135,10 +122,7 @@ def large_products(model: "ModelProto", module: nn.Module) -> list["NodeProto"]:
 
 
 def put_on_integers(
-    model: "ModelProto",
-    products: list["NodeProto"],
-    ranges: dict[str, Range],
-    data: ExternalData = NOTHING,
+    model: "ModelProto", products: list["NodeProto"], ranges: dict[str, Range]
 ) -> None:
     """Quantize these products of a graph, and remove their float weights."""
     from onnx import helper, parser
@@ -147,7 +131,7 @@ def put_on_integers(
     if any(node.op_type == "Conv" for node in products):
         model.functions.append(parser.parse_function(CONVOLUTION))
     for node in products:
-        quantize_product(model, node, ranges[node.input[0]], data)
+        quantize_product(model, node, ranges[node.input[0]])
     used = {name for node in model.graph.node for name in node.input}
     for name in weights.keys() - used:
         model.graph.initializer.remove(weights[name])
@@ -164,14 +148,12 @@ class Product(NamedTuple):
     axis: int  # of the N columns in the output
 
 
-def quantize_product(
-    model: "ModelProto", node: "NodeProto", bounds: Range, data: ExternalData
-) -> None:
+def quantize_product(model: "ModelProto", node: "NodeProto", bounds: Range) -> None:
     """Replace a float product, and the addition of its bias, by an integer product."""
     from onnx import helper, numpy_helper
 
     graph = model.graph
-    product = product_of(model, node, data)
+    product = product_of(model, node)
     constants = constants_of(product, bounds)
     names = {each: f"{node.output[0]}_{each}" for each in ("bytes", "wide", *constants)}
     for each, array in constants.items():
@@ -197,21 +179,23 @@ def quantize_product(
         graph.node.insert(place, each)
 
 
-def product_of(model: "ModelProto", node: "NodeProto", data: ExternalData) -> Product:
+def product_of(model: "ModelProto", node: "NodeProto") -> Product:
     """Return a float product with the addition of its bias, which is removed from the graph."""
+    from onnx import numpy_helper
+
     graph = model.graph
     arrays = {each.name: each for each in graph.initializer}
-    weight = data.array(arrays[node.input[1]])
+    weight = numpy_helper.to_array(arrays[node.input[1]])
     if node.op_type == "Conv":
         matrix = weight.transpose(2, 3, 1, 0).reshape(-1, len(weight))  # (9·S, O)
-        return Product(matrix, data.array(arrays[node.input[2]]), node.output[0], 1)
+        return Product(matrix, numpy_helper.to_array(arrays[node.input[2]]), node.output[0], 1)
     users = [each for each in graph.node if node.output[0] in each.input]
     added = users[0].input if len(users) == 1 and users[0].op_type == "Add" else []
     vectors = [name for name in added if name in arrays and len(arrays[name].dims) == 1]
     if not vectors:
         return Product(weight, None, node.output[0], -1)
     graph.node.remove(users[0])
-    return Product(weight, data.array(arrays[vectors[0]]), users[0].output[0], -1)
+    return Product(weight, numpy_helper.to_array(arrays[vectors[0]]), users[0].output[0], -1)
 
 
 def constants_of(product: Product, bounds: Range) -> dict[str, np.ndarray]:

@@ -23,13 +23,11 @@ from asrkit.backends.export_metadata import (
     PARTS,
     Exported,
     What,
+    data_path,
     describe,
     read_by,
     samples_ahead,
-    seal,
-    unsealed,
 )
-from asrkit.backends.external_data import DATA, data_path, record
 from asrkit.backends.onnx import STATE
 from asrkit.build import build_frontend
 from asrkit.extras import need
@@ -44,16 +42,10 @@ SMALL = 1 << 10  # bytes of a tensor that stays in the graph, where shapes are i
 LARGEST = 1 << 20  # limit of the dynamic dimensions, which the exporter requires
 
 
-def write(
-    module: nn.Module, path: Path, exported: Exported, file: ModelFile, name: str | None = None
-) -> None:
-    """Export a module, with metadata for programs that use it.
+def write(module: nn.Module, path: Path, exported: Exported, file: ModelFile) -> None:
+    """Export a module of a model file, with metadata for programs that use it.
 
     Weights of more than MOST_BYTES are written to `data_path(path)`.
-
-    Args:
-        file: model of the module.
-        name: final name of the file, if `path` is temporary.
     """
     need("onnx", "onnxscript", "onnxruntime")
     if exported.what in PARTS:
@@ -76,8 +68,7 @@ def write(
         if exported.what == "predictor":
             forget_shapes(result.model.graph)
         result.model.metadata_props.update(metadata(exported, file))
-        save(result.model, path, name or path.name)
-    seal(path)
+        save(result.model, path)
 
 
 def cosine(x: Any) -> Any:
@@ -91,30 +82,14 @@ def cosine(x: Any) -> Any:
     return op.Sin(op.Add(x, op.Constant(value=from_array(np.array(math.pi / 2)))))
 
 
-def save(model: "ir.Model", path: Path, name: str) -> None:
-    """Write a model in one file, or a large one in two.
-
-    Args:
-        name: final name of the file.
-    """
+def save(model: "ir.Model", path: Path) -> None:
+    """Write a model in one file, or a large one in two."""
     from onnxscript import ir
 
-    weights = model.graph.initializers.values()
-    tensors = {each: each.const_value for each in weights if each.const_value is not None}
-    tensors = {value: tensor for value, tensor in tensors.items() if tensor.nbytes > SMALL}
-    if sum(each.nbytes for each in tensors.values()) > MOST_BYTES:
-        final, end = data_path(path.with_name(name)).name, 0
-        with data_path(path).open("wb") as file:
-            for value, tensor in tensors.items():
-                array = np.ascontiguousarray(tensor.numpy())
-                start, end = end, end + array.nbytes
-                file.write(array.data)
-                value.const_value = ir.ExternalTensor(
-                    final, start, array.nbytes, tensor.dtype, name=tensor.name or "",
-                    shape=ir.Shape(array.shape),
-                )  # fmt: skip
-        model.metadata_props[DATA] = record(path, final)
-    ir.save(model, path)
+    weights = (each.const_value for each in model.graph.initializers.values())
+    is_large = sum(each.nbytes for each in weights if each is not None) > MOST_BYTES
+    data = data_path(path).name if is_large else None
+    ir.save(model, path, external_data=data, size_threshold_bytes=SMALL)
 
 
 def strip(graph: "ir.Graph") -> None:
@@ -140,7 +115,7 @@ def metadata(exported: Exported, file: ModelFile) -> dict[str, str]:
     """Return the file's metadata: plain text for programs in any language, and complete JSON."""
     tokenizer, frontend = file.tokenizer, build_frontend(file.config.model)
     return {
-        KEY: unsealed(describe(exported, file)),
+        KEY: describe(exported, file),
         "sample_rate": str(SAMPLE_RATE),
         "samples_before": str(frontend.before),
         "samples_after": str(frontend.after),

@@ -321,7 +321,7 @@ def test_an_export_found_beside_the_model_is_what_was_asked_for(
     moved = exports._replace(model=model)
     context = {"chunk_size": CHUNK, "left_context": LEFT}
     for source in ("onnx", "onnx-int8"):
-        swapped(beside(exports, source), beside(moved, "onnx"), precision="int8", digest=None)
+        swapped(beside(exports, source), beside(moved, "onnx"), precision="int8")
         with pytest.raises(UserError, match="has precision 'int8', not float32: export it again"):
             load(model, backend="onnx", **context)  # type: ignore[arg-type]
         assert load(model, **context).backend.kind == "eager"  # type: ignore[arg-type]
@@ -334,8 +334,7 @@ def test_an_export_found_beside_the_model_is_what_was_asked_for(
 
 @pytest.mark.parametrize("kind", ["onnx", "onnx-int8"])
 def test_exchanged_labels_are_noticed(exports: Exports, tmp_path: Path, kind: str) -> None:
-    """By the comparison, where a file has no digest, as in those of before."""
-    path = swapped(beside(exports, kind), tmp_path / "swapped.onnx", digest=None)
+    path = swapped(beside(exports, kind), tmp_path / "swapped.onnx")
     with pytest.raises(UserError, match="differs from eager by"):
         recognizer_of(exports.file(), Context(CHUNK, LEFT), backend=path)
 
@@ -360,29 +359,6 @@ def test_int8_of_a_trained_model_is_told_from_exchanged_labels(
         check(eager(other, Context(CHUNK, LEFT))._replace(kind="onnx-int8"), file, plain)
 
 
-@pytest.mark.parametrize("kind", ["onnx", "onnx-int8"])
-def test_a_changed_export_is_refused(exports: Exports, tmp_path: Path, kind: str) -> None:
-    path = swapped(beside(exports, kind), tmp_path / "swapped.onnx")
-    with pytest.raises(
-        UserError, match="was changed after asrkit export wrote it: export it again"
-    ):
-        recognizer_of(exports.file(), Context(CHUNK, LEFT), backend=path)
-
-
-def test_an_export_of_before_digests_loads(exports: Exports, tmp_path: Path) -> None:
-    import onnx as package
-
-    path = tmp_path / "old.onnx"
-    for kind in ("onnx", "onnx-int8"):
-        model = package.load(beside(exports, kind))
-        (said,) = (each for each in model.metadata_props if each.key == "asrkit")
-        said.value = json.dumps({k: v for k, v in json.loads(said.value).items() if k != "digest"})
-        package.save(model, path)
-        assert (
-            recognizer_of(exports.file(), Context(CHUNK, LEFT), backend=path).backend.kind == kind
-        )
-
-
 @pytest.mark.parametrize(
     ("state", "problem"),
     [(["batch", 1, 4, 1 << 40, 6], "more than"), (["batch", 1, 4, "m", 6], "no fixed shape"),
@@ -399,8 +375,6 @@ def test_a_state_of_another_size(
     del model.graph.node[:], model.graph.output[:]
     model.graph.output.append(package.helper.make_tensor_value_info("out", 1, state))
     model.graph.node.append(package.helper.make_node("Identity", ["state_keys"], ["out"]))
-    (said,) = (each for each in model.metadata_props if each.key == "asrkit")
-    said.value = json.dumps(json.loads(said.value) | {"digest": None})
     package.save(model, tmp_path / "other.onnx")
     with pytest.raises(UserError, match=problem):
         recognizer_of(exports.file(), Context(CHUNK, LEFT), backend=tmp_path / "other.onnx")

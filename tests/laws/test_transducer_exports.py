@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from asrkit.backends import torchscript as torchscript_files
-from asrkit.backends.export_metadata import Exported
 from asrkit.backends.check import compare_parts, largest_of
+from asrkit.backends.export_metadata import Exported
 from asrkit.config import parse_search
 from asrkit.errors import UserError
 from asrkit.export import torchscript
@@ -106,15 +106,11 @@ def test_parts_that_do_not_fit(exports: Exports, tmp_path: Path) -> None:
         (tmp_path / path.name).write_bytes(path.read_bytes())
     copy = Exports(tmp_path / exports.model.name, exports.wav)
     predictor, joiner = copy.path(".predictor"), copy.path(".joiner")
-    data = joiner.read_bytes()
     joiner.write_bytes(predictor.read_bytes())
     with pytest.raises(UserError, match="must be the joiner of an export, got predictor"):
         recognizer_of(copy.file(), CONTEXT, backend="onnx")
     with pytest.raises(UserError, match="it is the predictor of an export, not its encoder"):
         recognizer_of(copy.file(), CONTEXT, backend=predictor)
-    joiner.write_bytes(data.replace(b"max_symbols", b"min_symbols"))
-    with pytest.raises(UserError, match="was changed after"):
-        recognizer_of(copy.file(), CONTEXT, backend="onnx")
     joiner.unlink()
     with pytest.raises(UserError, match="lacks its joiner"):
         recognizer_of(copy.file(), CONTEXT, backend="onnx")
