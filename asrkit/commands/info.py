@@ -48,7 +48,8 @@ def described(file: ModelFile) -> dict[str, str]:
         "parameters": f"{file.num_parameters / 1e6:.2f} M",
         "head": file.model.head.description(),
         "vocabulary": f"{file.tokenizer.vocab_size} with the blank, {file.config.text.tokenizer}"
-        + (f"; {' and '.join(silent)} are labels without text" if silent else ""),
+        + (f"; labels without text: {', '.join(silent[:5])}" if silent else "")
+        + ", …" * (len(silent) > 5),
         "trained at": f"chunks of {', '.join(chunks)}; left contexts of {', '.join(lefts)}{rights}",
         "decodes at": f"{chunk} ms with {left} ms before it{right}",
     }

@@ -13,7 +13,7 @@ from asrkit.model import TransducerHead
 from asrkit.model_file import ModelFile
 from asrkit.runtime import Recognizer
 from asrkit.search.end_of_turn import NEVER
-from asrkit.text.tokenizer import EVENTS
+from asrkit.text.tokenizer import is_event
 
 if TYPE_CHECKING:
     from sherpa_onnx import OnlineRecognizer
@@ -37,7 +37,7 @@ def tail_samples(exported: Exported) -> int:
 def silence_events(file: ModelFile) -> None:
     """Change the head so that it writes no label that is not text: sherpa-onnx would print it."""
     numbers = range(1, file.tokenizer.vocab_size)
-    events = [i for i in numbers if file.tokenizer.piece(i).strip() in EVENTS]
+    events = [i for i in numbers if is_event(file.tokenizer.piece(i))]
     head = file.model.head
     for layer in (head.ctc_layer(), head.out if isinstance(head, TransducerHead) else None):
         if layer is not None and events:

@@ -22,6 +22,7 @@ from asrkit.interop.checkpoint import (
 )
 from asrkit.interop.imported import Imported, assemble, case_of
 from asrkit.interop.nemo_settings import (
+    HYBRIDS,
     MOST,
     PROMPTED,
     SETTINGS,
@@ -70,6 +71,8 @@ def read_nemo(path: Path, head: str | None = None, prompt: str | None = None) ->
     with open_archive(path) as archive:
         settings = read_settings(archive.read(SETTINGS), SETTINGS)
         check_settings(settings)
+        if class_of(settings) not in ("", *HYBRIDS):
+            settings.pop("aux_ctc", None)  # only hybrids have this layer, whatever is configured
         head = chosen_head(settings, head)
         column = nemo_prompt.column(settings, prompt)
         encoder, features = section(settings, "encoder"), section(settings, "preprocessor")

@@ -32,11 +32,10 @@ class Part(NamedTuple):
 
 
 PROMPTED = ("EncDecRNNTBPEModelWithPrompt", "EncDecHybridRNNTCTCBPEModelWithPrompt")
+HYBRIDS = ("EncDecHybridRNNTCTCModel", "EncDecHybridRNNTCTCBPEModel", PROMPTED[1])
 MODELS = (
-    "EncDecCTCModel", "EncDecCTCModelBPE",
-    "EncDecHybridRNNTCTCModel", "EncDecHybridRNNTCTCBPEModel",
-    "EncDecRNNTModel", "EncDecRNNTBPEModel",
-    *PROMPTED,
+    "EncDecCTCModel", "EncDecCTCModelBPE", "EncDecRNNTModel", "EncDecRNNTBPEModel",
+    *HYBRIDS, PROMPTED[0],
 )  # fmt: skip
 MODEL = {"sample_rate": Key(16000, (16000,))}
 TRAINING, PRINTING = "only training reads it", "changes no text"
@@ -59,10 +58,13 @@ MODEL_HARMLESS = {
 }  # fmt: skip
 MODEL_READ = ("target", "nemo_version", "preprocessor", "encoder", "decoder", "decoding", "aux_ctc",
               "tokenizer")  # fmt: skip
-DEFAULTS_HARMLESS = dict.fromkeys(
-    ("enc_hidden", "pred_hidden", "joint_hidden", "tdt_durations", "num_tdt_durations"),
-    "the transducer's, or repeated by other sections",
-)
+DEFAULTS_HARMLESS = {
+    **dict.fromkeys(
+        ("enc_hidden", "pred_hidden", "joint_hidden", "tdt_durations", "num_tdt_durations"),
+        "the transducer's, or repeated by other sections",
+    ),
+    "norm": "no class of NeMo reads it",
+}
 
 PROMPT = Part(
     {"initialize_prompt_feature": Key(False, (True,), "its language prompt is off")},

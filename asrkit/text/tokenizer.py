@@ -20,7 +20,8 @@ IDEOGRAPH = re.compile(r"([\u4e00-\u9fff])")  # labels of their own, besides sub
 
 END_OF_TURN = "<eou>"  # label of `text.end_of_turn`
 ENDS = (END_OF_TURN, "<EOU>")  # labels that mark the end of a turn, the latter in NVIDIA's models
-EVENTS = (*ENDS, "<EOB>")  # labels that are not text
+EVENTS = (*ENDS, "<EOB>")  # labels that are not text, besides those of LANGUAGE
+LANGUAGE = re.compile("<[a-z]{2,3}-[A-Z]{2}>")  # the language of a sentence, in NVIDIA's models
 
 
 class TextError(UserError):
@@ -59,9 +60,15 @@ def decode(tokenizer: Tokenizer, tokens: Iterable[int]) -> str:
     return " ".join("".join(spoken(tokenizer.piece(token)) for token in tokens).split())
 
 
+def is_event(piece: str) -> bool:
+    """Return whether a token is a label that is never part of a text."""
+    label = piece.strip()
+    return label in EVENTS or LANGUAGE.fullmatch(label) is not None
+
+
 def spoken(piece: str) -> str:
-    """Return a token's part of a text: nothing for one of EVENTS."""
-    return "" if piece.strip() in EVENTS else piece
+    """Return a token's part of a text: nothing for an event."""
+    return "" if is_event(piece) else piece
 
 
 def end_of_turn(tokenizer: Tokenizer) -> int | None:
@@ -73,7 +80,7 @@ def end_of_turn(tokenizer: Tokenizer) -> int | None:
 def events(tokenizer: Tokenizer) -> list[str]:
     """Return the labels of a tokenizer that are never part of a text."""
     pieces = (tokenizer.piece(token).strip() for token in range(1, tokenizer.vocab_size))
-    return [piece for piece in pieces if piece in EVENTS]
+    return [piece for piece in pieces if is_event(piece)]
 
 
 def normalize(
@@ -173,7 +180,7 @@ class WordTokenizer(SymbolTokenizer):
 
     @property
     def words(self) -> list[str]:
-        """The words without EVENTS."""
+        """The words without events."""
         return [each for each in self.symbols if spoken(each)]
 
     def split(self, text: str) -> list[str]:

@@ -239,6 +239,27 @@ def test_a_hybrid_with_a_prompt(tmp_path: Path) -> None:
         import_checkpoint("nemo", path, "ctc", "en-US")
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda s: s["model_defaults"].update(norm="None"),
+        lambda s: s.update(aux_ctc={"ctc_loss_weight": 0.1, "decoder": {"vocabulary": []}}),
+    ],
+)  # fmt: skip
+def test_settings_of_the_published_model_that_its_class_does_not_read(
+    change: Callable[[dict[str, Any]], object], tmp_path: Path
+) -> None:
+    """nemotron-3.5-asr-streaming has a CTC layer in its configuration, but no weights for it."""
+    path = checkpoint("rnnt-prompt")
+    plain, other = (
+        import_checkpoint("nemo", each, prompt="auto").file
+        for each in (path, changed(path, tmp_path / "m.nemo", change))
+    )
+    assert other.config == plain.config
+    expected = plain.model.state_dict()
+    assert all(torch.equal(expected[key], own) for key, own in other.model.state_dict().items())
+
+
 def test_a_hybrid_keeps_both_heads_or_the_one_that_is_chosen(tmp_path: Path) -> None:
     path = checkpoint("rnnt-hybrid")
     both, ctc = (import_checkpoint("nemo", path, head) for head in (None, "ctc"))
@@ -304,8 +325,27 @@ def test_labels_for_the_end_of_an_utterance_are_not_text(tmp_path: Path) -> None
     assert result.text == expected != decode(plain, [each + 1 for each in tokens])
     assert "".join(word.text for word in result.words) == expected.replace(" ", "")
     told = described(file)["vocabulary"]
-    assert told.endswith("; <EOB> and <EOU> are labels without text")
+    assert told.endswith("; labels without text: <EOB>, <EOU>")
     assert "without text" not in described(import_checkpoint("nemo", path).file)["vocabulary"]
+
+
+def test_labels_for_languages_are_not_text(tmp_path: Path) -> None:
+    """Those of nemotron-3.5-asr-streaming; here they replace two labels."""
+    path = checkpoint("rnnt-prompt")
+    arrays = outputs_of("rnnt-prompt")
+    samples, tokens = arrays["speech/audio"], [*arrays["speech/att_56_6/auto/tokens"]]
+    first, second = sorted({*tokens}, key=tokens.index)[:2]
+
+    def change(settings: dict[str, Any]) -> None:
+        vocabulary = settings["joint"]["vocabulary"]
+        vocabulary[first], vocabulary[second] = "<en-US>", "<en-us>"  # the latter is a control
+
+    other = changed(path, tmp_path / "m.nemo", change)
+    file = import_checkpoint("nemo", other, prompt="auto").file
+    text = recognizer_of(file, Context(7, 56)).transcribe(samples).text
+    assert text == decode(file.tokenizer, [each + 1 for each in tokens if each != first])
+    assert "<en-us>" in text
+    assert described(file)["vocabulary"].endswith("; labels without text: <en-US>")
 
 
 @pytest.mark.parametrize(
