@@ -10,7 +10,7 @@ PACKAGE = PROJECT / "asrkit"
 
 # Import nothing of asrkit.
 ROOTS = {
-    "atomic_write", "errors", "extras", "hub", "lines",
+    "atomic_write", "catalogue", "errors", "extras", "hub", "lines",
     "pretrained", "registry", "terms", "version",
 }  # fmt: skip
 LEAVES = {"audio", "text", "model", "search", "lm"}  # import roots alone

@@ -1,0 +1,57 @@
+"""The catalogue of models: its rows agree with each other, and with the files of the package."""
+
+import pydantic
+import pytest
+
+from asrkit.atomic_write import sha256_of
+from asrkit.catalogue import Catalogue, read_catalogue
+from asrkit.hub import REPOSITORY
+from asrkit.model_file import load_model
+from asrkit.pretrained import ready_models
+
+MODELS = {each.name: each for each in read_catalogue().models}
+
+
+def test_names_are_unique_and_lead_to_models() -> None:
+    found = read_catalogue()
+    assert len(MODELS) == len(found.models)
+    for each in found.cannot_run:
+        assert each.nearest in MODELS
+        assert not any(each.matches(name) for name in MODELS)
+    for entry in found.models:
+        assert (entry.repository is None) == (entry.name in ready_models())
+        assert entry.repository is None or REPOSITORY.fullmatch(entry.repository)
+        assert entry.file.endswith({"asrkit": ".safetensors", "nemo": ".nemo"}[entry.format])
+
+
+def test_the_ready_models_are_as_the_catalogue_states() -> None:
+    for name, path in ready_models().items():
+        file, entry = load_model(path), MODELS[name]
+        assert (entry.file, entry.size) == (path.name, path.stat().st_size)
+        assert entry.sha256 == sha256_of(path)
+        assert (entry.licence, tuple(entry.languages)) == file.terms
+        assert entry.parameters == round(file.num_parameters / 1e6, 2)
+        context, frame_ms = file.config.context, file.model.encoder.rate.frame_ms
+        chunk, _, ahead = (frames * frame_ms for frames in context.live)
+        assert entry.contexts[0] == (f"{chunk}+{ahead}" if ahead else str(chunk))
+        expected = ["full"] if context.full_share > 0 else []
+        expected += [
+            f"{chunk * frame_ms}+{right * frame_ms}" if right else str(chunk * frame_ms)
+            for chunk in context.chunk_sizes for right in context.right_contexts
+        ]  # fmt: skip
+        assert sorted(entry.contexts) == sorted(expected)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"names": "x"}, {"name": "../x"}, {"revision": "main"}, {"sha256": "0"},
+        {"contexts": ["1 s"]}, {"contexts": []}, {"languages": ["English"]}, {"size": "1"},
+        {"writes": ["speakers"]}, {"format": "whisper"},
+    ],
+)  # fmt: skip
+def test_a_wrong_row_is_refused(change: dict) -> None:
+    row = read_catalogue().models[-1].model_dump()
+    Catalogue.model_validate({"models": [row], "cannot_run": []})  # the control
+    with pytest.raises(pydantic.ValidationError):
+        Catalogue.model_validate({"models": [row | change], "cannot_run": []})
