@@ -35,11 +35,7 @@ def replacing(path: str | Path, is_private: bool = False, flushes: bool = True) 
         mode = stat.S_IMODE(temporary.stat().st_mode)
         yield temporary
         temporary.chmod(mode)  # some writers make files that only the owner can read
-        if flushes:
-            flush(temporary)
-        os.replace(temporary, path)
-        if flushes:
-            flush(path.parent)
+        move(temporary, path, flushes)
 
 
 @contextmanager
@@ -58,6 +54,15 @@ def new_folder(path: Path) -> Iterator[Path]:
         if path.exists():  # an empty folder would be replaced
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
         temporary.rename(path)
+        flush(path.parent)
+
+
+def move(written: Path, path: Path, flushes: bool = True) -> None:
+    """Rename a complete file in its folder; another one of that name is replaced."""
+    if flushes:
+        flush(written)
+    os.replace(written, path)
+    if flushes:
         flush(path.parent)
 
 
@@ -104,7 +109,11 @@ def flush(path: Path) -> None:
 
 def sha256_of(path: Path) -> str:
     """Return the SHA-256 of a file, which may be larger than memory."""
-    found = hashlib.sha256()
+    return digest_of(path, hashlib.sha256())
+
+
+def digest_of(path: Path, found: "hashlib._Hash") -> str:
+    """Add the contents of a file to a hash, and return its digest."""
     with path.open("rb") as file:
         while block := file.read(BLOCK):
             found.update(block)

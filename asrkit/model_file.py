@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePath
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import pydantic
 import torch
@@ -22,16 +22,16 @@ from asrkit import hub
 from asrkit.atomic_write import replacing
 from asrkit.build import build_model, read_tokenizer
 from asrkit.config import Config, ConfigError, parse_record
+from asrkit.downloads import download
 from asrkit.errors import UserError, reason, shown
-from asrkit.model import Network
+from asrkit.model_contents import ModelFile, ModelFileError
 from asrkit.pretrained import ready_models
-from asrkit.terms import UNKNOWN, Terms, checked_licence, read_terms
-from asrkit.text import TextError, Tokenizer
+from asrkit.terms import Terms, checked_licence, read_terms
+from asrkit.text import TextError
 
 FORMAT_VERSION = 1
 HEADER = "asrkit"  # key of the file's metadata, whose value is JSON
 CHECKSUM = "sha256"  # key of that JSON
-START = "start"  # key of the record of an import that has to be trained first
 TOKENIZER = "tokenizer"  # name of the tensor of the tokenizer's bytes
 MOST_BYTES = 1 << 24  # size limit of the header and of the tokenizer, a hundred times the usual
 STORED = (torch.float32, torch.float16)  # types of weights in a file
@@ -78,41 +78,6 @@ class TrainingRecord(BaseModel):
             for chunk, rate in by_chunk.items()
             for first in [self.first_wer.get(name, {}).get(chunk)]
         ]
-
-
-class ModelFileError(UserError):
-    """A model file that cannot be loaded; the message has the reason."""
-
-
-class ModelFile(NamedTuple):
-    """The contents of a model file."""
-
-    model: Network  # in eval mode
-    tokenizer: Tokenizer
-    config: Config
-    training: dict[str, Any]  # record and scores of its training
-    path: Path | None = None  # path of the file that was read
-    terms: Terms = UNKNOWN
-
-    @property
-    def is_start(self) -> bool:
-        """Whether the model has to be trained before it recognises anything."""
-        record = self.training.get("imported")
-        return isinstance(record, dict) and bool(record.get(START))
-
-    def require_trained(self) -> None:
-        """Raise ModelFileError for a start."""
-        if self.is_start:
-            path = shown(self.path or Path("the model"))
-            raise ModelFileError(
-                f"{path} is a start, not a recogniser: train it with asrkit train --config whisper"
-                f" training.start_from={self.path or 'FILE'} data.train=… data.dev=…"
-            )
-
-    @property
-    def num_parameters(self) -> int:
-        """Number of the network's parameters."""
-        return sum(each.numel() for each in self.model.parameters())
 
 
 def save_model(path: str | Path, file: ModelFile, weights: torch.dtype = torch.float32) -> None:
@@ -245,7 +210,7 @@ def model_path(model: str | Path) -> Path:
     if not isinstance(model, str | PurePath):
         raise ModelFileError(f"a model must be a path or a ready one's name, got {shown(model)}")
     if isinstance(model, str) and model.startswith(hub.PREFIX):
-        return hub.download(model)
+        return download(model)
     path, ready = Path(model), ready_models()
     if path.suffix in OTHERS:
         raise ModelFileError(f"{shown(path)} is {OTHERS[path.suffix]}")

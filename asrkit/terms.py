@@ -46,6 +46,11 @@ def spelled(licence: str) -> str:
     return re.sub(r"[\s_]+", "-", licence.strip().lower())
 
 
+def licence_of(card: Mapping[str, Any]) -> Any:
+    """Return the licence in the properties of a card on the hub, unchecked; None without one."""
+    return card.get("license_name" if card.get("license") == "other" else "license")
+
+
 def checked_licence(value: object) -> str:
     """Return the name of a licence, checked."""
     text = value.strip() if isinstance(value, str) else ""

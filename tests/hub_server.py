@@ -5,7 +5,7 @@ import hashlib
 import json
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -24,6 +24,7 @@ class Repository:
     commits: dict[str, dict[str, bytes]] = field(default_factory=dict)  # their files
     private: bool = False
     gated: bool = False
+    card: dict[str, Any] | None = None  # properties of the card
 
     def commit(self, ref: str = "main", **files: bytes) -> str:
         """Add files, in whose names __ stands for a dot; the commit."""
@@ -40,7 +41,12 @@ class Hub:
     repositories: dict[str, Repository] = field(default_factory=dict)
     requests: list[str] = field(default_factory=list)  # method and path
     objects: dict[str, bytes] = field(default_factory=dict)  # uploaded, by SHA-256
-    headers: dict[str, str] = field(default_factory=dict)  # in place of those of a file
+    answer: dict[str, Any] = field(default_factory=dict)  # in place of the values of a listing
+    contents: dict[str, bytes] = field(default_factory=dict)  # in place of those of files
+    sends: list[int] = field(default_factory=list)  # bytes after which a connection ends, in turn
+    ranges: bool = True  # whether a part of a file can be asked for
+    bytes_sent: int = 0
+    before: Callable[[], object] = bool  # called before contents are sent
     sent: list[Any] = field(default_factory=list)  # the lines of each commit
 
     def make(self, name: str) -> Repository:
@@ -105,22 +111,33 @@ class Handler(BaseHTTPRequestHandler):
     def resolve(self, body: bytes, name: str, revision: str, file: str) -> None:
         commit, files = self.files(name, revision)
         if file not in files:
-            missing = {"X_Error_Code": "EntryNotFound", "X_Repo_Commit": commit}
-            raise RefusedError(404, **missing | self.hub.headers)
-        etag = hashlib.sha256(files[file]).hexdigest()
-        known = {"X_Repo_Commit": commit, "ETag": f'"{etag}"'}
-        self.answer(200, files[file], **known | self.hub.headers)
+            raise RefusedError(404, X_Error_Code="EntryNotFound")
+        self.hub.before()
+        data = self.hub.contents.get(file, files[file])
+        begin = re.fullmatch(r"bytes=(\d+)-", self.headers["Range"] or "")
+        start = int(begin[1]) if begin and self.hub.ranges else 0
+        self.send_response(206 if begin and self.hub.ranges else 200)
+        known = {"X-Repo-Commit": commit, "ETag": f'"{hashlib.sha256(data).hexdigest()}"'}
+        for key, value in {"Content-Length": str(len(data) - start), **known}.items():
+            self.send_header(key, value)
+        self.end_headers()
+        end = start + self.hub.sends.pop(0) if self.hub.sends else len(data)
+        if self.command != "HEAD":
+            self.wfile.write(data[start:end])
+            self.hub.bytes_sent += len(data[start:end])
+        self.close_connection = True
 
     def info(self, body: bytes, name: str, revision: str | None) -> None:
         commit, files = self.files(name, revision or "main")
-        siblings = [{"rfilename": file} for file in files]
-        private = self.repository(name).private
-        self.answer(200, {"id": name, "sha": commit, "private": private, "siblings": siblings})
-
-    def tree(self, body: bytes, name: str, revision: str) -> None:
-        files = self.files(name, revision)[1].items()
-        self.answer(200, [{"type": "file", "path": file, "size": len(data), "oid": "0" * 40}
-                          for file, data in files])  # fmt: skip
+        found = self.repository(name)
+        siblings = [
+            {"rfilename": file, "size": len(data), "blobId": git_digest(data)}
+            | ({"lfs": {"size": len(data), "sha256": hashlib.sha256(data).hexdigest(),
+                        "pointerSize": 130}} if is_large(file) else {})
+            for file, data in files.items()
+        ]  # fmt: skip
+        answer = {"id": name, "sha": commit, "private": found.private, "siblings": siblings}
+        self.answer(200, answer | {"cardData": found.card} | self.hub.answer)
 
     def create(self, body: bytes) -> None:
         asked = json.loads(body)
@@ -147,7 +164,7 @@ class Handler(BaseHTTPRequestHandler):
             raise RefusedError(403, {"error": "you may not write here"})
         self.answer(200, {"files": [
             {"path": each["path"], "shouldIgnore": False,
-             "uploadMode": "lfs" if each["path"].endswith(".safetensors") else "regular"}
+             "uploadMode": "lfs" if is_large(each["path"]) else "regular"}
             for each in json.loads(body)["files"]
         ]})  # fmt: skip
 
@@ -177,11 +194,19 @@ class Handler(BaseHTTPRequestHandler):
         self.answer(200, {"commitUrl": f"{self.hub.address}/{name}/commit/{oid}", "commitOid": oid})
 
 
+def is_large(file: str) -> bool:
+    """Whether a file is stored outside git."""
+    return file.endswith((".safetensors", ".nemo", ".pt"))
+
+
+def git_digest(data: bytes) -> str:
+    return hashlib.sha1(b"blob %d\0" % len(data) + data).hexdigest()
+
+
 NAME = r"([\w.-]+/[\w.-]+)"
 ROUTES = {
     rf"(?:GET|HEAD) /{NAME}/resolve/(.+)/([^/]+)": Handler.resolve,
     rf"GET /api/models/{NAME}(?:/revision/(.+))?": Handler.info,
-    rf"GET /api/models/{NAME}/tree/([^/]+)/?": Handler.tree,
     r"POST /api/repos/create": Handler.create,
     rf"POST /api/models/{NAME}/branch/(.+)": Handler.branch,
     r"POST /api/validate-yaml": lambda handler, body: handler.answer(200, {"errors": []}),
@@ -215,7 +240,8 @@ def use(
     template = address + "/{repo_id}/resolve/{revision}/{filename}"
     monkeypatch.setattr(constants, "ENDPOINT", address)
     monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(cache))
+    monkeypatch.setattr(constants, "HF_HOME", str(cache))
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", f"{cache}/hub")
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", offline)
     monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", f"{cache}/token")

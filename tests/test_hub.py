@@ -1,15 +1,18 @@
 """Models of the hub: hf:// alone asks it, one file comes, and it is checked as any other."""
 
+import shutil
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import asrkit
-from asrkit import hub
+from asrkit import downloads
 from asrkit.errors import UserError
 from asrkit.extras import missing
 from asrkit.model_file import ModelFileError, load_model, model_path
@@ -45,6 +48,22 @@ def refusal(text: str) -> str:
     return message
 
 
+def process(remote: hub_server.Hub, folder: Path, **variables: str) -> subprocess.Popen[str]:
+    """A process that downloads me/tiny and prints its path."""
+    program = "from asrkit.downloads import download; print(download('hf://me/tiny'))"
+    environment = {"PYTHONPATH": ":".join(sys.path), "HF_ENDPOINT": remote.address}
+    environment |= {"HF_HOME": str(folder / "home"), "HF_HUB_DISABLE_XET": "1"}
+    return subprocess.Popen(
+        [sys.executable, "-c", program], env=environment | variables, cwd=PROJECT,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def sent(remote: hub_server.Hub) -> list[str]:
+    """The requests of the contents of files."""
+    return [each for each in remote.requests if each.startswith("GET") and "/resolve/" in each]
+
+
 def test_a_model_is_loaded_and_kept(remote: hub_server.Hub, model: bytes) -> None:
     """Of the repository one file comes, once; the same without the hub."""
     remote.make("me/tiny").commit(model__safetensors=model, README__md=b"#", model__bin=b"pickle")
@@ -53,7 +72,9 @@ def test_a_model_is_loaded_and_kept(remote: hub_server.Hub, model: bytes) -> Non
     assert path.read_bytes() == model
     assert [each.name for each in path.parent.iterdir()] == ["model.safetensors"]
     gets = [each for each in remote.requests if each.startswith("GET") and "me/tiny" in each]
-    assert gets == ["GET /me/tiny/resolve/main/model.safetensors"]
+    commit = remote.make("me/tiny").refs["main"]
+    listing = "GET /api/models/me/tiny"
+    assert gets == [listing, f"GET /me/tiny/resolve/{commit}/model.safetensors", listing]
     assert run("info", "hf://me/tiny") == 0
 
 
@@ -90,27 +111,26 @@ def test_a_revision_is_pinned(remote: hub_server.Hub, model: bytes, revision: st
     repository.refs["v1.0"] = repository.refs["feature/x"] = first
     repository.commit(model__safetensors=b"another")
     revision = first if revision == "commit" else revision
-    assert hub.download(f"hf://me/tiny@{revision}").read_bytes() == model
-    assert hub.download("hf://me/tiny").read_bytes() == b"another"
+    assert downloads.download(f"hf://me/tiny@{revision}").read_bytes() == model
+    assert downloads.download("hf://me/tiny").read_bytes() == b"another"
     count = len(remote.requests)
-    assert hub.download(f"hf://me/tiny@{first}").read_bytes() == model
+    assert downloads.download(f"hf://me/tiny@{first}").read_bytes() == model
     assert len(remote.requests) == count  # a commit cannot change: nobody is asked
 
 
 def test_a_new_commit_comes_and_an_old_file_does_not_again(
     remote: hub_server.Hub, model: bytes
 ) -> None:
-    """By its etag the file is known to be the same."""
+    """The file is known to be the same by its digest."""
     repository = remote.make("me/tiny")
     repository.commit(model__safetensors=model)
-    hub.download("hf://me/tiny")
+    downloads.download("hf://me/tiny")
     repository.commit(README__md=b"#")
-    hub.download("hf://me/tiny")
-    get = "GET /me/tiny/resolve/main/model.safetensors"
-    assert remote.requests.count(get) == 1
+    downloads.download("hf://me/tiny")
+    assert len(sent(remote)) == 1
     repository.commit(model__safetensors=b"new")
-    assert hub.download("hf://me/tiny").read_bytes() == b"new"
-    assert remote.requests.count(get) == 2
+    assert downloads.download("hf://me/tiny").read_bytes() == b"new"
+    assert len(sent(remote)) == 2
 
 
 def test_which_file(remote: hub_server.Hub, model: bytes) -> None:
@@ -120,13 +140,13 @@ def test_which_file(remote: hub_server.Hub, model: bytes) -> None:
         refusal("hf://me/tiny") == "hf://me/tiny has no .safetensors file: name another repository"
     )
     repository.commit(only__safetensors=model)
-    assert hub.download("hf://me/tiny").name == "only.safetensors"
+    assert downloads.download("hf://me/tiny").name == "only.safetensors"
     repository.commit(small__safetensors=b"small")
     assert refusal("hf://me/tiny").endswith(
         "hf://me/tiny/FILE: only.safetensors, small.safetensors"
     )
-    assert hub.download("hf://me/tiny/small.safetensors").read_bytes() == b"small"
-    assert hub.download("hf://me/tiny@main/small.safetensors").read_bytes() == b"small"
+    assert downloads.download("hf://me/tiny/small.safetensors").read_bytes() == b"small"
+    assert downloads.download("hf://me/tiny@main/small.safetensors").read_bytes() == b"small"
     said = "hf://me/tiny/big.safetensors: no such file in this repository"
     assert refusal("hf://me/tiny/big.safetensors") == said
 
@@ -136,11 +156,11 @@ def test_offline(
     name: str, remote: hub_server.Hub, model: bytes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     remote.make("me/tiny").commit(**{f"{name}__safetensors": model})
-    path = hub.download("hf://me/tiny")
+    path = downloads.download("hf://me/tiny")
     hub_server.use(monkeypatch, remote.address, tmp_path / "cache", offline=True)
     count = len(remote.requests)
-    assert hub.download("hf://me/tiny") == path
-    for unknown in ("hf://me/other", "hf://me/tiny@v2", "hf://me/tiny/x.safetensors"):
+    assert downloads.download("hf://me/tiny") == path
+    for unknown in ("hf://me/other", "hf://me/tiny@v2"):
         said = f"{unknown}: not in the cache, and HF_HUB_OFFLINE forbids the download"
         assert refusal(unknown) == said
     assert len(remote.requests) == count
@@ -151,20 +171,16 @@ def test_what_the_environment_says(remote: hub_server.Hub, model: bytes, tmp_pat
     repository = remote.make("me/tiny")
     repository.private = True
     repository.commit(model__safetensors=model)
-    program = "from asrkit.hub import download; print(download('hf://me/tiny'))"
 
-    def load(**variables: str) -> subprocess.CompletedProcess[str]:
-        environment = {"PYTHONPATH": ":".join(sys.path), "HF_ENDPOINT": remote.address}
-        environment |= {"HF_HOME": str(tmp_path / "home"), "HF_HUB_DISABLE_XET": "1"}
-        return subprocess.run(
-            [sys.executable, "-c", program], env=environment | variables, cwd=PROJECT,
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
+    def load(**variables: str) -> SimpleNamespace:
+        started = process(remote, tmp_path, **variables)
+        stdout, stderr = started.communicate()
+        return SimpleNamespace(stdout=stdout, stderr=stderr)
 
     assert "no such repository, or a private one" in load().stderr
     path = Path(load(HF_TOKEN=hub_server.TOKEN).stdout.strip())
     assert path.read_bytes() == model
-    assert path.is_relative_to(tmp_path / "home" / "hub")
+    assert path.is_relative_to(tmp_path / "home" / "asrkit")
     assert load(HF_HUB_OFFLINE="1").stdout.strip() == str(path)
     wrong = load(HF_HUB_ETAG_TIMEOUT="ten").stderr.splitlines()[-1]
     assert wrong.startswith("asrkit.errors.UserError: huggingface_hub cannot be used: one of its")
@@ -188,7 +204,7 @@ def test_what_the_hub_refuses(
     }
     monkeypatch.setenv("HF_TOKEN", hub_server.TOKEN)
     for name in ("gated", "private"):
-        assert hub.download(f"hf://me/{name}").read_bytes() == model
+        assert downloads.download(f"hf://me/{name}").read_bytes() == model
 
 
 @pytest.mark.parametrize("kind", ["nobody", "slow"])
@@ -199,7 +215,7 @@ def test_no_answer(
     import huggingface_hub.file_download
 
     remote.make("me/tiny").commit(model__safetensors=model)
-    path = hub.download("hf://me/tiny")
+    path = downloads.download("hf://me/tiny")
     monkeypatch.setattr("time.sleep", lambda seconds: None)  # between the library's attempts
     for name in ("_ETAG_RETRY_TIMEOUT", "HF_HUB_ETAG_TIMEOUT"):
         monkeypatch.setattr(huggingface_hub.file_download, name, 0.05, raising=False)
@@ -209,7 +225,7 @@ def test_no_answer(
         if kind == "nobody":
             silent.close()
         hub_server.use(monkeypatch, f"http://127.0.0.1:{port}", tmp_path / "cache")
-        assert hub.download("hf://me/tiny") == path
+        assert downloads.download("hf://me/tiny") == path
         said = refusal("hf://me/other")
     assert said.startswith(
         f"hf://me/other: not in the cache, and http://127.0.0.1:{port} cannot be"
@@ -253,28 +269,131 @@ def test_a_huge_file_is_not_downloaded(
     remote: hub_server.Hub, model: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     remote.make("me/tiny").commit(model__safetensors=model)
-    monkeypatch.setattr(hub, "MOST_BYTES", len(model) - 1)
-    assert f"has {len(model)} bytes: a model file has" in refusal("hf://me/tiny")
-    assert "GET /me/tiny/resolve/main/model.safetensors" not in remote.requests
-    monkeypatch.setattr(hub, "MOST_BYTES", len(model))
-    assert hub.download("hf://me/tiny").read_bytes() == model
+    monkeypatch.setattr(downloads, "MOST_BYTES", len(model) - 1)
+    assert f"has {len(model)} bytes: a model has" in refusal("hf://me/tiny")
+    assert sent(remote) == []
+    monkeypatch.setattr(downloads, "MOST_BYTES", len(model))
+    assert downloads.download("hf://me/tiny").read_bytes() == model
 
 
-@pytest.mark.parametrize("name", ["X_Repo_Commit", "ETag", "X_Linked_Etag"])
+@pytest.mark.parametrize("key", ["sha", "rfilename", "blobId"])
 @pytest.mark.parametrize("value", ["../../../../../../out", "/OUT", "..", "a/b", "a\\b", ".git"])
 def test_a_hostile_hub_has_no_file_written_elsewhere(
-    remote: hub_server.Hub, model: bytes, tmp_path: Path, name: str, value: str
+    remote: hub_server.Hub, model: bytes, tmp_path: Path, key: str, value: str
 ) -> None:
     remote.make("me/tiny").commit(model__safetensors=model)
-    remote.make("me/other").commit(README__md=b"#")
-    remote.headers = {name: value.replace("/OUT", str(tmp_path / "out"))}
-    assert "the hub sends" in refusal("hf://me/tiny")
-    assert "has no .safetensors file" in refusal("hf://me/other")
+    value = value.replace("/OUT", str(tmp_path / "out"))
+    file = {"rfilename": "model.safetensors", "size": len(model), "blobId": "0" * 40}
+    remote.answer = {"sha": value} if key == "sha" else {"siblings": [file | {key: value}]}
+    said = "has no .safetensors file" if key == "rfilename" else "the hub sends"
+    assert said in refusal("hf://me/tiny")
     assert {path.name for path in tmp_path.iterdir()} <= {"cache", "model"}
-    blobs = [path.name for path in (tmp_path / "cache").rglob("*") if path.is_file()]
-    assert not any("out" in each for each in blobs)
-    remote.headers = {}
-    assert hub.download("hf://me/tiny").read_bytes() == model  # the control
+    assert not any("out" in path.name for path in (tmp_path / "cache").rglob("*"))
+    assert sent(remote) == []
+    remote.answer = {}
+    assert downloads.download("hf://me/tiny").read_bytes() == model  # the control
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [{"sha": None}, {"siblings": [{}]}, {"siblings": 3}, {"cardData": {"self": 1}},
+     {"siblings": [{"rfilename": "model.safetensors"}]}, {"createdAt": "noon"}],
+)  # fmt: skip
+def test_an_answer_of_another_form(remote: hub_server.Hub, model: bytes, answer: dict) -> None:
+    remote.make("me/tiny").commit(model__safetensors=model)
+    remote.answer = answer
+    assert "hf://me/tiny: " in refusal("hf://me/tiny")
+
+
+def test_another_commit_than_the_address(remote: hub_server.Hub, model: bytes) -> None:
+    commit = remote.make("me/tiny").commit(model__safetensors=model)
+    remote.answer = {"sha": "0" * 40}
+    assert "in place of" in refusal(f"hf://me/tiny@{commit}")
+    remote.answer = {}
+    assert downloads.download(f"hf://me/tiny@{commit}").read_bytes() == model  # the control
+
+
+@pytest.mark.parametrize("ranges", [True, False])
+def test_an_interrupted_download_continues(
+    remote: hub_server.Hub, model: bytes, ranges: bool
+) -> None:
+    """In the same call while bytes arrive, in the next one if they do not."""
+    remote.make("me/tiny").commit(model__safetensors=model)
+    remote.ranges = ranges
+    remote.sends = [1000, 2000] if ranges else [1000, 2000, 2500]
+    assert downloads.download("hf://me/tiny").read_bytes() == model
+    remote.make("me/other").commit(model__safetensors=model)
+    remote.sends = [5000, 0]
+    said = f"model.safetensors: the download stopped after {5000 * ranges} of {len(model)} bytes"
+    assert said in refusal("hf://me/other")
+    assert downloads.download("hf://me/other").read_bytes() == model
+    assert remote.bytes_sent == 2 * len(model) if ranges else remote.bytes_sent > 2 * len(model)
+
+
+@pytest.mark.parametrize("change", ["bits", "longer", "shorter"])
+def test_other_bytes_than_the_hub_states(remote: hub_server.Hub, model: bytes, change: str) -> None:
+    remote.make("me/tiny").commit(model__safetensors=model)
+    other = {"bits": bytes(len(model)), "longer": model + b"x", "shorter": model[:-1]}[change]
+    remote.contents["model.safetensors"] = other
+    said = {
+        "bits": "is damaged: its digest is",
+        "longer": "is longer than the",
+        "shorter": "stopped",
+    }
+    assert said[change] in refusal("hf://me/tiny")
+    assert not list((Path("cache")).rglob("model.safetensors"))
+    remote.contents.clear()
+    assert downloads.download("hf://me/tiny").read_bytes() == model  # also from a part with a fault
+
+
+def test_a_full_disk(remote: hub_server.Hub, model: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Refused before, or in the middle; the next download continues."""
+    remote.make("me/tiny").commit(model__safetensors=model)
+    usage = shutil.disk_usage(".")
+    with monkeypatch.context() as full:
+        full.setattr(shutil, "disk_usage", lambda path: usage._replace(free=1000))
+        assert "model.safetensors needs 0 MB, the disk has 0" in refusal("hf://me/tiny")
+    assert sent(remote) == []
+    part = downloads.find(downloads.address_of("hf://me/tiny")).folder / "model.safetensors.part"
+    part.symlink_to("/dev/full")
+    assert "No space left on device" in refusal("hf://me/tiny")
+    part.unlink()
+    assert downloads.download("hf://me/tiny").read_bytes() == model
+
+
+def test_two_processes_download_once(remote: hub_server.Hub, model: bytes, tmp_path: Path) -> None:
+    """The contents are sent when both processes have the listing."""
+    remote.make("me/tiny").commit(model__safetensors=model)
+    both = threading.Event()
+
+    class Requests(list[str]):
+        def append(self, request: str) -> None:
+            super().append(request)
+            if self.count("GET /api/models/me/tiny") == 2:
+                both.set()
+
+    remote.requests, remote.before = Requests(), lambda: both.wait(60)
+    processes = [process(remote, tmp_path) for _ in range(2)]
+    outputs = [each.communicate()[0].strip() for each in processes]
+    assert outputs[0] == outputs[1]
+    assert Path(outputs[0]).read_bytes() == model
+    assert len(sent(remote)) == 1
+
+
+def test_a_file_that_another_program_downloaded(
+    remote: hub_server.Hub, model: bytes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """`hf download` keeps files in the hub's own cache; they are read there."""
+    from huggingface_hub import hf_hub_download
+
+    remote.make("me/tiny").commit(model__safetensors=model)
+    path = Path(hf_hub_download("me/tiny", "model.safetensors"))
+    remote.requests.clear()
+    assert downloads.download("hf://me/tiny") == path
+    assert sent(remote) == []
+    shutil.rmtree(tmp_path / "cache" / "asrkit")
+    hub_server.use(monkeypatch, remote.address, tmp_path / "cache", offline=True)
+    assert downloads.download("hf://me/tiny") == path
 
 
 def test_the_library_is_as_it_was_during_a_download(remote: hub_server.Hub, model: bytes) -> None:
@@ -288,7 +407,7 @@ def test_the_library_is_as_it_was_during_a_download(remote: hub_server.Hub, mode
 
     remote.make("me/tiny").commit(model__safetensors=model)
     found, remote.requests = [{**vars(file_download)}], Requests()
-    assert hub.download("hf://me/tiny").read_bytes() == model
+    assert downloads.download("hf://me/tiny").read_bytes() == model
     assert len(found) > 2
     assert all(each == found[0] for each in found)
 

@@ -10,24 +10,26 @@ PACKAGE = PROJECT / "asrkit"
 
 # Import nothing of asrkit.
 ROOTS = {
-    "atomic_write", "catalogue", "errors", "extras", "hub", "lines",
+    "atomic_write", "catalogue", "downloads", "errors", "extras", "hub", "lines",
     "pretrained", "registry", "terms", "version",
 }  # fmt: skip
 LEAVES = {"audio", "text", "model", "search", "lm"}  # import roots alone
-UP_TO_MODEL_FILE = LEAVES | {"config", "build", "model_file"}
+CONTENTS = LEAVES | {"config", "build", "model_contents"}
+UP_TO_MODEL_FILE = CONTENTS | {"interop", "model_file"}
 UP_TO_RUNTIME = UP_TO_MODEL_FILE | {"backends"}
 UP_TO_EVALUATION = UP_TO_RUNTIME | {"data", "runtime", "evaluation"}
-LIBRARIES = {"training", "transcription", "export", "report", "interop", "serve"}
+LIBRARIES = {"training", "transcription", "export", "report", "serve"}
 MAY_IMPORT = {  # from the bottom to the top
     **{leaf: set() for leaf in sorted(LEAVES)},
     "data": LEAVES,
     "config": {"audio", "model", "search"},  # whose kinds have options
     "build": LEAVES | {"config"},
-    "model_file": LEAVES | {"config", "build"},
+    "model_contents": LEAVES | {"config"},
+    "interop": CONTENTS,
+    "model_file": CONTENTS | {"interop"},
     "backends": UP_TO_RUNTIME,
     "runtime": UP_TO_RUNTIME,
     "evaluation": UP_TO_RUNTIME | {"data", "runtime"},
-    "interop": UP_TO_MODEL_FILE,
     "export": UP_TO_EVALUATION,
     "training": UP_TO_EVALUATION,
     "transcription": UP_TO_EVALUATION,

@@ -7,7 +7,8 @@ from asrkit.atomic_write import sha256_of
 from asrkit.cli.terms import terms_of
 from asrkit.errors import UserError, shown
 from asrkit.interop import import_checkpoint
-from asrkit.model_file import START, save_model
+from asrkit.model_contents import START
+from asrkit.model_file import save_model
 from asrkit.version import __version__
 
 MOST_CHARACTERS = 200  # length limit of a name

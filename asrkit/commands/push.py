@@ -26,7 +26,7 @@ from asrkit.model_file import (
     read_terms_of,
 )
 from asrkit.pretrained import ready_models
-from asrkit.terms import Terms, inherited, spelled
+from asrkit.terms import Terms, inherited, licence_of, spelled
 
 TASK = "automatic-speech-recognition"
 LICENCES = {  # licences that the hub has names for
@@ -153,7 +153,7 @@ def stated_licence(card: str) -> str | None:
         return None
     if not isinstance(found, dict):
         return None
-    own = found.get("license_name") if found.get("license") == "other" else found.get("license")
+    own = licence_of(found)
     return None if own is None else str(own)
 
 

@@ -11,7 +11,7 @@ from asrkit.build import build_model
 from asrkit.config import parse_record
 from asrkit.errors import shown
 from asrkit.interop.checkpoint import CheckpointError
-from asrkit.model_file import ModelFile
+from asrkit.model_contents import ModelFile
 from asrkit.text import Tokenizer
 
 UNKNOWN = "unknown"  # required paths of a configuration that an imported model does not have
