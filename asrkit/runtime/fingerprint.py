@@ -3,17 +3,22 @@
 import hashlib
 from typing import Any
 
-from torch import nn
-
 from asrkit.audio import Fbank, Frontend
 from asrkit.backends import Backend
 from asrkit.errors import UserError, printable, shown
 from asrkit.runtime.engine import Engine
 from asrkit.runtime.transcript import DecodingOptions
-from asrkit.search import Search
+from asrkit.search import Fusion, Search
 
 HASH = 64  # hexadecimal digits of a SHA-256
-OF_MODULES = vars(nn.Module()).keys()  # not options; former versions have stored `training`
+# The attributes that state a search's or a frontend's options. Others, such as those that a version
+# of torch gives to every module, are not part of an identity.
+STATED = (
+    "beam", "blank", "blank_penalty", "ceiling", "end_of_turn", "log_min_token", "log_skip_blank",
+    "num_mels", "lead_frames", "frame_size", "hop", "fft_size", "before", "after", "mirrored",
+    "edge", "marker", "preemphasis", "low", "high", "margin", "guard", "floor",
+)  # fmt: skip
+FORMER = ("training",)  # stored by former versions
 
 
 def identity(
@@ -66,20 +71,20 @@ def frontend(frontend: Frontend) -> dict[str, Any] | None:
 def described(part: Search | Frontend) -> dict[str, Any]:
     """Return the kind of a search or a frontend, its options, and a hash of its fusion."""
     found: dict[str, Any] = {"kind": type(part).__name__}
-    for name, value in vars(part).items():
-        if name in OF_MODULES:
-            continue
+    for name in STATED:
+        value = getattr(part, name, None)
         if isinstance(value, bool | int | float | str):
             found[name] = str(value)  # JSON cannot write infinity
-        elif hasattr(value, "identity"):
-            found[name] = hashlib.sha256(value.identity().encode()).hexdigest()
+    fusion: Fusion | None = getattr(part, "fusion", None)
+    if fusion is not None:
+        found["fusion"] = hashlib.sha256(fusion.identity().encode()).hexdigest()
     return found
 
 
 def differences(theirs: Any, ours: Any, name: str = "") -> list[str]:
     """Return the differences between two identities, a line each."""
     if isinstance(theirs, dict) and isinstance(ours, dict):
-        keys = [*ours, *(key for key in theirs if key not in ours and key not in OF_MODULES)]
+        keys = [*ours, *(key for key in theirs if key not in ours and key not in FORMER)]
         each = ((theirs.get(key), ours.get(key), f"{name}.{key}".strip(".")) for key in keys)
         return [line for arguments in each for line in differences(*arguments)]
     if theirs == ours:

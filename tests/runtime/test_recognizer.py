@@ -294,3 +294,17 @@ def test_empty_batch_and_empty_recordings_have_empty_results(recognizer: asrkit.
     mixed = recognizer.transcribe_batch([speech(1.0), np.zeros(0, dtype=np.float32)])
     assert timed(mixed[0]) == timed(recognizer.transcribe(speech(1.0)))
     assert mixed[1].text == ""
+
+
+@pytest.mark.parametrize("kind", [*audio.KINDS])
+def test_what_torch_gives_to_modules_is_not_part_of_an_identity(kind: str) -> None:
+    """Another version of torch may give more; the frontend's own options are part of it."""
+    recognizer, newer, other = (recognizer_of(a_file(CharTokenizer(["a"]))) for _ in range(3))
+    for each in (recognizer, newer):
+        each.engine.frontend = audio.build_frontend(kind, 80)
+    newer.engine.frontend.compiled = True
+    assert newer.identity() == recognizer.identity()
+    options = {"whisper": {"floor": -5.0}, "kaldi": {"low_frequency": 30.0}}.get(kind, {})
+    lead_frames = 0 if options else 1
+    other.engine.frontend = audio.build_frontend({"kind": kind, **options}, 80, lead_frames)
+    assert other.identity() != recognizer.identity()
