@@ -1,17 +1,19 @@
 """English sentences for a language model, from texts that Debian packages.
 
-One file a source, a sentence a line, spelled as LibriSpeech's transcripts in lower case.
+One file a source, a sentence a line: words in lower case, spelled as in LibriSpeech's transcripts,
+or with capitals and marks.
 """
 
 import argparse
 import gzip
+import itertools
 import re
 import subprocess
 import sys
 import unicodedata
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,6 +38,8 @@ ASCII = str.maketrans({"’": "'", "‘": "'", "`": "'", "—": " ", "–": " ",
 SPELLED_RE = re.compile(rf"\b({'|'.join(SPELLED)})\.(?=\s+[A-Z0-9])", re.IGNORECASE)
 OTHERS_RE = re.compile(r"\b(i\.e|e\.g|viz|etc|vs|cf|pp?|vol|fig|esp|[A-Z])\.", re.IGNORECASE)
 END_RE = re.compile(r"(?<=[.!?;:])[\"')\]]*\s+(?=[\"'(\[]*[A-Z])")
+DASH_RE = re.compile(r"[\s,;:]*(?:--+|[—–])[\s,]*")
+SILENT_RE = re.compile(r"[\"()*_]|(?<!\w)'|'(?!\w)")
 
 
 def sentences(paragraph: str) -> Iterator[str]:
@@ -46,10 +50,21 @@ def sentences(paragraph: str) -> Iterator[str]:
     yield from filter(None, END_RE.split(text))
 
 
+def in_ascii(text: str) -> str:
+    """A text without accents, with plain apostrophes and without dashes."""
+    text = unicodedata.normalize("NFKD", text.translate(ASCII))
+    return text.encode("ascii", "ignore").decode()
+
+
+def written(sentence: str) -> str:
+    """A sentence with its capitals and marks, without quotation marks and brackets."""
+    text = SILENT_RE.sub("", in_ascii(DASH_RE.sub(", ", sentence)))
+    return " ".join(re.sub(r"\s+(?=[.,;:!?])|(?<=[.!?]),|^[\s,]+", "", text).split())
+
+
 def cleaned(sentence: str) -> tuple[str, str]:
     """The words of a sentence, and why it is left out, which is empty if it is not."""
-    text = sentence.translate(ASCII)
-    text = unicodedata.normalize("NFKD", text).encode("ascii", "ignore").decode()
+    text = in_ascii(sentence)
     if re.search(r"\d", text):
         return "", "digits"
     if re.search(r"[^\w\s'\-.,;:!?\"()*]|__", text):
@@ -158,36 +173,45 @@ def runs(words: list[str]) -> Iterator[tuple[str, ...]]:
     return zip(*(words[i:] for i in range(RUN)), strict=False)
 
 
-def read_source(source: Source, root: Path, tested: Runs) -> tuple[list[str], Counter[str]]:
-    """The different sentences of a source, and how many were left out, by reason."""
-    found: dict[str, None] = {}
-    left_out: Counter[str] = Counter()
+def paragraphs(source: Source, root: Path) -> Iterator[str]:
+    """The paragraphs of a source's files."""
     for path in sorted(root.glob(source.pattern)):
-        if path.is_dir() or path.suffix in (".dat", ".u8"):  # other languages, fortune's index
-            continue
-        for paragraph in source.read(path):
-            for sentence in sentences(paragraph):
-                text, reason = cleaned(sentence)
-                if text and not tested.isdisjoint(runs(text.split())):
-                    reason = "in --without"
-                elif text in found:
-                    reason = "repeated"
-                if reason:
-                    left_out[reason] += 1
-                else:
-                    found[text] = None
-    return list(found), left_out
+        if not path.is_dir() and path.suffix not in (".dat", ".u8"):  # other languages, an index
+            yield from source.read(path)
 
 
-def write_sources(names: list[str], root: Path, output: Path, tested: Runs) -> None:
+def selected(texts: Iterable[str], tested: Runs) -> tuple[dict[str, str], Counter[str]]:
+    """The different sentences of paragraphs, and how many were left out, by reason.
+
+    A sentence is a key with its words alone, and a value as it is written.
+    """
+    found: dict[str, str] = {}
+    left_out: Counter[str] = Counter()
+    for sentence in itertools.chain.from_iterable(map(sentences, texts)):
+        text, reason = cleaned(sentence)
+        if text and not tested.isdisjoint(runs(text.split())):
+            reason = "in --without"
+        elif text in found:
+            reason = "repeated"
+        if reason:
+            left_out[reason] += 1
+        else:
+            found[text] = written(sentence)
+    return found, left_out
+
+
+def write_sources(
+    names: list[str], root: Path, output: Path, tested: Runs, as_written: bool
+) -> None:
     """Write each source's file, and print what is in it."""
     output.mkdir(parents=True, exist_ok=True)
     print(f"{'source':10} sentences     words  left out")
     for name in names:
-        texts, left_out = read_source(SOURCES[name], root, tested)
+        found, left_out = selected(paragraphs(SOURCES[name], root), tested)
+        texts = [*(found.values() if as_written else found)]
         with replacing(output / f"{name}.txt") as temporary:
             temporary.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
-        words = sum(text.count(" ") + 1 for text in texts)
+        words = sum(text.count(" ") + 1 for text in found)
         reasons = ", ".join(f"{count} {reason}" for reason, count in left_out.most_common())
         print(f"{name:10}{len(texts):10}{words:10}  {reasons}")
 
@@ -222,6 +246,7 @@ def command_line() -> argparse.ArgumentParser:
         "--without", type=Path, nargs="+", default=[], metavar="MANIFEST",
         help=f"leave out sentences that share {RUN} words in a row with a text of these",
     )  # fmt: skip
+    parser.add_argument("--written", action="store_true", help="keep capitals and marks")
     known = ", ".join(SOURCES)
     parser.add_argument(
         "--sources", nargs="+", default=[], choices=SOURCES, metavar="NAME",
@@ -241,7 +266,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             for row in read_manifest(manifest, [])
             for run in runs((row.text or "").lower().split())
         }
-        write_sources(names, args.root, args.output_dir, tested)
+        write_sources(names, args.root, args.output_dir, tested, args.written)
     except (RecipeError, UserError, OSError) as error:
         return refused("librispeech", error, "more_text")
     return 0

@@ -58,14 +58,14 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "root"
 
 
-def written(folder: Path) -> dict[str, list[str]]:
+def texts_in(folder: Path) -> dict[str, list[str]]:
     return {path.stem: path.read_text().splitlines() for path in folder.glob("*.txt")}
 
 
 def run(root: Path, out: Path, *options: object) -> dict[str, list[str]]:
     arguments = ["--root", root, "--output-dir", out, *options]
     assert TEXTS.main([str(argument) for argument in arguments]) == 0
-    return written(out)
+    return texts_in(out)
 
 
 def test_every_format(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
@@ -100,6 +100,28 @@ def test_every_format(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture)
 )
 def test_spelling(sentence: str, expected: tuple[str, str]) -> None:
     assert TEXTS.cleaned(sentence) == expected
+
+
+@pytest.mark.parametrize(
+    ("sentence", "expected"),
+    [
+        ("\"Don't go,\" said St. John's wife.", "Don't go, said St. John's wife."),
+        ("He was--so he said—(a little) late ; no?", "He was, so he said, a little late; no?"),
+        ("Was he? -- No, ‘never’; a dog’s naïve _life_.", "Was he? No, never; a dog's naive life."),
+        ("-- Well-bred men,--he said", "Well-bred men, he said"),
+    ],
+)
+def test_marks(sentence: str, expected: str) -> None:
+    assert TEXTS.written(sentence) == expected
+
+
+def test_written(root: Path, tmp_path: Path) -> None:
+    found = run(root, tmp_path / "out", "--written", "--sources", "austen", "fortunes")
+    assert found == {
+        "austen": ["Mister Weston was out.", "Emma's day, was long.",
+                   "Ann Elliot read to Missus Clay of naive men."],
+        "fortunes": ["A banker lends you his umbrella.", "He wants it back when it rains."],
+    }  # fmt: skip
 
 
 def test_sentences() -> None:
