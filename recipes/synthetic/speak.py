@@ -9,12 +9,14 @@ import importlib.util
 import itertools
 import json
 import multiprocessing
+import os
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache, partial
 from pathlib import Path
 
@@ -41,6 +43,11 @@ ROOM = (0.05, 0.4)  # seconds in which half of the rooms' echo falls by 60 dB
 PATIENCE = 20  # seconds for a sentence
 MOST_WORDS, LONGEST = 30, 20.0  # of a sentence, in words and in seconds
 MOST_TEXTS = 5_000_000
+Speech = tuple[np.ndarray, str]  # samples at 16 kHz, and the speaker
+FORMATS = {
+    ".flac": {"format": "FLAC", "subtype": "PCM_16"},
+    ".opus": {"format": "OGG", "subtype": "OPUS"},
+}
 
 
 @cache
@@ -88,27 +95,54 @@ def make_utterance(
 ) -> Utterance | None:
     """Write one recording, unless it is there; None if the synthesizer failed on the text."""
     index, text = task
-    path = folder / "audio" / f"synthetic-{index:06d}.flac"
-    note = path.with_suffix(".json")  # of what the recording is: another run may say other texts
+    rng = np.random.default_rng([seed, index])
     wanted = {"seed": seed, "engines": engines, "text": text}
+    path = folder / "audio" / f"synthetic-{index:06d}.flac"
+    return kept_or_made(path, wanted, lambda: recording(str(rng.choice(engines)), text, rng))
+
+
+def kept_or_made(
+    path: Path,
+    wanted: dict[str, object],
+    make: Callable[[], Speech],
+    **encoding: float,
+) -> Utterance | None:
+    """Write the recording of a text, unless it is there; None if it cannot be used.
+
+    Args:
+        path: audio file, beside a note: another run may say other texts.
+        wanted: note about the recording, without its speaker.
+        make: function that speaks; its errors about the text are caught.
+        encoding: options of soundfile.
+    """
+    note = path.with_suffix(".json")
     found = read_note(note)
-    if found != wanted | {"speaker": str(found.get("speaker"))} or not path.is_file():
+    if found != wanted | {"speaker": str(found.get("speaker"))} or not is_whole(path):
         note.unlink(missing_ok=True)
-        rng = np.random.default_rng([seed, index])
         try:
-            samples, speaker = recording(str(rng.choice(engines)), text, rng)
-        except (subprocess.SubprocessError, soundfile.LibsndfileError, digits.RecipeError):
+            samples, speaker = make()
+        except (
+            subprocess.SubprocessError, soundfile.LibsndfileError, RecipeError, digits.RecipeError
+        ):  # fmt: skip
             return None
         if len(samples) > LONGEST * digits.SAMPLE_RATE:
             return None
-        part = path.with_suffix(".part")
-        soundfile.write(part, samples, digits.SAMPLE_RATE, format="FLAC", subtype="PCM_16")
-        part.replace(path)
+        with replacing(path, flushes=False) as temporary:
+            kind = FORMATS[path.suffix]
+            soundfile.write(temporary, samples, digits.SAMPLE_RATE, **kind, **encoding)
         found = wanted | {"speaker": speaker}
-        with replacing(note) as temporary:
+        with replacing(note, flushes=False) as temporary:
             temporary.write_text(json.dumps(found), encoding="utf-8")
-    return {"id": path.stem, "audio": path, "duration": audio_seconds(path), "text": text,
-            "speaker": found["speaker"]}  # fmt: skip
+    return {"id": path.stem, "audio": path, "duration": audio_seconds(path),
+            "text": wanted["text"], "speaker": found["speaker"]}  # fmt: skip
+
+
+def is_whole(path: Path) -> bool:
+    """Whether a recording can be read: a power cut may leave an empty file."""
+    try:
+        return audio_seconds(path) > 0
+    except RecipeError:
+        return False
 
 
 def read_note(path: Path) -> dict[str, object]:
@@ -120,7 +154,7 @@ def read_note(path: Path) -> dict[str, object]:
     return found if isinstance(found, dict) else {}
 
 
-def recording(engine: str, text: str, rng: np.random.Generator) -> tuple[np.ndarray, str]:
+def recording(engine: str, text: str, rng: np.random.Generator) -> Speech:
     """A text by a random voice in a random room, and the voice."""
     speech, rate, voice = speak(engine, text, rng)
     samples = digits.record(speech, rate, rng)
@@ -137,9 +171,14 @@ def digit_strings(seed: int) -> Iterator[str]:
 def read_texts(paths: list[Path], seed: int) -> list[str]:
     """The sentences of text files that are not too long, in random order."""
     texts = [line.decode("utf-8").strip() for path in paths for _, line in lines_of(path)]
-    texts = [text for text in texts if 0 < len(text.split()) <= MOST_WORDS]
+    return in_random_order(texts, (1, MOST_WORDS), seed)
+
+
+def in_random_order(texts: list[str], words: tuple[int, int], seed: int) -> list[str]:
+    """The texts with a number of words between two limits, in an order that depends on the seed."""
+    texts = [text for text in texts if words[0] <= len(text.split()) <= words[1]]
     if not 0 < len(texts) <= MOST_TEXTS:
-        raise RecipeError(f"--texts have {len(texts)} sentences of up to {MOST_WORDS} words")
+        raise RecipeError(f"--texts have {len(texts)} sentences of {words[0]} to {words[1]} words")
     return [texts[i] for i in np.random.default_rng(seed).permutation(len(texts))]
 
 
@@ -150,8 +189,7 @@ def synthesised(
     rows: list[Utterance] = []
     seconds, failed = 0.0, 0
     bar = tqdm(total=round(hours * 3600), unit="s", disable=None)
-    # Ctrl-C is for the parent, which stops the workers.
-    with multiprocessing.Pool(jobs, signal.signal, (signal.SIGINT, signal.SIG_IGN)) as pool, bar:
+    with multiprocessing.Pool(jobs, follow_parent) as pool, bar:
         tasks = enumerate(texts)
         while seconds < hours * 3600 and (some := list(itertools.islice(tasks, 32 * jobs))):
             for row in pool.imap(make, some):
@@ -162,10 +200,23 @@ def synthesised(
                     seconds += row["duration"]
                     bar.update(round(row["duration"]))
     if failed:
-        print(f"{failed} texts left out, on which a synthesizer failed or spoke too long")
+        print(f"{failed} texts left out: their speech failed, or its length is wrong")
     if seconds < hours * 3600:
         raise RecipeError(f"the texts are {seconds / 3600:.1f} h, not {hours:g}: give more --texts")
     return rows
+
+
+def follow_parent() -> None:
+    """Leave Ctrl-C to the parent, which stops this worker, and end if the parent is killed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    assert parent
+
+    def wait() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def available(wanted: list[str]) -> list[str]:

@@ -1,6 +1,10 @@
 """Synthetic speech: many voices of few synthesizers, the same again, and enough of it."""
 
 import json
+import multiprocessing
+import os
+import select
+import time
 from pathlib import Path
 
 import numpy as np
@@ -95,12 +99,46 @@ def test_a_recording_whose_note_is_damaged_is_made_anew(tmp_path: Path, damage: 
     assert note.read_text() == whole
 
 
+@pytest.mark.usefixtures("flite")
+@pytest.mark.parametrize("data", [b"", bytes(4000)])
+def test_a_recording_that_cannot_be_read_is_made_anew(tmp_path: Path, data: bytes) -> None:
+    (tmp_path / "t.txt").write_text("one\n")
+    options = ("--texts", tmp_path / "t.txt", "--hours", 0.0001)
+    [row] = prepare(tmp_path / "out", *options)
+    whole = Path(row["audio"]).read_bytes()
+    Path(row["audio"]).write_bytes(data)
+    assert prepare(tmp_path / "out", *options) == [row]
+    assert Path(row["audio"]).read_bytes() == whole
+
+
 def test_no_synthesizer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     out = ["--output-dir", tmp_path, "--engines", "flite"]
     assert refuse(SYNTHETIC, out, capsys).endswith("no flite: apt-get install flite")
+
+
+def test_workers_end_with_a_killed_parent() -> None:
+    """The last holder of the pipe's other end is gone."""
+    kept, given = os.pipe()
+    fork = multiprocessing.get_context("fork")
+
+    def work() -> None:
+        with fork.Pool(2, SYNTHETIC.follow_parent) as pool:
+            pool.map(abs, range(2))
+            os.write(given, b"ready")
+            time.sleep(60)
+
+    parent = fork.Process(target=work)
+    parent.start()
+    os.close(given)
+    assert os.read(kept, 5) == b"ready"
+    parent.kill()
+    parent.join()
+    assert select.select([kept], [], [], 20)[0]
+    assert os.read(kept, 1) == b""
+    os.close(kept)
 
 
 def test_a_room_keeps_length_and_level() -> None:
