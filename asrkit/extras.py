@@ -28,12 +28,7 @@ PACKAGES = {  # import names of the packages of each extra
     "recipes": ("backports", "espeakng_loader", "matplotlib", "soxr"),
     "redis": ("redis",),
     "serve": (
-        "starlette",
-        "anyio",
-        "uvicorn",
-        "websockets",
-        "python_multipart",
-        "prometheus_client",
+        "starlette", "anyio", "uvicorn", "websockets", "python_multipart", "prometheus_client",
     ),
     "sherpa": ("sherpa_onnx",),
     "train": ("fsspec", "jiwer", "lhotse", "rapidfuzz", "tensorboard", "torchaudio", "urllib3"),
@@ -41,7 +36,7 @@ PACKAGES = {  # import names of the packages of each extra
     "vad": ("silero_vad",),
     "wandb": ("wandb",),
     "written": ("whisper_normalizer",),
-}
+}  # fmt: skip
 EXTRA_OF = {package: extra for extra, packages in PACKAGES.items() for package in packages}
 
 

@@ -7,6 +7,8 @@ malicious file raises ModelFileError. Weights are float32 in memory, whatever ty
 
 import hashlib
 import json
+import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePath
@@ -16,6 +18,7 @@ import pydantic
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import Tensor
 
 from asrkit import hub
@@ -35,11 +38,6 @@ CHECKSUM = "sha256"  # key of that JSON
 TOKENIZER = "tokenizer"  # name of the tensor of the tokenizer's bytes
 MOST_BYTES = 1 << 24  # size limit of the header and of the tokenizer, a hundred times the usual
 STORED = (torch.float32, torch.float16)  # types of weights in a file
-TYPES = {  # names in the safetensors format
-    torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16",
-    torch.int64: "I64", torch.int32: "I32", torch.int16: "I16", torch.int8: "I8",
-    torch.uint8: "U8", torch.bool: "BOOL",
-}  # fmt: skip
 OTHERS = {  # suffixes of files that are mistaken for model files
     ".onnx": "an export: --model is the .safetensors that it was made from, --backend this file",
     ".data": "the weights of an export: --backend is the .onnx file beside it",
@@ -119,28 +117,13 @@ def write_tensors(path: str | Path, tensors: dict[str, Tensor], header: dict[str
     """
     whole = header | {CHECKSUM: checksum(tensors, header)}
     with replacing(path) as temporary:
-        write_safetensors(temporary, tensors, {HEADER: json.dumps(whole)})
-
-
-def write_safetensors(path: Path, tensors: Mapping[str, Tensor], metadata: dict[str, str]) -> None:
-    """Write contiguous tensors like `safetensors.torch.save`, without a copy in memory.
-
-    The library's `save` makes two, and its `save_file` leaves a file of its own behind if the
-    process is killed. The format: 8 bytes of the header's length, the header, the tensors.
-    """
-    ordered = sorted(tensors.items(), key=lambda item: (-item[1].itemsize, item[0]))
-    header: dict[str, Any] = {"__metadata__": metadata}
-    end = 0
-    for name, tensor in ordered:
-        start, end = end, end + tensor.nbytes
-        kind, shape = TYPES[tensor.dtype], list(tensor.shape)
-        header[name] = {"dtype": kind, "shape": shape, "data_offsets": [start, end]}
-    text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
-    text += b" " * (-len(text) % 8)
-    with path.open("wb") as file:
-        file.write(len(text).to_bytes(8, "little") + text)
-        for _, tensor in ordered:
-            file.write(tensor.flatten().view(torch.uint8).numpy().data)
+        try:
+            save_file(tensors, temporary, {HEADER: json.dumps(whole)})
+        except SafetensorError as error:
+            code = re.search(r"os error (\d+)", str(error))
+            if code is None:
+                raise
+            raise OSError(int(code[1]), os.strerror(int(code[1])), str(temporary)) from None
 
 
 def read_tensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any] | None]:

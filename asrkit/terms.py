@@ -86,29 +86,22 @@ def read_terms(values: Mapping[str, Any]) -> Terms:
 
 def inherited(own: Terms, sources: Mapping[str, Terms], option: str) -> tuple[Terms, list[str]]:
     """Return the terms of a model that was made from others, and notes; `own` take precedence."""
-    licence, notes = own.licence, []
+    stated = {name: terms.licence for name, terms in sources.items() if terms.licence is not None}
+    licence, languages, notes = own.licence, own.languages, []
     if licence is not None:
         notes += differences(licence, sources)
-    elif licence := common_licence(sources, option):
-        stating = [name for name, terms in sources.items() if terms.licence is not None]
-        notes.append(f"licence {licence}, that of {' and '.join(stating)}")
-        notes += [f"{name} states no licence" for name in sources if name not in stating]
-    languages = own.languages
+    elif len({*map(spelled, stated.values())}) > 1:
+        named = ", ".join(f"{name} {shown(licence)}" for name, licence in stated.items())
+        raise UserError(f"the models have different licences: {named}; choose one by {option}")
+    elif stated:
+        licence = [*stated.values()][-1]
+        notes.append(f"licence {licence}, that of {' and '.join(stated)}")
+        notes += [f"{name} states no licence" for name in sources if name not in stated]
     if not languages:
-        every = [code for terms in sources.values() for code in terms.languages]
-        if languages := tuple(dict.fromkeys(every)):
+        languages = tuple({code: 0 for terms in sources.values() for code in terms.languages})
+        if languages:
             notes.append(f"languages {', '.join(languages)}, those of {' and '.join(sources)}")
     return Terms(licence, languages), notes
-
-
-def common_licence(sources: Mapping[str, Terms], option: str) -> str | None:
-    """Return the licence of models; None if no model states one."""
-    stated = {name: each.licence for name, each in sources.items() if each.licence is not None}
-    licences = {spelled(licence): licence for licence in stated.values()}
-    if len(licences) > 1:
-        each = ", ".join(f"{name} {shown(licence)}" for name, licence in stated.items())
-        raise UserError(f"the models have different licences: {each}; choose one by {option}")
-    return next(iter(licences.values()), None)
 
 
 def differences(licence: str, sources: Mapping[str, Terms]) -> list[str]:

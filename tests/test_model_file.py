@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file, save, save_file
+from safetensors.torch import load_file, save_file
 
 from asrkit import audio
 from asrkit.config import parse_config
@@ -22,12 +22,10 @@ from asrkit.info import main as info
 from asrkit.model import Network
 from asrkit.model_file import (
     FORMAT_VERSION,
-    TYPES,
     ModelFile,
     ModelFileError,
     load_model,
     save_model,
-    write_safetensors,
 )
 from asrkit.pack import main as pack
 from asrkit.text import CharTokenizer, SentencePieceTokenizer, Tokenizer
@@ -420,22 +418,3 @@ def test_writing_takes_little_memory_beside_the_tensors(tmp_path: Path) -> None:
     command = [sys.executable, "-c", WRITES, str(tmp_path / "m.safetensors")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert int(done.stdout) < 100_000  # of 200 MB
-
-
-def test_the_bytes_are_those_of_the_safetensors_library(tmp_path: Path) -> None:
-    tensors = {
-        "ä": torch.randn(3, 0), "z": torch.randn(2, 3), "one": torch.tensor(1.5),
-        "h": torch.randn(5).half(), "b": torch.arange(7, dtype=torch.uint8),
-    }  # fmt: skip
-    metadata = {"asrkit": '{"é": "\\n\u2028"}'}
-    write_safetensors(tmp_path / "a", tensors, metadata)
-    assert (tmp_path / "a").read_bytes() == save(tensors, metadata)
-
-
-def test_tensors_of_checkpoints_are_read_as_written(tmp_path: Path) -> None:
-    """In another order than the library's."""
-    tensors = {str(kind): torch.tensor([0, 1, 1]).to(kind) for kind in TYPES}
-    write_safetensors(tmp_path / "a", tensors, {})
-    found = load_file(tmp_path / "a")
-    assert found.keys() == tensors.keys()
-    assert all(torch.equal(each, found[name]) for name, each in tensors.items())
