@@ -5,12 +5,12 @@ The name asrkit on the package index is another project's.
 
 import json
 import shlex
+import sys
 import warnings
 from collections.abc import Collection
 from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, distribution, distributions
 from importlib.util import find_spec
-from urllib.parse import unquote, urlsplit
+from pathlib import Path
 
 from asrkit.errors import UserError
 
@@ -61,6 +61,9 @@ def requirement(*extras: str) -> str:
 
     It is the folder that asrkit was installed from, if any, or else the distribution's name.
     """
+    from importlib.metadata import distributions
+    from urllib.parse import unquote, urlsplit
+
     bracket = f"[{','.join(extras)}]"
     for each in distributions(name=DISTRIBUTION):  # a clone's own egg-info comes before pip's
         with suppress(ValueError, KeyError):
@@ -73,10 +76,11 @@ def requirement(*extras: str) -> str:
 
 def warn_of_another() -> None:
     """Warn if the other project's distribution is installed too: both write the folder asrkit."""
-    try:
-        other = distribution("asrkit")
-    except PackageNotFoundError:
-        return
+    if not any(any(Path(folder).glob("asrkit-*.dist-info")) for folder in sys.path):
+        return  # the library below takes more time than all else that a start imports
+    from importlib.metadata import distribution
+
+    other = distribution("asrkit")
     if str(other.metadata["Summary"]).startswith(SUMMARY):  # this one, by its former name
         return
     warnings.warn(
