@@ -10,6 +10,7 @@ from asrkit import train
 from asrkit.average import main as average
 from asrkit.backends.export_metadata import Exported
 from asrkit.build import build_model
+from asrkit.commands.train import with_terms
 from asrkit.config import load_config
 from asrkit.errors import UserError
 from asrkit.export import onnx
@@ -17,7 +18,6 @@ from asrkit.model import Context
 from asrkit.model_file import ModelFileError, load_model, read_terms_of, save_model
 from asrkit.terms import MOST_CHARACTERS, MOST_LANGUAGES, Terms, inherited
 from asrkit.text import CharTokenizer
-from asrkit.training.terms import with_terms
 from tests.conftest import write_config
 from tests.running import run
 from tests.test_model_file import a_file, edit

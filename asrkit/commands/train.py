@@ -18,26 +18,34 @@ from asrkit.atomic_write import replacing
 from asrkit.build import build_frontend, build_model
 from asrkit.config import Config, ConfigError, DataConfig
 from asrkit.config.locate import recipes
+from asrkit.config.read_yaml import parse_yaml
 from asrkit.data.manifest import LeftOut
-from asrkit.evaluation.scoring import rates
+from asrkit.errors import UserError
+from asrkit.evaluation.scoring import rates, unit_rates
 from asrkit.evaluation.written import lacking
 from asrkit.extras import need
-from asrkit.model_file import ModelFile, save_model
+from asrkit.model_file import ModelFile, load_model, read_terms_of, save_model
 from asrkit.registry import refusal
-from asrkit.terms import Terms
+from asrkit.terms import UNKNOWN, Terms, inherited, read_terms
 from asrkit.training.adapters import merge, restrict
-from asrkit.training.canary import log_rates, start_rates
-from asrkit.training.checkpoints import Checkpoints, EpochWeights
-from asrkit.training.dataset import empty_bins, feature_statistics, hours_of_epoch, shared_corpus
+from asrkit.training.checkpoints import Checkpoints, EpochWeights, Rates
+from asrkit.training.dataset import (
+    Corpus,
+    empty_bins,
+    feature_statistics,
+    hours_of_epoch,
+    shared_corpus,
+    text_encoder,
+)
 from asrkit.training.dev_texts import dev_warning, trained_warning
 from asrkit.training.distributed import Ranks
 from asrkit.training.labels import keeps_labels
 from asrkit.training.progress import duration
 from asrkit.training.resume_checks import fixed
 from asrkit.training.schedule import resolved
-from asrkit.training.terms import with_terms
-from asrkit.training.trackers import start_tensorboard, start_tracker
+from asrkit.training.trackers import Tracker, start_tensorboard
 from asrkit.training.trainer import Trainer
+from asrkit.training.validation import log_rates, scores_on
 from asrkit.training.warm_start import CONFIG, load_training, start_from
 
 logger = logging.getLogger("asrkit")
@@ -65,6 +73,43 @@ def train(options: argparse.Namespace) -> int:
         return run(config, folder, options, ranks)
     finally:
         ranks.close()
+
+
+def with_terms(config: Config, former: Path | None) -> Config:
+    """Fill the configuration's missing terms with those of `training.start_from`.
+
+    Inherited terms, and a licence that differs from the first model's, are logged.
+
+    Args:
+        former: configuration file of the same training before it was resumed. A resumed training
+            keeps its terms, even if the first model no longer exists.
+    """
+    terms = Terms(config.data.licence, tuple(config.data.languages))
+    if former is not None:
+        before = former_terms(former)
+        terms = Terms(terms.licence or before.licence, terms.languages or before.languages)
+    start, sources = config.training.start_from, {}
+    if start is not None:
+        try:
+            sources[start] = read_terms_of(start)
+        except UserError as error:
+            if former is None:
+                raise
+            logger.warning("the licence of training.start_from cannot be compared: %s", error)
+    terms, notes = inherited(terms, sources, "data.licence")
+    for note in notes:
+        logger.warning("%s", note)
+    stated = {"licence": terms.licence, "languages": [*terms.languages]}
+    return config.model_copy(update={"data": config.data.model_copy(update=stated)})
+
+
+def former_terms(path: Path) -> Terms:
+    """Read the terms in a training's configuration file; missing terms are unknown."""
+    try:
+        values = parse_yaml(path.read_text(encoding="utf-8"))
+        return read_terms(values["data"])
+    except (OSError, UnicodeDecodeError, ConfigError, UserError, KeyError, TypeError):
+        return UNKNOWN  # a file of an older version, or changed by hand
 
 
 def prepare(config: Config, folder: Path, resume: bool, overrides: list[str]) -> None:
@@ -155,7 +200,7 @@ def run(asked: Config, folder: Path, command: argparse.Namespace, ranks: Ranks) 
         EpochWeights(folder / "epochs", int(options.average), options.average_of == "best"),
         ranks,
     )  # fmt: skip
-    if len(set(ranks.gather([str((fixed(config), trainer.identity))]))) > 1:
+    if len(set(ranks.gather([str((fixed(config), corpus.identity))]))) > 1:
         raise ConfigError("the processes have different configurations: start all with the same")
     begin(trainer, command, folder)
     if ranks.is_first:  # from now on the folder belongs to this training
@@ -165,7 +210,7 @@ def run(asked: Config, folder: Path, command: argparse.Namespace, ranks: Ranks) 
             with replacing(folder / LABELS) as path:
                 path.write_bytes(corpus.encode.tokenizer.to_bytes())
         trainer.writers = [start_tensorboard(folder / "tensorboard")]
-        trainer.writers += [start_tracker(kind, config) for kind in config.training.trackers]
+        trainer.writers += [Tracker(kind, config) for kind in config.training.trackers]
     parameters = sum(p.numel() for p in model.parameters())
     learning = sum(p.numel() for p in model.parameters() if p.requires_grad)
     logger.info(
@@ -214,15 +259,28 @@ def begin(trainer: Trainer, command: argparse.Namespace, folder: Path) -> None:
         known = start_from(name, trainer.model, corpus.encode.tokenizer, trainer.config)
         logger.info("starting from %s, which has %d of the labels%s", name, *known)
         if corpus.canary:
-            frontend = trainer.gradients.frontend
-            trainer.before = start_rates(name, corpus, trainer.config, trainer.ranks, frontend)
-            log_rates(trainer.before, {}, "first model:")
+            trainer.before = rates_before(name, corpus, trainer)
     else:
         frontend = build_frontend(trainer.config.model)
         if trainer.ranks.is_first and (warning := empty_bins(corpus.train, frontend)):
             logger.warning(warning)
         mean, scale = trainer.ranks.from_first(lambda: feature_statistics(corpus.train, frontend))
         trainer.model.encoder.set_statistics(mean, scale)
+
+
+def rates_before(name: str, corpus: Corpus, trainer: Trainer) -> Rates:
+    """Return and log the error rates of the first model, with its own labels, on dev and canaries.
+
+    All ranks must call this.
+    """
+    first = load_model(name)
+    model = first.model.to(trainer.ranks.device)
+    encode = text_encoder(first.config, first.tokenizer)
+    before = {}
+    for key, cuts in {"dev": corpus.dev, **corpus.canary}.items():
+        before[key] = unit_rates(scores_on(cuts, model, encode, trainer.config, trainer.ranks))
+        log_rates(f"first model: {key}", before[key], {})
+    return before
 
 
 @contextmanager

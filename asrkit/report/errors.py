@@ -8,9 +8,9 @@ from asrkit.evaluation.wer import ErrorRate, rate_shown, total
 from asrkit.report.html import Html, join, note, section, table, tag
 from asrkit.report.players import Players
 from asrkit.report.posteriorgram import Example, picture
+from asrkit.report.speakers import heard_speakers
 from asrkit.report.training import context_phrase, gauge
 from asrkit.report.words import Group, Pair, Recognized, by_duration, confusions, grouped
-from asrkit.training.warm_start import heard_speakers
 
 SIGNS = {"substitution": "≠", "deletion": "−", "insertion": "+", "equal": ""}
 MOST = 15  # rows of a list of confusions

@@ -3,7 +3,7 @@
 import logging
 import textwrap
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar
 
@@ -19,9 +19,10 @@ from asrkit.training.optimizer import OptimizerState, mismatch
 
 logger = logging.getLogger(__name__)
 
-Found = TypeVar("Found")
+Used = TypeVar("Used")
 Count = Annotated[int, Field(ge=0)]
 Seconds = Annotated[float, Field(ge=0.0)]
+Rates = dict[str, dict[str, float]]  # name of a set -> error rate in percent by chunk size
 
 
 class TrainingCheckpointError(UserError):
@@ -38,17 +39,18 @@ class Progress(NamedTuple):
 
 
 class Checkpoint(BaseModel):
-    """The contents of a checkpoint; the hashes of `resume_checks.identity` are extra fields."""
+    """The contents of a checkpoint."""
 
-    model_config = ConfigDict(strict=True, arbitrary_types_allowed=True, extra="allow")
+    model_config = ConfigDict(strict=True, arbitrary_types_allowed=True)
 
     weights: dict[str, Tensor]
     optimizers: list[OptimizerState]
     progress: Progress
     history: dict[int, dict[str, float]]  # epoch -> error rate by chunk size
-    before: dict[str, dict[str, float]] = {}  # scores before the first step, see `Trainer`
+    before: Rates = {}  # scores before the first step, see `Trainer`
     wall_seconds: Seconds = 0.0
     config: dict[str, Any]
+    identity: dict[str, str] = {}  # of the corpus; empty in earlier versions
     ranks: Annotated[int, Field(ge=1)] = 1
 
 
@@ -67,12 +69,9 @@ class Checkpoints:
                 torch.save(state, file)
             except RuntimeError as error:  # torch could not end the archive either
                 raise error.__context__ or error from None
-        paths = self.paths()
-        kept = [number for number in paths if number <= step][-self.keep :]
-        for number in paths.keys() - kept:
-            paths[number].unlink()
+        keep_only(self.paths(), [number for number in self.paths() if number <= step][-self.keep :])
 
-    def newest(self, use: Callable[[Checkpoint], Found]) -> Found | None:
+    def newest(self, use: Callable[[Checkpoint], Used]) -> Used | None:
         """Return the result of `use` for the newest usable checkpoint; None for an empty folder.
 
         Args:
@@ -109,6 +108,12 @@ def numbered(folder: Path, before: str, after: str) -> dict[int, Path]:
     return dict(sorted((int(n), path) for n, path in names.items() if n.isdecimal()))
 
 
+def keep_only(paths: Mapping[int, Path], numbers: Sequence[int]) -> None:
+    """Delete the files except those of these numbers."""
+    for number in paths.keys() - numbers:
+        paths[number].unlink()
+
+
 def read_checkpoint(path: Path) -> Checkpoint:
     """Read a checkpoint, and compare its checksums.
 
@@ -116,7 +121,15 @@ def read_checkpoint(path: Path) -> Checkpoint:
         TrainingCheckpointError: if the file is damaged or not a checkpoint.
     """
     try:
-        return Checkpoint.model_validate(read_file(path))
+        if not path.stat().st_size:
+            raise TrainingCheckpointError("the file is empty")
+        with zipfile.ZipFile(path) as records:  # torch.save's format, never compressed
+            if any(record.compress_type for record in records.infolist()):
+                raise TrainingCheckpointError("another kind of .zip file")
+            damaged = records.testzip()
+        if damaged is not None:
+            raise TrainingCheckpointError(f"damaged: wrong checksum of its entry {damaged!r}")
+        return Checkpoint.model_validate(torch.load(path, map_location="cpu", weights_only=True))
     except TrainingCheckpointError:
         raise
     except pydantic.ValidationError as error:
@@ -129,46 +142,37 @@ def read_checkpoint(path: Path) -> Checkpoint:
         raise TrainingCheckpointError(f"damaged, or not a checkpoint: {reason}") from None
 
 
-def read_file(path: Path) -> dict[str, Any]:
-    """Read the state in a file, and compare its checksums."""
-    if not path.stat().st_size:
-        raise TrainingCheckpointError("the file is empty")
-    with zipfile.ZipFile(path) as records:  # torch.save's format, never compressed
-        if any(record.compress_type for record in records.infolist()):
-            raise TrainingCheckpointError("another kind of .zip file")
-        damaged = records.testzip()
-    if damaged is not None:
-        raise TrainingCheckpointError(f"damaged: wrong checksum of its entry {damaged!r}")
-    state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
-    return state
-
-
 def check_fit(
-    found: Checkpoint, model: nn.Module, optimizers: Sequence[torch.optim.Optimizer]
+    stored: Checkpoint, model: nn.Module, optimizers: Sequence[torch.optim.Optimizer]
 ) -> None:
     """Compare a checkpoint's names, types and shapes with those of a model and its optimisers.
 
     Raises:
         TrainingCheckpointError: if anything differs.
     """
-    reason = difference(found.weights, model.state_dict())
-    if reason is None and len(found.optimizers) != len(optimizers):
-        reason = f"it has {len(found.optimizers)} optimisers, expected {len(optimizers)}"
-    for optimizer, state in zip(optimizers, found.optimizers, strict=False):
+    reason = difference(stored.weights, model.state_dict())
+    if reason is None and len(stored.optimizers) != len(optimizers):
+        reason = f"it has {len(stored.optimizers)} optimisers, expected {len(optimizers)}"
+    for optimizer, state in zip(optimizers, stored.optimizers, strict=False):
         reason = reason or mismatch(optimizer, state)
     if reason is not None:
         raise TrainingCheckpointError(f"does not fit this model and optimiser: {reason}")
 
 
-def difference(tensors: dict[str, Tensor], others: dict[str, Tensor]) -> str | None:
+def difference(tensors: dict[str, Tensor], wanted: dict[str, Tensor]) -> str | None:
     """Describe the first difference in names, types or shapes, or return None."""
-    here, there = ({n: f"{t.dtype} {tuple(t.shape)}" for n, t in of.items()}
-                   for of in (tensors, others))  # fmt: skip
-    for name in sorted(here.keys() | there.keys()):
-        if here.get(name) != there.get(name):
-            has, expected = here.get(name, "missing"), there.get(name, "not in the model")
-            return f"{name!r:.80} is {has}, expected {expected}"
+    kinds = ({n: f"{t.dtype} {tuple(t.shape)}" for n, t in part.items()}
+             for part in (tensors, wanted))  # fmt: skip
+    for name, kind, expected in sorted(different(*kinds)):
+        return f"{name!r:.80} is {kind or 'missing'}, expected {expected or 'not in the model'}"
     return None
+
+
+def different(here: Mapping[str, Any], there: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the keys with different values and both values; None for a missing one."""
+    for key in dict.fromkeys([*here, *there]):
+        if here.get(key) != there.get(key):
+            yield key, here.get(key), there.get(key)
 
 
 class EpochWeights:
@@ -189,11 +193,10 @@ class EpochWeights:
         Weights of later epochs, left from an unusable checkpoint, are deleted too.
         """
         tensors = {name: t.cpu().contiguous() for name, t in weights.items()}
-        write_tensors(self.file(epoch), tensors, {"epoch": epoch + 1})
+        path = self.folder / f"epoch-{epoch + 1:04d}.safetensors"
+        write_tensors(path, tensors, {"epoch": epoch + 1})
         paths = self.paths()
-        kept = self.chosen(scores, [number for number in paths if number <= epoch])
-        for number in paths.keys() - kept:
-            paths[number].unlink()
+        keep_only(paths, self.chosen(scores, [number for number in paths if number <= epoch]))
 
     def average(self, model: nn.Module, epochs: list[int]) -> tuple[dict[str, Tensor], list[int]]:
         """Return the mean of the epochs' weights, computed in float64, and the epochs used.
@@ -208,8 +211,7 @@ class EpochWeights:
         for epoch in epochs:
             try:
                 tensors, _ = read_tensors(paths[epoch])
-                reason = difference(tensors, expected)
-                if reason is not None:
+                if reason := difference(tensors, expected):
                     raise ModelFileError(f"{paths[epoch]} does not fit this model: {reason}")
                 files[epoch] = tensors
             except ModelFileError as error:
@@ -236,7 +238,3 @@ class EpochWeights:
         """Return the files by epoch."""
         files = numbered(self.folder, "epoch-", ".safetensors")
         return {number - 1: path for number, path in files.items()}
-
-    def file(self, epoch: int) -> Path:
-        """Return the path of an epoch's weights."""
-        return self.folder / f"epoch-{epoch + 1:04d}.safetensors"

@@ -1,7 +1,8 @@
 """Training data: checked utterances, the tokenizer, the statistics of the features."""
 
+import hashlib
 import logging
-import random
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,7 +25,6 @@ from asrkit.data.manifest import LeftOut, ManifestError
 from asrkit.errors import UserError
 from asrkit.text import Tokenizer, end_of_turn
 from asrkit.training.distributed import Ranks
-from asrkit.training.fingerprints import Fingerprint, fingerprint, fingerprints_of
 from asrkit.training.labels import tokenizer_of
 
 logger = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ class Corpus(NamedTuple):
     encode: TextEncoder
     seconds: float  # length of an epoch, with its replay
     left_out: list[LeftOut]
-    fingerprints: dict[str, Fingerprint]  # by key of the manifests: data.train, …
+    identity: dict[str, str]  # hashes of the tokenizer and of each set's utterances, by name
     num_new: int  # utterances of data.train
     canary: dict[str, Cuts]  # more dev sets, by name
     noise: CutSet | None = None  # recordings to mix in
@@ -68,36 +68,56 @@ def load_corpus(config: Config, labels: Path | None = None) -> Corpus:
     encode = text_encoder(config, tokenizer)
     paths, factors = [*data.train, *data.replay], config.augmentation.speed_factors
     train = [
-        some(fitting(at_speeds(cuts, factors), config, left_out, encode), path, left_out)
+        fitting(at_speeds(cuts, factors), path, config, left_out, encode)
         for cuts, path in zip(train, paths, strict=True)
     ]
     # Texts of dev that cannot be encoded count as errors.
-    dev = some(fitting(dev, config, left_out), data.dev, left_out)
+    dev = fitting(dev, data.dev, config, left_out)
     canary = {
-        name: some(fitting(readable([path], config, left_out)[0], config, left_out), path, left_out)
+        name: fitting(readable([path], config, left_out)[0], path, config, left_out)
         for name, path in data.canary.items()
     }
     first = len(data.train)
-    fingerprints = {
-        "data.train": fingerprints_of(train[:first], data.train),
-        "data.dev": fingerprint(dev, data.dev),
+    identity = {
+        "the tokenizer": hashlib.sha256(tokenizer.to_bytes()).hexdigest(),
+        "the training utterances": fingerprint(train[:first], data.train),
+        "the dev utterances": fingerprint([dev], [data.dev]),
     }
     seconds = sum(float(np.add.accumulate(durations_of(cuts))[-1]) for cuts in train[:first])
     if data.replay:
         seconds /= 1.0 - data.replay_share
-        fingerprints["data.replay"] = fingerprints_of(train[first:], data.replay)
+        identity["the replay utterances"] = fingerprint(train[first:], data.replay)
     return Corpus(
         train[0] if len(train) == 1 else JoinedCuts(train), dev, encode, seconds, left_out,
-        fingerprints, sum(map(len, train[:first])), canary, noises_of(config, left_out),
+        identity, sum(map(len, train[:first])), canary, noises_of(config, left_out),
     )  # fmt: skip
 
 
-def some(cuts: Cuts, path: str, left_out: list[LeftOut]) -> Cuts:
-    """Return the utterances; raise ManifestError for an empty set."""
-    if not len(cuts):
-        reasons = "".join(f"\n  {u}" for u in left_out[:5])
-        raise ManifestError(f"{path} has no usable utterance{reasons}")
-    return cuts
+def fingerprint(sets: Sequence[Cuts], manifests: Sequence[str]) -> str:
+    """Hash the utterances of several manifests: ids, durations, texts and places of their audio."""
+    digest = hashlib.sha256()
+    for cuts, manifest in zip(sets, manifests, strict=True):
+        if isinstance(cuts, IndexedCuts):
+            digest.update(cuts.fingerprint().encode())
+            continue
+        folder = os.path.abspath(os.path.dirname(manifest))
+        for cut in cuts:
+            line = f"{cut.id} {cut.duration} {text_of(cut)!r} {audio_of(cut, folder)!r}\n"
+            digest.update(line.encode(errors="surrogatepass"))
+    return digest.hexdigest()
+
+
+def audio_of(cut: Cut, folder: str) -> list[Any]:
+    """Return the place of an utterance's audio: paths relative to `folder`, starts, channels."""
+    if hasattr(cut, "tracks"):
+        return [(track.offset, audio_of(track.cut, folder)) for track in cut.tracks]
+    if not cut.has_recording:
+        return []
+    sources = [
+        source.type if source.type == "memory" else os.path.relpath(source.source, folder)
+        for source in cut.recording.sources
+    ]
+    return [cut.start, cut.channel, *sources]
 
 
 def noises_of(config: Config, left_out: list[LeftOut]) -> CutSet | None:
@@ -115,11 +135,11 @@ def shared_corpus(config: Config, ranks: Ranks, labels: Path | None = None) -> C
     """Run `load_corpus` on the first rank and return its result on all ranks."""
 
     def packed() -> tuple[dict[str, Any], bytes]:
-        found = load_corpus(config, labels)._asdict()
-        return found, found.pop("encode").tokenizer.to_bytes()
+        fields = load_corpus(config, labels)._asdict()
+        return fields, fields.pop("encode").tokenizer.to_bytes()
 
-    found, tokenizer = ranks.from_first(packed)
-    return Corpus(**found, encode=text_encoder(config, read_tokenizer(config.text, tokenizer)))
+    fields, tokenizer = ranks.from_first(packed)
+    return Corpus(**fields, encode=text_encoder(config, read_tokenizer(config.text, tokenizer)))
 
 
 def text_encoder(config: Config, tokenizer: Tokenizer) -> TextEncoder:
@@ -138,8 +158,8 @@ def readable(paths: Sequence[str], config: Config, left_out: list[LeftOut]) -> l
         ManifestError: if more than data.max_bad_share of the set cannot be read.
     """
     bad: list[LeftOut] = []
-    found, share = [opened(path, bad) for path in paths], config.data.max_bad_share
-    count = sum(map(len, found)) + len(bad)
+    sets, share = [opened(path, bad) for path in paths], config.data.max_bad_share
+    count = sum(map(len, sets)) + len(bad)
     if len(bad) > share * count:
         reasons = "".join(f"\n  {each}" for each in bad[:5])
         raise ManifestError(
@@ -147,7 +167,7 @@ def readable(paths: Sequence[str], config: Config, left_out: list[LeftOut]) -> l
             f"data.max_bad_share {share:g}{reasons}"
         )
     left_out += bad
-    return found
+    return sets
 
 
 def opened(path: str, left_out: list[LeftOut]) -> Cuts:
@@ -160,14 +180,19 @@ def opened(path: str, left_out: list[LeftOut]) -> Cuts:
 
 
 def fitting(
-    cuts: Cuts, config: Config, left_out: list[LeftOut], encode: TextEncoder | None = None
-) -> Cuts:
+    cuts: Cuts, path: str, config: Config, left_out: list[LeftOut],
+    encode: TextEncoder | None = None,
+) -> Cuts:  # fmt: skip
     """Select the utterances of the right length and, for training, with texts that can be learned.
 
     Args:
-        cuts: utterances; for an index, only the presence of a text is checked.
+        cuts: utterances of the manifest `path`; for an index, only the presence of a text is
+            checked.
         left_out: list to which the other utterances are appended.
         encode: encoder of the training texts; None does not check texts.
+
+    Raises:
+        ManifestError: if no utterance is left.
     """
     shortest, longest = config.data.min_seconds, config.data.max_seconds
 
@@ -184,14 +209,19 @@ def fitting(
         return reason
 
     if isinstance(cuts, CutSet):
-        return usable(cuts, why_not, left_out)
-    seconds = cuts.durations
-    fits = (shortest <= seconds) & (seconds <= longest)
-    if encode is not None:
-        fits &= cuts.text_lengths > 0
-    for place in np.flatnonzero(~fits).tolist():
-        left_out.append(LeftOut(cuts.id(place), wrong_length(seconds[place]) or "empty text"))
-    return cuts.chosen(fits)
+        chosen: Cuts = usable(cuts, why_not, left_out)
+    else:
+        seconds = cuts.durations
+        fits = (shortest <= seconds) & (seconds <= longest)
+        if encode is not None:
+            fits &= cuts.text_lengths > 0
+        for place in np.flatnonzero(~fits).tolist():
+            left_out.append(LeftOut(cuts.id(place), wrong_length(seconds[place]) or "empty text"))
+        chosen = cuts.chosen(fits)
+    if not len(chosen):
+        reasons = "".join(f"\n  {utterance}" for utterance in left_out[:5])
+        raise ManifestError(f"{path} has no usable utterance{reasons}")
+    return chosen
 
 
 def at_speeds(cuts: Cuts, factors: list[float]) -> Cuts:
@@ -249,7 +279,7 @@ def feature_statistics(
     sums = torch.zeros(2, frontend.num_mels, dtype=torch.float64)
     frames, seconds = 0, 0.0
     unread: UserError | None = None
-    for place in in_random_order(len(cuts), random.Random(0)):
+    for place in map(int, np.random.default_rng(0).permutation(len(cuts))):
         if seconds > max_seconds:
             logger.info("mean and variance of the features are those of %.0f s of audio", seconds)
             break
@@ -270,12 +300,3 @@ def feature_statistics(
     mean = sums[0] / frames
     variance = (sums[1] / frames - mean.square()).clamp(min=1e-4)
     return mean.float(), variance.rsqrt().float()
-
-
-def in_random_order(count: int, draw: random.Random) -> Iterator[int]:
-    """Yield the numbers 0 to `count` - 1 in the order of `draw.sample`, one at a time."""
-    moved: dict[int, int] = {}
-    for last in reversed(range(count)):
-        place = draw.randrange(last + 1)
-        yield moved.get(place, place)
-        moved[place] = moved.pop(last, last)

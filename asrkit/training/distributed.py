@@ -1,4 +1,4 @@
-"""Distributed training: the ranks of a run under torchrun, or a single rank."""
+"""The device of a training process, and the ranks of a run under torchrun, or a single rank."""
 
 import os
 from collections.abc import Callable
@@ -12,10 +12,10 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from asrkit.errors import UserError
-from asrkit.training.device import AUTO, CUDA, chosen_device
-from asrkit.training.loss import Loss
+from asrkit.runtime.load import known_device
 
 Value = TypeVar("Value")
+AUTO, CPU, CUDA = "auto", "cpu", "cuda"  # values of training.device; also cuda:N
 
 
 class Ranks:
@@ -42,7 +42,7 @@ class Ranks:
     def is_first(self) -> bool:
         return self.rank == 0
 
-    def wrap(self, loss: Loss) -> nn.Module:
+    def wrap(self, loss: nn.Module) -> nn.Module:
         """Move the loss to this rank's device, and average gradients over the ranks."""
         loss = loss.to(self.device)
         if self.size == 1:
@@ -108,3 +108,43 @@ def check_restarts() -> None:
             "set TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 in torchrun's environment, and pass "
             "--standalone (one machine) or --rdzv-backend c10d"
         )
+
+
+def chosen_device(wanted: str) -> tuple[torch.device, str]:
+    """Return the device for training.device, and a text with the device and the reason.
+
+    Under torchrun each process of a machine has its own GPU.
+    """
+    count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+    reason = f"training.device is {wanted}"
+    if wanted == AUTO and not count:
+        reason += f", and torch {torch.__version__} finds no GPU"
+    if wanted == CPU or (wanted == AUTO and not count):
+        return torch.device(CPU), f"{CPU}: {reason}"
+    device = gpu(wanted, count)
+    return device, f"{device}, {torch.cuda.get_device_name(device)}: {reason}"
+
+
+def gpu(wanted: str, count: int) -> torch.device:
+    """Return this process's GPU among the `count` GPUs that torch finds on this machine."""
+    if not count:
+        raise UserError(
+            f"training.device is {wanted}, but torch {torch.__version__} finds no GPU: install a "
+            "torch for CUDA and the driver, check CUDA_VISIBLE_DEVICES, or set training.device=cpu"
+        )
+    local = int(os.environ.get("LOCAL_RANK", "0"))
+    _, _, number = wanted.partition(":")
+    if number and int(os.environ.get("LOCAL_WORLD_SIZE", "1")) > 1:
+        raise UserError(
+            f"training.device is {wanted}, one GPU for several processes: set training.device=cuda "
+            "for one GPU per process, and choose the GPUs with CUDA_VISIBLE_DEVICES"
+        )
+    if not number and local >= count:
+        raise UserError(
+            f"process {local + 1} of this machine has no GPU; torch finds {count}: start {count} "
+            "processes with --nproc-per-node, or set training.device=cpu"
+        )
+    try:
+        return known_device(f"{CUDA}:{number or local}")
+    except UserError as error:
+        raise UserError(f"training.device: {error}") from None

@@ -2,7 +2,7 @@
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from asrkit.build import build_normalizer, train_tokenizer, with_end_of_turn
 from asrkit.config import Config, TextConfig
@@ -29,73 +29,70 @@ def tokenizer_of(config: Config, texts: Sequence[str]) -> Tokenizer:
     """
     name, text = config.training.start_from, config.text
     if name is not None and keeps_labels(config):
-        return extended_tokenizer(name, text, texts)
+        return extended_tokenizer(name, config, texts)
     kept = None if name is None else kept_tokenizer(name, text, texts)
-    found = kept or train_tokenizer(text, texts)
-    if isinstance(found, SentencePieceTokenizer) and found.vocab_size < text.vocab_size:
+    tokenizer = kept or train_tokenizer(text, texts)
+    if isinstance(tokenizer, SentencePieceTokenizer) and tokenizer.vocab_size < text.vocab_size:
         logger.warning(
             "text.vocab_size is %d, but the texts give only %d sub-words: these are the labels",
-            text.vocab_size, found.vocab_size,
+            text.vocab_size, tokenizer.vocab_size,
         )  # fmt: skip
-    return found
+    return tokenizer
 
 
-def extended_tokenizer(name: str, config: TextConfig, texts: Iterable[str]) -> Tokenizer:
+def extended_tokenizer(name: str, config: Config, texts: Sequence[str]) -> Tokenizer:
     """Return the first model's tokenizer, extended by what it lacks, which is logged.
 
     Args:
         name: name of a ready model, or path of a model file.
     """
-    other = load_model(name)
-    if other.config.text.tokenizer != config.tokenizer:
+    other, kind = load_model(name), config.text.tokenizer
+    if other.config.text.tokenizer != kind:
         raise UserError(
             f"training.start_from {name}: text.tokenizer is {other.config.text.tokenizer} there, "
-            f"{config.tokenizer} here: leave it out, or set training.keep_labels=false"
-            f"{', and another text.tokenizer' * (config.tokenizer == 'pieces')}"
+            f"{kind} here: leave it out, or set training.keep_labels=false"
+            f"{', and another text.tokenizer' * (kind == 'pieces')}"
         )
-    normalized = [*map(build_normalizer(config), texts)]
+    normalized = [*map(build_normalizer(config.text), texts)]
     try:
-        found = with_end_of_turn(other.tokenizer.extended(normalized), config)
+        tokenizer = with_end_of_turn(other.tokenizer.extended(normalized), config.text)
     except TextError as error:
         raise TextError(
             f"training.start_from {name}: {error}; respell the texts, or train new sub-words with "
             "training.keep_labels=false"
         ) from None
-    if found.vocab_size > other.tokenizer.vocab_size:
-        logger.warning("%s", appended(name, other.tokenizer.vocab_size, found, normalized))
-    return found
+    first = other.tokenizer.vocab_size
+    if tokenizer.vocab_size > first:
+        counts = Counter(
+            token
+            for text in normalized
+            for token in sorted({*tokenizer.encode(text)})
+            if token >= first
+        )
+        named = ", ".join(
+            f"{shown(tokenizer.piece(token).strip() or ' ')} in {times}"
+            for token, times in counts.most_common(EXAMPLES)
+        )
+        logger.warning(
+            "training.start_from %s lacks %d of the labels: %s%s of %d texts",
+            name, len(counts), named, ", …" * (len(counts) > EXAMPLES), len(texts),
+        )  # fmt: skip
+    return tokenizer
 
 
-def appended(name: str, first: int, tokenizer: Tokenizer, texts: Sequence[str]) -> str:
-    """Describe the labels from number `first` on, with the number of texts that have each."""
-    counts = Counter(
-        token for text in texts for token in sorted({*tokenizer.encode(text)}) if token >= first
-    )
-    named = ", ".join(
-        f"{shown(tokenizer.piece(token).strip() or ' ')} in {times}"
-        for token, times in counts.most_common(EXAMPLES)
-    )
-    return (
-        f"training.start_from {name} lacks {len(counts)} of the labels: {named}"
-        f"{', …' * (len(counts) > EXAMPLES)} of {len(texts)} texts"
-    )
-
-
-def kept_tokenizer(name: str, config: TextConfig, texts: Iterable[str]) -> Tokenizer | None:
+def kept_tokenizer(name: str, config: TextConfig, texts: Sequence[str]) -> Tokenizer | None:
     """Return the first model's tokenizer if it has sub-words and can write all texts, else None.
 
     New sub-words would be other labels, whose rows of the head are untrained.
 
     Args:
-        name: name of a ready model, or path of a model file.
         config: text settings; the model's must be the same.
     """
     if config.tokenizer not in ("unigram", "bpe"):
         return None
     other = load_model(name)
-    if other.config.text != config:
-        return None
     try:
-        return other.tokenizer.extended(map(build_normalizer(config), texts))
+        same = other.config.text == config
+        return other.tokenizer.extended(map(build_normalizer(config), texts)) if same else None
     except TextError:
         return None

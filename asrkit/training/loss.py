@@ -1,13 +1,27 @@
-"""The training loss over one or two views of a batch."""
+"""The loss of a training step and its gradients: random views, their contexts, the head's loss."""
 
+import functools
+import random
+from contextlib import nullcontext
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
-from asrkit.model import Context, Network
+from asrkit.audio import change_gain, features, warp_frequencies
+from asrkit.build import build_frontend, build_spec_augment
+from asrkit.config import Config, ContextConfig
+from asrkit.data.dataset import Batch, seed_everything
+from asrkit.model import FULL, Context, Network
 from asrkit.model.context import fitted, num_frames, num_valid
+from asrkit.training.batches import filler
+from asrkit.training.distributed import Ranks
+from asrkit.training.optimizer import ramp
+
+# Parameters from which on bfloat16 is faster on a CPU that has it (tools/README.md).
+FASTER_ON_A_CPU = 10_000_000
 
 
 class View(NamedTuple):
@@ -16,6 +30,81 @@ class View(NamedTuple):
     feats: Tensor  # (B, T, F)
     context: Context
     offset: int = 0  # number of the first frame in a periodic position encoding
+
+
+class Gradients:
+    """The losses of a model on batches of samples, and their gradients."""
+
+    def __init__(self, model: Network, config: Config, ranks: Ranks) -> None:
+        options = config.training
+        self.config, self.ranks = config, ranks
+        self.frontend = build_frontend(config.model).to(ranks.device)
+        self.spec_augment = build_spec_augment(config.augmentation)
+        self.cycle = model.encoder.position.cycle
+        if options.gradient_checkpointing:
+            recompute_layers(model)
+        self.loss = ranks.wrap(
+            Loss(model, options.intermediate_layers, options.intermediate_weight)
+        )
+        self.bfloat16 = wants_bfloat16(options.precision, ranks.device, model)
+
+    def backward(
+        self, batches: list[Batch], tokens: float, share: float
+    ) -> list[tuple[list[str], Tensor]]:
+        """Compute the gradients of the mean loss over the tokens of all ranks.
+
+        Args:
+            batches: batches of this rank; those without utterances count nothing.
+            tokens: number of tokens in the batches of all ranks.
+            share: share of all training that is done, 0 to 1.
+
+        Returns:
+            Ids and losses of the utterances, for each of this rank's batches.
+        """
+        scored = []
+        for number, batch in enumerate(batches, 1):
+            with nullcontext() if number == len(batches) else self.ranks.no_sync(self.loss):
+                losses = self.losses(batch if batch.ids else filler(), share)
+                weight = 1.0 if batch.ids else 0.0
+                # Gradients are averaged over ranks: `ranks.size` makes that a mean over tokens.
+                (losses.sum() * (weight * self.ranks.size / max(1.0, tokens))).backward()
+            if batch.ids:
+                scored.append((batch.ids, losses.detach()))
+        return scored
+
+    def losses(self, batch: Batch, share: float) -> Tensor:
+        """Compute the losses (B,) of a batch; see `backward` for `share`."""
+        seed_everything(f"{batch.seed}-model")
+        options, device = self.config.training, self.ranks.device
+        feats, _ = features(
+            self.frontend,
+            batch.samples.to(device, non_blocking=True),
+            batch.num_samples.to(device, non_blocking=True),
+        )
+        if self.bfloat16 and device.type == "cpu":
+            feats = to_few_lengths(feats)
+        lengths = self.frontend.num_frames(batch.num_samples)  # on the CPU, where they are used
+        views = self.draw_views(feats, lengths, batch.seed, share)
+        weight = options.consistency_weight * ramp(share, options.consistency_ramp)
+        tokens = batch.tokens.to(device, non_blocking=True)
+        with torch.autocast(device.type, torch.bfloat16, enabled=self.bfloat16):
+            losses: Tensor = self.loss(views, lengths, tokens, batch.token_lengths, weight)
+        return losses
+
+    def draw_views(self, feats: Tensor, lengths: Tensor, seed: str, share: float) -> list[View]:
+        """Return one or two views of (B, T, F) features, whose lengths are on the CPU."""
+        options = self.config.augmentation
+        masked = options.spec_probability * ramp(share, options.spec_ramp)
+        draw = random.Random(f"{seed}-context")
+        # Not the global generator: other threads of the process may draw from it.
+        masks = random.Random(f"{seed}-model")
+        views = []
+        for context in draw_contexts(self.config.context, self.config.training.views, draw):
+            warped = warp_frequencies(feats, options.frequency_warp, self.frontend)
+            louder = change_gain(warped, options.gain_db * self.frontend.log_scale)
+            offset = draw.randrange(self.cycle) if self.cycle else 0
+            views.append(View(self.spec_augment(louder, lengths, masked, masks), context, offset))
+        return views
 
 
 class Loss(nn.Module):
@@ -50,18 +139,13 @@ class Loss(nn.Module):
 
         The loss is the mean of the views' losses, plus `consistency_weight` times the disagreement.
         """
-        losses, outputs = [], []
-        for view in views:
-            loss, frames = self.of_view(view, lengths, tokens, token_lengths)
-            losses.append(loss)
-            outputs.append(frames)
-        total = torch.stack(losses).mean(dim=0)
+        scored = [self.of_view(view, lengths, tokens, token_lengths) for view in views]
+        total = torch.stack([losses for losses, _ in scored]).mean(dim=0)
         if len(views) > 1:
             counts = num_valid(lengths, self.model.encoder.rate)
             counts = counts.to(total.device, non_blocking=True)
-            total = total + consistency_weight * self.model.head.disagreement(
-                outputs[0], outputs[1], counts
-            )
+            (_, first), (_, second) = scored
+            total = total + consistency_weight * self.model.head.disagreement(first, second, counts)
         return total
 
     def of_view(
@@ -90,3 +174,60 @@ class Loss(nn.Module):
             of_layer = layer_head.frames(encoded[:, :frames]).float()
             total = total + share * layer_head.loss(of_layer, lengths, tokens, token_lengths)
         return total, last
+
+
+def draw_contexts(config: ContextConfig, views: str, draw: random.Random) -> list[Context]:
+    """Return the context of each view of a batch.
+
+    "one" view, or two in the "same" context, have full context with the probability `full_share`;
+    with "full_and_chunks" the first view has full context and the second never has.
+    """
+    if views == "full_and_chunks":
+        return [FULL, draw_chunks(config, draw)]
+    full = draw.random() < config.full_share
+    context = FULL if full else draw_chunks(config, draw)
+    return [context] * (1 if views == "one" else 2)
+
+
+def draw_chunks(config: ContextConfig, draw: random.Random) -> Context:
+    chunk_size, left_context = draw.choice(config.chunk_sizes), draw.choice(config.left_contexts)
+    # A single value is not drawn, so that older trainings stay the same, bit for bit.
+    right = config.right_contexts
+    right_context = right[0] if len(right) == 1 else draw.choice(right)
+    return Context(chunk_size, left_context, right_context)
+
+
+def to_few_lengths(feats: Tensor) -> Tensor:
+    """Pad (B, T, F) features with zeros to one of 8 lengths an octave, at most 12 % longer.
+
+    On a CPU, oneDNN compiles a kernel for each shape of a bfloat16 product. If every batch has
+    another length, compiling takes as much time as the products save.
+    """
+    stride = 1 << max(0, feats.size(1).bit_length() - 4)
+    return functional.pad(feats, (0, 0, 0, -feats.size(1) % stride))
+
+
+def not_finite(scored: list[tuple[list[str], Tensor]]) -> list[str]:
+    """Return the ids of utterances whose loss is not finite, from ids and losses of batches."""
+    return [
+        name
+        for names, losses in scored
+        for name, finite in zip(names, torch.isfinite(losses).tolist(), strict=True)
+        if not finite
+    ]
+
+
+def recompute_layers(model: Network) -> None:
+    """Recompute the activations inside each layer in the backward pass, to save memory."""
+    for layer in model.encoder.layers:
+        layer.forward = functools.partial(checkpoint, layer.forward, use_reentrant=False)
+
+
+def wants_bfloat16(precision: str, device: torch.device, model: Network) -> bool:
+    """Return whether to compute in bfloat16: where that is faster, if `precision` is auto."""
+    if precision != "auto":
+        return precision == "bfloat16"
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported()
+    size = sum(parameter.numel() for parameter in model.parameters())
+    return size >= FASTER_ON_A_CPU and torch.cpu._is_avx512_bf16_supported()

@@ -4,17 +4,14 @@ The model, the text settings and `training.start_from` must not change. The sche
 with --change-schedule.
 """
 
-import hashlib
 import logging
 import reprlib
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator
 from typing import Any
 
 from asrkit.config import Config, ConfigError, ModelConfig, parse_record
 from asrkit.model import heads
-from asrkit.training.checkpoints import Checkpoint, TrainingCheckpointError
-from asrkit.training.dataset import Corpus
-from asrkit.training.fingerprints import Fingerprint
+from asrkit.training.checkpoints import Checkpoint, TrainingCheckpointError, different
 from asrkit.training.warm_start import WEIGHTLESS
 
 logger = logging.getLogger(__name__)
@@ -34,26 +31,12 @@ FREE = {
 }  # fmt: skip
 BATCHES = "training.accumulate_batches"
 TOTAL = f"{BATCHES} times ranks"  # batches of a step, independent of the number of ranks
-SETS = {"training": "data.train", "dev": "data.dev", "replay": "data.replay"}  # keys of manifests
-UTTERANCES = {  # names of the hashes in a `Fingerprint`, for each set
-    name: [f"the {name} utterances"]
-    + [f"the {part} of the {name} utterances" for part in Fingerprint._fields[1:]]
-    for name in SETS
-}
-MAY_CHANGE = {each for names in UTTERANCES.values() for each in names}
-UNKNOWN = hashlib.sha256(b"").hexdigest()  # hash of ids, texts and audio of an index
-
-
-def identity(corpus: Corpus) -> dict[str, str]:
-    """Hash a training run's tokenizer and utterances, by name.
-
-    Only the utterances may change, with --change-schedule.
-    """
-    hashes = {"the tokenizer": hashlib.sha256(corpus.encode.tokenizer.to_bytes()).hexdigest()}
-    for name, key in SETS.items():
-        if found := corpus.fingerprints.get(key):
-            hashes |= zip(UTTERANCES[name], found, strict=True)
-    return hashes
+TOKENIZER = "the tokenizer"
+MANIFESTS = {
+    "the training utterances": "train",
+    "the dev utterances": "dev",
+    "the replay utterances": "replay",
+}  # keys of `data`
 
 
 def fixed(config: Config) -> dict[str, Any]:
@@ -79,12 +62,12 @@ def of_weights(model: ModelConfig) -> dict[str, Any]:
 
 
 def check_same(
-    found: Checkpoint, own: dict[str, str], config: Config, ranks: int, change_schedule: bool
+    stored: Checkpoint, wanted: dict[str, str], config: Config, ranks: int, change_schedule: bool
 ) -> None:
     """Compare a checkpoint with the training run that resumes from it; log a changed schedule.
 
     Args:
-        own: `identity` of the resumed run.
+        wanted: `identity` of the resumed run's corpus; only utterances may change.
         ranks: number of ranks; two ranks train like one rank with twice the accumulation.
 
     Raises:
@@ -92,82 +75,61 @@ def check_same(
         TrainingCheckpointError: for a checkpoint without a valid configuration.
     """
     folder = config.training.output_dir
-    stored = found.model_extra or {}
     try:
-        former = parse_record(found.config)
+        former = parse_record(stored.config)
     except ConfigError as error:
         raise TrainingCheckpointError(f"its configuration is damaged: {error}") from None
-    ours, theirs = fixed(config), fixed(former)
-    others = [name for name in ours if ours[name] != theirs[name]]
-    others += [
-        name for name, value in own.items() if stored.get(name, value) not in (value, UNKNOWN)
-    ]
-    barred = [name for name in others if name not in MAY_CHANGE]
-    if barred:
+    if wanted and not stored.identity:
+        logger.warning("the checkpoint is of an earlier version: utterances are not compared")
+    identities = stored.identity
+    hashes = [name for name in wanted if identities.get(name, wanted[name]) != wanted[name]]
+    barred = [name for name, _, _ in different(fixed(config), fixed(former))]
+    if barred := [*barred, *(name for name in hashes if name == TOKENIZER)]:
         raise ConfigError(
             f"--resume: {' and '.join(barred)} differ from those of the training in {folder}; "
             "use the same, or start another training in another training.output_dir"
         )
-    changed, manifests = changed_utterances({*others}, stored, config)
-    before = settings(former, found.ranks)
-    for key, value in settings(config, ranks).items():
-        if before.get(key, value) != value:
-            changed.append(f"{key} ({reprlib.repr(before[key])} → {reprlib.repr(value)})")
+    before = settings(former, stored.ranks)
+    changed = hashes + [
+        f"{key} ({reprlib.repr(before[key])} → {reprlib.repr(value)})"
+        for key, value in settings(config, ranks).items()
+        if before.get(key, value) != value
+    ]
     if changed and not change_schedule:
-        total = before.get(TOTAL, 0)
-        other_ranks = total if ranks != found.ranks else 0
+        total = before.get(TOTAL, 0) if ranks != stored.ranks else 0
+        manifests = ", ".join(manifests_of(name, config) for name in hashes)
         raise ConfigError(
             f"--resume: {' and '.join(changed)} differ from those of the training in "
-            f"{folder}{manifests}; use {same_batches(other_ranks, ranks)}, or accept the changes "
-            "with --change-schedule"
+            f"{folder}{f' ({manifests})' * bool(manifests)}; use {same_batches(total, ranks)}, "
+            "or accept the changes with --change-schedule"
         )
-    done, epochs = found.progress.epoch, int(config.training.epochs)
+    done, epochs = stored.progress.epoch, int(config.training.epochs)
     if done > epochs:
         raise ConfigError(
             f"--resume: training.epochs is {epochs}, but {done} epochs are already done"
         )
     for change in changed:
-        logger.info("changed at step %d: %s", found.progress.step, change)
-    if changed and found.progress.batch:
+        logger.info("changed at step %d: %s", stored.progress.step, change)
+    if changed and stored.progress.batch:
         logger.info("if the order of batches changed, some utterances occur twice in this epoch "
                     "and others not at all")  # fmt: skip
 
 
-def changed_utterances(
-    others: Set[str], stored: Mapping[str, Any], config: Config
-) -> tuple[list[str], str]:
-    """Return the changed parts of both sets, and their manifests as text for a message.
-
-    Args:
-        others: names of the hashes that differ from the stored ones.
-        stored: hashes of the checkpoint; older checkpoints lack those of ids, texts and audio.
-    """
-    changed, manifests = [], []
-    for name, (utterances, ids, *parts) in UTTERANCES.items():
-        if utterances in others:
-            same_ids = ids not in others and stored.get(ids, UNKNOWN) != UNKNOWN
-            found = [f"the durations of the {name} utterances" if same_ids else utterances]
-            if same_ids:
-                found += [part for part in parts if part in others]
-        else:
-            found = [part for part in parts if part in others]
-        changed += found
-        if found:
-            paths = getattr(config.data, SETS[name].partition(".")[2])
-            paths = paths if isinstance(paths, str) else ", ".join(paths)
-            manifests.append(f"{SETS[name]} {paths}")
-    return changed, f" ({', '.join(manifests)})" if manifests else ""
+def manifests_of(name: str, config: Config) -> str:
+    """Return the key and the paths of a set's manifests."""
+    paths = getattr(config.data, MANIFESTS[name])
+    return f"data.{MANIFESTS[name]} {paths if isinstance(paths, str) else ', '.join(paths)}"
 
 
 def settings(config: Config, ranks: int) -> dict[str, Any]:
     """Return the settings of the schedule, by dotted key."""
     values = dict(dotted(config.model_dump(mode="json")))
-    found = {
+    schedule = {
         key: value for key, value in values.items()
         if key not in FREE and not key.startswith("data.canary.")
     }  # fmt: skip
-    found["data.replay"] = bool(values.get("data.replay"))  # without it there are no hashes
-    return found | {TOTAL: found.pop(BATCHES) * ranks}
+    schedule["data.replay"] = bool(values.get("data.replay"))  # without it there are no hashes
+    return schedule | {TOTAL: schedule.pop(BATCHES) * ranks}
 
 
 def same_batches(total: int, ranks: int) -> str:

@@ -3,7 +3,6 @@
 import functools
 import os
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,19 +20,27 @@ class Writer(Protocol):
 
 
 class Tracker:
-    """A run of a tracker.
+    """A run of wandb, mlflow or trackio, named after the output folder; its project is asrkit.
 
-    Args:
-        log: function of the values by tag, and the step.
+    Variables of the environment change the place of the run: WANDB_MODE, MLFLOW_TRACKING_URI …
     """
 
-    def __init__(
-        self, log: Callable[[dict[str, float], int], object], close: Callable[[], object]
-    ) -> None:
-        self.log, self.close = log, close
+    def __init__(self, kind: str, config: Config) -> None:
+        package: Any = __import__(kind)
+        name, values = Path(config.training.output_dir).name, config.model_dump(mode="json")
+        project = os.environ.get("WANDB_PROJECT" if kind == "wandb" else "", "asrkit")
+        if kind == "mlflow":
+            package.set_experiment(os.environ.get("MLFLOW_EXPERIMENT_NAME", project))
+            package.start_run(run_name=name)
+            keys = ((section, key) for section in values for key in dict(values[section]))
+            package.log_params({f"{s}.{k}": str(values[s][k])[:500] for s, k in keys})
+            self.log, self.close = package.log_metrics, package.end_run
+        else:
+            package.init(project=project, name=name, config=values)
+            self.log, self.close = package.log, package.finish
 
     def add_scalar(self, tag: str, value: float, step: int) -> None:
-        self.log({tag.replace("+", " plus "): value}, step)  # mlflow rejects "+" in names
+        self.log({tag.replace("+", " plus "): value}, step=step)  # mlflow rejects "+" in names
 
 
 def start_tensorboard(folder: Path) -> Writer:
@@ -58,24 +65,3 @@ def mute_tensorboard() -> None:
             others(error)
 
     threading.excepthook = hook
-
-
-def start_tracker(kind: str, config: Config) -> Tracker:
-    """Start a run of a tracker, named after the output folder; its project is asrkit.
-
-    Variables of the environment change the place of the run: WANDB_MODE, MLFLOW_TRACKING_URI …
-
-    Args:
-        kind: wandb, mlflow or trackio.
-    """
-    tracker: Any = __import__(kind)
-    name, values = Path(config.training.output_dir).name, config.model_dump(mode="json")
-    if kind == "mlflow":
-        tracker.set_experiment(os.environ.get("MLFLOW_EXPERIMENT_NAME", "asrkit"))
-        tracker.start_run(run_name=name)
-        sections = ((section, key) for section in values for key in dict(values[section]))
-        tracker.log_params({f"{s}.{k}": str(values[s][k])[:500] for s, k in sections})
-        return Tracker(lambda found, step: tracker.log_metrics(found, step=step), tracker.end_run)
-    project = os.environ.get("WANDB_PROJECT", "asrkit") if kind == "wandb" else "asrkit"
-    tracker.init(project=project, name=name, config=values)
-    return Tracker(lambda found, step: tracker.log(found, step=step), tracker.finish)

@@ -10,40 +10,36 @@ import logging
 import math
 import time
 from collections.abc import Iterator
-from functools import cached_property
-from itertools import islice
 from typing import NamedTuple
 
 import torch
 from torch import nn
-from torch.utils.data import DataLoader
 
 from asrkit.config import Config
-from asrkit.data.dataset import Augmentation, Batch, SpeechDataset
-from asrkit.data.sampling import EpochBatches, with_replay
+from asrkit.data.dataset import Batch
 from asrkit.errors import UserError
 from asrkit.evaluation import Score
 from asrkit.evaluation.scoring import unit_rates
 from asrkit.model import Network
 from asrkit.runtime.threads import set_threads
-from asrkit.training.canary import Rates, canary_rates, log_rates
+from asrkit.training.batches import TrainingBatches, filler
 from asrkit.training.checkpoints import (
     Checkpoint,
     Checkpoints,
     EpochWeights,
     Progress,
+    Rates,
     TrainingCheckpointError,
     check_fit,
 )
 from asrkit.training.dataset import Corpus
 from asrkit.training.distributed import Ranks
-from asrkit.training.gradients import Gradients, not_finite
-from asrkit.training.loaders import Epoch, Step, filler, loaded, report_left_out
+from asrkit.training.loss import Gradients, not_finite
 from asrkit.training.optimizer import build_optimizers, learning_rate, restore, set_learning_rate
-from asrkit.training.progress import EpochProgress
-from asrkit.training.resume_checks import check_same, identity
+from asrkit.training.progress import EpochLog
+from asrkit.training.resume_checks import check_same
 from asrkit.training.trackers import Writer
-from asrkit.training.validation import curves_on_dev, scores_on_dev
+from asrkit.training.validation import curves_on_dev, log_rates, scores_on
 
 logger = logging.getLogger(__name__)
 
@@ -54,6 +50,16 @@ class TrainingError(UserError):
     """An error that ends the training."""
 
 
+class Step(NamedTuple):
+    """An optimiser step: this rank's batches, and sums over the batches of all ranks."""
+
+    batches: list[Batch]  # may include fillers
+    tokens: float
+    seconds: float
+    num_left_out: int
+    num_bad: int
+
+
 class Done(NamedTuple):
     """Statistics of a finished step on this rank. The losses of other ranks are added later."""
 
@@ -62,6 +68,9 @@ class Done(NamedTuple):
     learning_rate: float
     gradient_norm: float
     taken: bool  # False if a loss or gradient is not finite, or the batches have no tokens
+
+
+NOTHING = Done(0.0, 0.0, 0.0, 0.0, False)  # before an epoch's first step
 
 
 class Trainer:
@@ -81,10 +90,9 @@ class Trainer:
         epochs: EpochWeights,
         ranks: Ranks,
     ) -> None:
-        self.corpus, self.config, self.options = corpus, config, config.training
-        self.num_epochs = int(config.training.epochs)
+        self.model, self.corpus, self.config, self.options = model, corpus, config, config.training
         self.checkpoints, self.epochs, self.ranks = checkpoints, epochs, ranks
-        self.model = model
+        self.num_epochs = int(self.options.epochs)
         set_threads(self.options.num_threads or None, sum(p.numel() for p in model.parameters()))
         self.gradients = Gradients(model, config, ranks)
         # Weight decay would move the frozen rows of a head whose new labels learn.
@@ -92,52 +100,18 @@ class Trainer:
         self.optimizers = build_optimizers(
             model, self.options.optimizer, decay, self.options.rate_factors
         )
-        self.identity = identity(corpus)
-        self.epoch = Epoch()
+        self.batches = TrainingBatches(corpus, config, ranks)
         # Counts of the epoch since this process started, over all ranks.
         self.num_left_out = self.num_bad = self.num_tokens = 0
         self.total_loss = 0.0
-        self.num_utterances = len(corpus.train)  # of the epoch
-        self.reported = False  # whether the number of steps was logged
-        self.last: Done | None = None  # the previous step, until the ranks have summed its loss
+        self.last = NOTHING  # the previous step, until the ranks have summed its loss
         self.writers: list[Writer] = []  # set by the caller: TensorBoard's and those of trackers
         self.stop = False  # set by the caller: save and end after the current step
         self.progress = Progress()
+        self.is_reported = False  # whether the number of steps was logged
         self.started = time.monotonic()  # start time, minus the time of earlier runs
         self.history: dict[int, dict[str, float]] = {}  # epoch -> error rate by chunk size
         self.before: Rates = {}  # on canaries and dev, of the model that the training started from
-
-    def resume(self, change_schedule: bool = False) -> bool:
-        """Continue from the newest usable checkpoint; return False without any checkpoint.
-
-        Args:
-            change_schedule: allow a changed schedule, see `resume_checks`.
-
-        Raises:
-            ConfigError: if the checkpoint is of another training, or the schedule changed without
-                permission.
-            TrainingCheckpointError: if no checkpoint is usable; the trainer is unchanged then.
-        """
-
-        def checked(found: Checkpoint) -> Checkpoint:
-            check_same(found, self.identity, self.config, self.ranks.size, change_schedule)
-            check_fit(found, self.model, self.optimizers)
-            return found
-
-        found = self.checkpoints.newest(checked)
-        if len(set(self.ranks.gather([found and found.progress]))) > 1:
-            raise TrainingCheckpointError(
-                "--resume: the processes find different checkpoints in training.output_dir "
-                f"{self.options.output_dir}; use a folder that all processes share"
-            )
-        if found is None:
-            return False
-        self.model.load_state_dict(found.weights)
-        for optimizer, saved in zip(self.optimizers, found.optimizers, strict=True):
-            restore(optimizer, saved)
-        self.progress, self.history, self.before = found.progress, found.history, found.before
-        self.started -= found.wall_seconds
-        return True
 
     def run(self) -> bool:
         """Train to the last epoch or until dev errors no longer fall; return False if stopped."""
@@ -147,11 +121,10 @@ class Trainer:
                 self.save()
                 return False
             epoch = self.progress.epoch
+            validates = (epoch + 1) % self.options.validate_every_epochs == 0
             if epoch + 1 == self.num_epochs:
                 # Without averaging, the last epoch is scored at the end, with the model file.
                 validates = epoch > 0 and (self.epochs.keep > 1 or self.epochs.best)
-            else:
-                validates = (epoch + 1) % self.options.validate_every_epochs == 0
             if validates:
                 self.validate_epoch()
             if self.ranks.is_first:
@@ -165,29 +138,18 @@ class Trainer:
             )
         return True
 
-    def has_converged(self) -> bool:
-        """Return whether the last `training.patience` validations had no lower mean error rate."""
-        patience, scores = self.options.patience, list(self.scores().values())
-        if patience is None or len(scores) <= patience:
-            return False
-        return min(scores[-patience:]) >= min(scores[:-patience])
-
     def train_epoch(self) -> None:
         """Train the rest of the current epoch."""
         start, before = time.monotonic(), self.progress
         self.num_left_out = self.num_bad = self.num_tokens = 0
         self.total_loss = 0.0
-        shown = EpochProgress(
-            before.epoch, self.num_epochs, self.corpus.seconds, before.seconds, self.ranks.is_first
-        )
+        log = EpochLog(before.epoch, self.num_epochs, self.corpus.seconds, before.seconds)
         for step in self.steps():
             self.train_step(step)
-            last = self.last
-            mean = last and self.ranks.size * last.loss / max(1.0, last.tokens)
-            shown.update(self.progress.seconds, mean)
+            loss = self.ranks.size * self.last.loss / max(1.0, self.last.tokens)
+            log.update(self.progress.seconds, loss)
             if self.progress.step % self.options.checkpoint_every_steps == 0:
                 self.save()
-        shown.close()
         self.check_finite()
         if self.progress.step == before.step:  # the previous run was stopped after the last step
             return
@@ -207,21 +169,8 @@ class Trainer:
         if self.num_left_out:
             logger.warning(
                 "%d of %d utterances were left out; %d of them could not be read",
-                self.num_left_out, self.num_utterances, self.num_bad,
+                self.num_left_out, self.batches.num_utterances, self.num_bad,
             )  # fmt: skip
-
-    @cached_property
-    def loader(self) -> DataLoader[Batch]:
-        """The loader of the current epoch's batches, which `epoch` has."""
-        options = self.config.augmentation
-        augmentation = Augmentation(
-            self.corpus.noise, options.noise_probability, options.noise_snr_db,
-            options.reverb_probability, options.silence_probability, options.silence_seconds,
-            options.telephone_probability, options.pause_probability, options.pause_seconds,
-        )  # fmt: skip
-        dataset = SpeechDataset(self.corpus.train, self.corpus.encode, augmentation)
-        pinned = self.ranks.device.type == "cuda"
-        return loaded(dataset, self.epoch, self.config.data.num_workers, pinned)
 
     def steps(self) -> Iterator[Step]:
         """Yield the optimiser steps in the rest of the epoch, until a rank must stop.
@@ -229,119 +178,132 @@ class Trainer:
         Before each step the ranks sum all shared numbers, including the loss of the previous step.
         A step thus has one small sum, and does not wait for other ranks at its end.
         """
-        data, size = self.config.data, self.options.accumulate_batches
-        seed, epoch = self.options.seed, self.progress.epoch
-        durations = self.loader.dataset.durations  # type: ignore[attr-defined]
-        chosen = None
-        if data.replay:
-            new, share = self.corpus.num_new, data.replay_share
-            chosen = with_replay(durations, new, share, seed, epoch)
-            self.num_utterances = len(chosen)
-        planned = EpochBatches(
-            durations, data.max_batch_seconds, data.num_buckets, seed, epoch,
-            self.progress.batch, self.ranks.rank, self.ranks.size, chosen,
-        )  # fmt: skip
-        self.epoch.batches = planned
-        self.report_steps(planned.num_batches)
-        batches = iter(self.loader)
-        while True:
-            group = list(islice(batches, size))
+        for group in self.batches.groups(self.progress):
+            self.report_steps()
             more, stop, loss, tokens, seconds, num_left_out, num_bad = self.ranks.sum(
                 bool(group),
                 self.stop,
-                self.last.loss if self.last else 0.0,
+                self.last.loss,
                 sum(int(batch.token_lengths.sum()) for batch in group if batch.ids),
                 sum(batch.seconds for batch in group),
                 sum(len(batch.left_out) for batch in group),
                 sum(batch.num_bad for batch in group),
             )
-            self.count_last(loss)
+            self.log_last(loss)
             self.stop = stop > 0
             if self.stop or not more:
                 return
             # Ranks step together: a rank without batches left gets fillers with weight 0.
-            group += [filler()] * (size - len(group))
+            group += [filler()] * (self.options.accumulate_batches - len(group))
             yield Step(group, tokens, seconds, int(num_left_out), int(num_bad))
-
-    def report_steps(self, batches: int) -> None:
-        """Log the number of steps, once. Epochs may differ by a few batches."""
-        if self.reported:
-            return
-        self.reported = True
-        group = self.options.accumulate_batches * self.ranks.size
-        averaged = min(self.epochs.keep, self.num_epochs)
-        logger.info(
-            "%d epochs of %d batches%s: about %d steps; epochs averaged: %d",
-            self.num_epochs, batches, f", {group} a step" if group > 1 else "",
-            self.num_epochs * math.ceil(batches / group), averaged,
-        )  # fmt: skip
-
-    def count_last(self, loss: float) -> None:
-        """Log the previous step; `loss` is its sum over all ranks."""
-        if self.last is None:
-            return
-        _, tokens, rate, norm, taken = self.last
-        self.last = None
-        self.log({"loss": loss / max(1.0, tokens), "learning_rate": rate, "gradient_norm": norm})
-        if taken:
-            self.total_loss += loss
-            self.num_tokens += int(tokens)
 
     def train_step(self, step: Step) -> None:
         """Do an optimiser step, or skip it if a loss or gradient is not finite."""
-        options, tokens = self.options, step.tokens
-        for batch in step.batches:
-            report_left_out(batch, NAMED - self.num_left_out)
-        self.num_left_out += step.num_left_out
-        self.num_bad += step.num_bad
-        self.check_share()
+        self.count_left_out(step)
         rate = self.rate()
         set_learning_rate(self.optimizers, rate)
         self.model.train()
-        losses = self.gradients.backward(step.batches, tokens, self.share())
-        clipped = nn.utils.clip_grad_norm_(self.model.parameters(), options.clip_norm)
+        losses = self.gradients.backward(step.batches, step.tokens, self.share())
+        clipped = nn.utils.clip_grad_norm_(self.model.parameters(), self.options.clip_norm)
         nats = [each.sum().double() for _, each in losses]
         # Outside the loss, the step waits for the GPU only here.
         norm, *totals = torch.stack([clipped.double(), *nats]).tolist()
         # Without tokens, the momentum alone would change the weights.
-        taken = math.isfinite(norm) and tokens > 0
+        taken = math.isfinite(norm) and step.tokens > 0
         if taken:
             for optimizer in self.optimizers:
                 optimizer.step()
-        elif tokens:
+        elif step.tokens:
             names = ", ".join(self.ranks.gather(not_finite(losses))) or "not of a single utterance"
             logger.warning(
                 "skipped step %d: loss or gradient not finite (%s)", self.progress.step, names
             )
         self.model.zero_grad(set_to_none=True)
-        self.last = Done(sum(totals), tokens, rate, norm, taken)
         epoch, number, count, consumed = self.progress
         number += len(step.batches) * self.ranks.size
         self.progress = Progress(epoch, number, count + 1, consumed + step.seconds)
+        self.last = Done(sum(totals), step.tokens, rate, norm, taken)
+
+    def report_steps(self) -> None:
+        """Log the number of steps, once. Epochs may differ by a few batches."""
+        if self.is_reported or self.batches.planned is None:
+            return
+        self.is_reported = True
+        batches = self.batches.planned.num_batches
+        group = self.options.accumulate_batches * self.ranks.size
+        logger.info(
+            "%d epochs of %d batches%s: about %d steps; epochs averaged: %d",
+            self.num_epochs, batches, f", {group} a step" if group > 1 else "",
+            self.num_epochs * math.ceil(batches / group), min(self.epochs.keep, self.num_epochs),
+        )  # fmt: skip
+
+    def log_last(self, loss: float) -> None:
+        """Log the previous step; `loss` is its sum over all ranks."""
+        if self.last is NOTHING:
+            return
+        _, tokens, rate, norm, taken = self.last
+        self.last = NOTHING
+        self.log({"loss": loss / max(1.0, tokens), "learning_rate": rate, "gradient_norm": norm})
+        if taken:
+            self.total_loss += loss
+            self.num_tokens += int(tokens)
+
+    def count_left_out(self, step: Step) -> None:
+        """Name and count the utterances left out of a step.
+
+        Raises:
+            TrainingError: if more than data.max_bad_share of an epoch cannot be read.
+        """
+        names = [utterance for batch in step.batches for utterance in batch.left_out]
+        for utterance in names[: max(0, NAMED - self.num_left_out)]:
+            logger.warning("left out %s", utterance)
+        self.num_left_out += step.num_left_out
+        self.num_bad += step.num_bad
+        share, count = self.config.data.max_bad_share, self.batches.num_utterances
+        if self.num_bad > share * count:
+            raise TrainingError(
+                f"{self.num_bad} of an epoch's {count} utterances could not be read, more than "
+                f"data.max_bad_share {share:g}, see the warnings above; repair the files, then "
+                "continue from the last checkpoint with --resume"
+            )
 
     def validate_epoch(self) -> None:
         """Score the model on dev and each canary; add the error rates on dev to `history`."""
-        found = self.validation()
-        self.history[self.progress.epoch] = unit_rates(found)
-        self.log_scores(found, self.canary_rates())
-
-    def log_scores(self, found: dict[str, Score], canary: Rates) -> None:
-        """Log error rates and loss on dev in every validated context, and draw all curves."""
-        curves = curves_on_dev(found) | {f"canary_{name}": canary[name] for name in canary}
-        for tag, by_chunk in curves.items():
-            self.log({f"{tag}/{of}": value for of, value in by_chunk.items()})
+        scores = self.validation()
+        self.history[self.progress.epoch] = unit_rates(scores)
+        self.log_scores(scores, self.canary_rates())
 
     def validation(self, align: bool = False) -> dict[str, Score]:
-        """Return the scores on dev, see `scores_on_dev`. All ranks must call this."""
-        frontend = self.gradients.frontend
-        return scores_on_dev(self.model, self.corpus, self.config, self.ranks, frontend, align)
+        """Return the scores on dev, see `scores_on`. All ranks must call this."""
+        encode = self.corpus.encode
+        return scores_on(self.corpus.dev, self.model, encode, self.config, self.ranks, align)
 
     def canary_rates(self) -> Rates:
         """Return and log the error rate on each canary by chunk size. All ranks must call this."""
-        frontend = self.gradients.frontend
-        found = canary_rates(self.model, self.corpus, self.config, self.ranks, frontend)
-        log_rates(found, self.before)
-        return found
+        rates = {}
+        for name, cuts in self.corpus.canary.items():
+            scores = scores_on(cuts, self.model, self.corpus.encode, self.config, self.ranks)
+            rates[name] = unit_rates(scores)
+            log_rates(f"canary {name}", rates[name], self.before.get(name, {}))
+        return rates
+
+    def log_scores(self, scores: dict[str, Score], canary: Rates) -> None:
+        """Log error rates and loss on dev in every validated context, and draw all curves."""
+        curves = curves_on_dev(scores) | {f"canary_{name}": canary[name] for name in canary}
+        for tag, by_chunk in curves.items():
+            self.log({f"{tag}/{of}": value for of, value in by_chunk.items()})
+
+    def log(self, values: dict[str, float]) -> None:
+        for writer in self.writers:
+            for name, value in values.items():
+                writer.add_scalar(name, value, self.progress.step)
+
+    def has_converged(self) -> bool:
+        """Return whether the last `training.patience` validations had no lower mean error rate."""
+        patience, scores = self.options.patience, list(self.scores().values())
+        if patience is None or len(scores) <= patience:
+            return False
+        return min(scores[-patience:]) >= min(scores[:-patience])
 
     def scores(self) -> dict[int, float]:
         """Return the mean error rate on dev over all contexts, by epoch."""
@@ -361,16 +323,6 @@ class Trainer:
         """Return the seconds that all runs of this training took."""
         return time.monotonic() - self.started
 
-    def check_share(self) -> None:
-        """Raise TrainingError if more than data.max_bad_share of an epoch cannot be read."""
-        share, count = self.config.data.max_bad_share, self.num_utterances
-        if self.num_bad > share * count:
-            raise TrainingError(
-                f"{self.num_bad} of an epoch's {count} utterances could not be read, more than "
-                f"data.max_bad_share {share:g}, see the warnings above; repair the files, then "
-                "continue from the last checkpoint with --resume"
-            )
-
     def check_finite(self) -> None:
         """Raise TrainingError if a weight is NaN or infinite, which no step can repair."""
         weights = self.model.state_dict().items()
@@ -385,21 +337,49 @@ class Trainer:
     def save(self) -> None:
         """Write a checkpoint, on the first rank."""
         self.check_finite()
-        if self.ranks.is_first:
-            state = {
-                **self.identity,
-                "weights": self.model.state_dict(),
-                "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
-                "progress": self.progress._asdict(),
-                "history": self.history,
-                "before": self.before,
-                "wall_seconds": self.wall_seconds(),
-                "config": self.config.model_dump(mode="json"),
-                "ranks": self.ranks.size,
-            }
-            self.checkpoints.save(self.progress.step, state)
+        if not self.ranks.is_first:
+            return
+        state = {
+            "weights": self.model.state_dict(),
+            "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
+            "progress": self.progress._asdict(),
+            "history": self.history,
+            "before": self.before,
+            "wall_seconds": self.wall_seconds(),
+            "config": self.config.model_dump(mode="json"),
+            "identity": self.corpus.identity,
+            "ranks": self.ranks.size,
+        }
+        self.checkpoints.save(self.progress.step, state)
 
-    def log(self, values: dict[str, float]) -> None:
-        for writer in self.writers:
-            for name, value in values.items():
-                writer.add_scalar(name, value, self.progress.step)
+    def resume(self, change_schedule: bool = False) -> bool:
+        """Continue from the newest usable checkpoint; return False without any checkpoint.
+
+        Args:
+            change_schedule: allow a changed schedule, see `resume_checks`.
+
+        Raises:
+            ConfigError: if the checkpoint is of another training, or the schedule changed without
+                permission.
+            TrainingCheckpointError: if no checkpoint is usable; the trainer is unchanged then.
+        """
+
+        def checked(stored: Checkpoint) -> Checkpoint:
+            check_same(stored, self.corpus.identity, self.config, self.ranks.size, change_schedule)
+            check_fit(stored, self.model, self.optimizers)
+            return stored
+
+        stored = self.checkpoints.newest(checked)
+        if len(set(self.ranks.gather([stored and stored.progress]))) > 1:
+            raise TrainingCheckpointError(
+                "--resume: the processes find different checkpoints in training.output_dir "
+                f"{self.options.output_dir}; use a folder that all processes share"
+            )
+        if stored is None:
+            return False
+        self.model.load_state_dict(stored.weights)
+        for optimizer, state in zip(self.optimizers, stored.optimizers, strict=True):
+            restore(optimizer, state)
+        self.progress, self.history, self.before = stored.progress, stored.history, stored.before
+        self.started -= stored.wall_seconds
+        return True

@@ -1,14 +1,18 @@
-"""Scores on the held-out set during training."""
+"""Scores on held-out sets during training."""
 
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, zip_longest
 
+from torch.utils.data import DataLoader
+
 from asrkit.audio import Frontend
 from asrkit.backends.registry import eager
 from asrkit.build import build_search
 from asrkit.config import Config
-from asrkit.data.dataset import Batch
+from asrkit.data.dataset import Batch, SpeechDataset, TextEncoder
+from asrkit.data.indexed_cuts import Cuts
+from asrkit.data.sampling import EpochBatches
 from asrkit.evaluation import Outcome, ReferenceRecording, Score, recognize, scores
 from asrkit.evaluation.scoring import losses_of, rates
 from asrkit.evaluation.wer import UNITS, rate_shown
@@ -17,9 +21,7 @@ from asrkit.model import FULL, Context, Network
 from asrkit.runtime import Recognizer
 from asrkit.search import Search
 from asrkit.text import Tokenizer
-from asrkit.training.dataset import Corpus
 from asrkit.training.distributed import Ranks
-from asrkit.training.loaders import held_out
 
 logger = logging.getLogger(__name__)
 
@@ -33,9 +35,9 @@ CURVES = {  # by tag: name, format of a value, text for a missing value
 }
 
 
-def curves_on_dev(found: dict[str, Score]) -> dict[str, dict[str, float]]:
+def curves_on_dev(scored: dict[str, Score]) -> dict[str, dict[str, float]]:
     """Log the rates and losses of an epoch's scores; return them by tag and chunk size."""
-    curves = rates(found) | {"dev_loss": losses_of(found)}
+    curves = rates(scored) | {"dev_loss": losses_of(scored)}
     tags = [tag for tag in CURVES if tag in curves]
     for tag in tags:
         name, form, nothing = CURVES[tag]
@@ -44,34 +46,55 @@ def curves_on_dev(found: dict[str, Score]) -> dict[str, dict[str, float]]:
     return {tag: curves[tag] for tag in tags}
 
 
-def scores_on_dev(
-    model: Network,
-    corpus: Corpus,
-    config: Config,
-    ranks: Ranks,
-    frontend: Frontend,
+def log_rates(name: str, rates: dict[str, float], before: dict[str, float]) -> None:
+    """Log the error rates on a set by chunk size, after those before the training if known."""
+    shown = "  ".join(
+        f"{chunk}: {f'{before[chunk]:.2f} → ' if chunk in before else ''}{rate_shown(rate)}"
+        for chunk, rate in rates.items()
+    )
+    logger.info("  %s error rate  %s", name, shown or "no reference words")
+
+
+def scores_on(
+    cuts: Cuts, model: Network, encode: TextEncoder, config: Config, ranks: Ranks,
     align: bool = False,
-) -> dict[str, Score]:
-    """Score the model on dev, in full context and each chunk size, with the longest left context.
+) -> dict[str, Score]:  # fmt: skip
+    """Score the model on a set, in full context and each chunk size, with the longest left context.
 
     Every rank decodes its share of the batches. The scores are on all ranks, equal to those of a
     single rank.
 
     Args:
-        model: whole model on this rank's device; it is put into evaluation mode.
+        model: model on this rank's device; it is put into evaluation mode.
         ranks: ranks of the run; all must call this.
         align: align the references too, to measure delays, which needs more time.
     """
-    data, encode = config.data, corpus.encode
-    dev = held_out(
-        corpus.dev, encode, data.max_batch_seconds, data.num_workers, ranks.rank, ranks.size
+    data = config.data
+    batches = held_out(
+        cuts, encode, data.max_batch_seconds, data.num_workers, ranks.rank, ranks.size
     )
-    search = build_search(config.search, model.head)
-    own = validate(model, encode.tokenizer, search, dev, config.context.validated, align, frontend)
+    search, contexts = build_search(config.search, model.head), config.context.validated
+    outcomes = validate(model, encode.tokenizer, search, batches, contexts, align, encode.frontend)
     # The order of a single rank, because sums of floats depend on the order.
-    rounds = zip_longest(*ranks.gather([list(own)]), fillvalue=[])
+    rounds = chain.from_iterable(zip_longest(*ranks.gather([list(outcomes)]), fillvalue=[]))
     normalize = normalizer_of(rules_for(data.languages)) if config.text.written else None
-    return scores(chain.from_iterable(batch for each in rounds for batch in each), normalize)
+    return scores(chain.from_iterable(rounds), normalize)
+
+
+def held_out(
+    cuts: Cuts, encode: TextEncoder, max_batch_seconds: float, num_workers: int = 0,
+    rank: int = 0, world_size: int = 1,
+) -> DataLoader[Batch]:  # fmt: skip
+    """Return a loader of a rank's share of the batches for scoring, without augmentation.
+
+    The batches of all ranks together have every utterance once.
+    """
+    dataset = SpeechDataset(cuts, encode, to_train=False)
+    batches = EpochBatches(
+        dataset.durations, max_batch_seconds, num_buckets=20, seed=0, epoch=0,
+        rank=rank, world_size=world_size,
+    )  # fmt: skip
+    return DataLoader(dataset, batch_size=None, sampler=batches, num_workers=num_workers)
 
 
 def validate(
@@ -94,18 +117,15 @@ def validate(
 
     def recognizer(context: Context) -> Recognizer:
         # A backend keeps tables computed from the weights: changed weights need a new backend.
-        backend = eager(model, context)
-        return Recognizer(backend, tokenizer, search, frontend=frontend)
+        return Recognizer(eager(model, context), tokenizer, search, frontend=frontend)
 
     aligner = recognizer(FULL)
     recognizers = {each.context: each for each in map(recognizer, contexts)}
     for batch in batches:
-        yield list(recognize([utterances_of(batch)], recognizers, aligner if align else None))
-
-
-def utterances_of(batch: Batch) -> list[ReferenceRecording]:
-    """Return the utterances of a batch; log those that were left out of it."""
-    for each in batch.left_out:
-        logger.warning("not scored %s", each)
-    rows = zip(batch.ids, batch.samples, batch.num_samples.tolist(), batch.texts, strict=True)
-    return [ReferenceRecording(id, row[:length].numpy(), text) for id, row, length, text in rows]
+        for utterance in batch.left_out:
+            logger.warning("not scored %s", utterance)
+        rows = zip(batch.ids, batch.samples, batch.num_samples.tolist(), batch.texts, strict=True)
+        recordings = [
+            ReferenceRecording(id, row[:size].numpy(), text) for id, row, size, text in rows
+        ]
+        yield list(recognize([recordings], recognizers, aligner if align else None))

@@ -24,8 +24,7 @@ from asrkit.model.head import ctc_frames
 from asrkit.model_file import load_model
 from asrkit.runtime import Endpointer, Recognizer
 from asrkit.search import GreedySearch
-from asrkit.training.loaders import held_out
-from asrkit.training.validation import validate
+from asrkit.training.validation import held_out, validate
 from tests.conftest import speech, write_manifest
 from tests.report.pages import Page
 from tests.running import run, talkative_model

@@ -14,8 +14,7 @@ from safetensors.torch import load_file
 
 from asrkit.model_file import load_model
 from asrkit.train import main
-from asrkit.training.loaders import Step
-from asrkit.training.trainer import Trainer
+from asrkit.training.trainer import Step, Trainer
 from tests.conftest import PROJECT, write_config
 
 

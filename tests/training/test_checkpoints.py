@@ -47,7 +47,7 @@ def stepped(model: nn.Module) -> list[torch.optim.Optimizer]:
 def state(step: int = 1, **changes: Any) -> dict[str, Any]:
     model = network()
     whole = {
-        "training.optimizer": "0123",
+        "identity": {"the tokenizer": "0123"},
         "weights": model.state_dict(),
         "optimizers": [optimizer.state_dict() for optimizer in stepped(model)],
         "progress": {"epoch": 0, "batch": step, "step": step, "seconds": 2.5},

@@ -8,7 +8,7 @@ import torch
 from asrkit.errors import UserError
 from asrkit.runtime.load import known_device
 from asrkit.train import main
-from asrkit.training.device import chosen_device
+from asrkit.training.distributed import chosen_device
 from tests.conftest import write_config
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from asrkit.training.muon import Muon, orthogonalize
+from asrkit.training.optimizer import Muon, orthogonalize
 
 
 @pytest.mark.parametrize("shape", [(1, 8, 8), (3, 6, 24), (2, 24, 6)])

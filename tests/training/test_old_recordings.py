@@ -15,7 +15,7 @@ from asrkit.errors import UserError
 from asrkit.model_file import load_model, save_model
 from asrkit.text import CharTokenizer
 from asrkit.training.dataset import load_corpus
-from asrkit.training.resume_checks import identity, settings
+from asrkit.training.resume_checks import settings
 from asrkit.training.warm_start import load_training
 from tests.conftest import speech, write_manifest, write_wav
 from tests.laws.test_resume import same, stop_after, weights
@@ -106,10 +106,10 @@ def test_replay_is_a_share_of_the_epoch_and_part_of_a_trainings_identity(
     mixed = load_corpus(options)
     assert (mixed.num_new, len(mixed.train)) == (len(plain.train), len(plain.train) + 6)
     assert mixed.seconds == pytest.approx(plain.seconds / 0.8)
-    before = identity(mixed)
+    before = mixed.identity
     lines = Path(old).read_text().splitlines()
     Path(old).write_text("\n".join(lines[1:]))
-    after = identity(load_corpus(options))
+    after = load_corpus(options).identity
     changed = {name for name in before if before[name] != after[name]}
     assert "the replay utterances" in changed
     assert "the training utterances" not in changed

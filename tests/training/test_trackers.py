@@ -11,7 +11,7 @@ import pytest
 
 from asrkit.config import ConfigError, load_config
 from asrkit.training import trackers
-from asrkit.training.trackers import start_tracker
+from asrkit.training.trackers import Tracker
 from tests.conftest import write_config
 from tests.running import run
 
@@ -64,7 +64,7 @@ def test_what_a_tracker_gets(
     monkeypatch.setitem(sys.modules, kind, fake)
     monkeypatch.setattr("asrkit.extras.find_spec", lambda name: name)
     config = load_config(write_config(tmp_path / "c.yaml", corpus, tmp_path / "mine"))
-    tracker = start_tracker(kind, config)
+    tracker = Tracker(kind, config)
     for tag, value in TAGS.items():
         tracker.add_scalar(tag, value, 7)
     tracker.close()
@@ -128,7 +128,7 @@ def test_trackio_in_a_folder(corpus: Path, tmp_path: Path, monkeypatch: pytest.M
 def tracked(kind: str, corpus: Path, folder: Path) -> None:
     """Send some curves to a real tracker."""
     config = load_config(write_config(folder / "c.yaml", corpus, folder / "mine"))
-    tracker = start_tracker(kind, config)
+    tracker = Tracker(kind, config)
     for tag, value in TAGS.items():
         tracker.add_scalar(tag, value, 7)
     tracker.close()

@@ -6,6 +6,7 @@ import logging
 import math
 import multiprocessing
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -22,11 +23,16 @@ from asrkit.train import main
 from asrkit.training.checkpoints import Checkpoints, EpochWeights, Progress
 from asrkit.training.dataset import feature_statistics, hours_of_epoch, load_corpus
 from asrkit.training.distributed import Ranks
-from asrkit.training.gradients import recompute_layers, wants_bfloat16
-from asrkit.training.loss import Loss, View
+from asrkit.training.loss import (
+    Gradients,
+    Loss,
+    View,
+    recompute_layers,
+    to_few_lengths,
+    wants_bfloat16,
+)
 from asrkit.training.optimizer import build_optimizers, learning_rate, set_learning_rate
 from asrkit.training.trainer import Trainer, TrainingError
-from asrkit.training.views import draw_views, to_few_lengths
 from tests.conftest import tiny_model, write_config, write_manifest
 
 
@@ -103,7 +109,7 @@ def test_an_epoch_ends_where_the_next_begins(corpus: Path, tmp_path: Path) -> No
     subject = trainer(corpus, tmp_path)
     silent = {"silence_probability": 1.0, "silence_seconds": 5.0}
     augmentation = subject.config.augmentation.model_copy(update=silent)
-    subject.config = subject.config.model_copy(update={"augmentation": augmentation})
+    subject.batches.config = subject.config.model_copy(update={"augmentation": augmentation})
     (corpus / "audio" / "train0.flac").unlink()
     seconds, left_out = 0.0, []
     for step in subject.steps():
@@ -118,12 +124,12 @@ def test_an_epoch_ends_where_the_next_begins(corpus: Path, tmp_path: Path) -> No
 def test_workers_live_from_epoch_to_epoch(corpus: Path, tmp_path: Path) -> None:
     subject = trainer(corpus, tmp_path)
     one = subject.config.data.model_copy(update={"num_workers": 1})
-    subject.config = subject.config.model_copy(update={"data": one})
+    subject.batches.config = subject.config.model_copy(update={"data": one})
     others = set(multiprocessing.active_children())
     numbers, seeds = [], []
     for epoch in (0, 1, 1):
         if len(numbers) == 2:
-            del subject.loader  # the control: another loader has other workers
+            del subject.batches.loader  # the control: another loader has other workers
         subject.progress = Progress(epoch, 0, 0, 0.0)
         seeds.append([step.batches[0].seed for step in subject.steps()])
         workers = set(multiprocessing.active_children()) - others
@@ -156,11 +162,12 @@ def test_in_bfloat16_on_a_cpu_batches_have_few_lengths(
     subject = trainer(corpus, tmp_path, precision=precision)
     seen = []
 
-    def watched(feats: torch.Tensor, *rest: object) -> list[View]:
+    def watched(self: Gradients, feats: torch.Tensor, *rest: Any) -> list[View]:
         seen.append(feats.size(1))
-        return draw_views(feats, *rest)  # type: ignore[arg-type]
+        return draw_views(self, feats, *rest)
 
-    monkeypatch.setattr("asrkit.training.gradients.draw_views", watched)
+    draw_views = Gradients.draw_views
+    monkeypatch.setattr(Gradients, "draw_views", watched)
     (batch,) = next(subject.steps()).batches
     batch = batch._replace(samples=batch.samples[:, :-160], num_samples=batch.num_samples - 160)
     longest = int(subject.gradients.frontend.num_frames(batch.num_samples).max())
@@ -177,7 +184,7 @@ def test_auto_takes_bfloat16_where_a_cpu_is_faster_with_it(
     monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: has_bfloat16)
     model, cpu = tiny_model(), torch.device("cpu")
     assert not wants_bfloat16("auto", cpu, model)
-    monkeypatch.setattr("asrkit.training.gradients.FASTER_ON_A_CPU", 1000)
+    monkeypatch.setattr("asrkit.training.loss.FASTER_ON_A_CPU", 1000)
     assert wants_bfloat16("auto", cpu, model) == has_bfloat16
     assert wants_bfloat16("bfloat16", cpu, model)
     assert not wants_bfloat16("float32", cpu, model)

@@ -17,8 +17,7 @@ from asrkit.search import GreedySearch
 from asrkit.text import CharTokenizer
 from asrkit.train import main
 from asrkit.training import trainer
-from asrkit.training.loaders import held_out
-from asrkit.training.validation import scores_on_dev, validate
+from asrkit.training.validation import held_out, scores_on, validate
 from tests.conftest import tiny_model, write_config
 
 
@@ -31,9 +30,7 @@ def test_a_run_stuck_at_all_wrong_shows_its_loss(
     An average is scored besides its epochs; the last epoch as the model is scored once.
     """
     scored = []
-    monkeypatch.setattr(
-        trainer, "scores_on_dev", lambda *given: scored.append(1) or scores_on_dev(*given)
-    )
+    monkeypatch.setattr(trainer, "scores_on", lambda *given: scored.append(1) or scores_on(*given))
     config = write_config(tmp_path / "c.yaml", corpus, tmp_path / "out", epochs=2, average=average)
     assert main(["--config", str(config)]) == 0
     assert len(scored) == times

@@ -9,8 +9,7 @@ from torch.distributions import Categorical, kl_divergence
 
 from asrkit.config import ContextConfig
 from asrkit.model import FULL, FULL_CONTEXT, Context, CTCHead
-from asrkit.training.loss import Loss, View
-from asrkit.training.views import draw_contexts, to_few_lengths
+from asrkit.training.loss import Loss, View, draw_contexts, to_few_lengths
 from tests.conftest import tiny_model
 
 

@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_leaves
 
 from asrkit.audio import SpecAugment
 from asrkit.training import loss
-from asrkit.training.gradients import Gradients
+from asrkit.training.loss import Gradients
 from asrkit.training.trainer import Trainer
 from tests.conftest import write_config
 from tests.training.ranks import train_with

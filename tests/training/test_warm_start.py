@@ -15,8 +15,8 @@ from asrkit.model_file import ModelFile, load_model, save_model
 from asrkit.text import CharTokenizer, SentencePieceTokenizer, WordTokenizer
 from asrkit.training.dataset import load_corpus
 from asrkit.training.labels import kept_tokenizer, tokenizer_of
-from asrkit.training.warm_start import heard_speakers, same_labels, start_from
-from tests.conftest import write_config, write_manifest
+from asrkit.training.warm_start import same_labels, start_from
+from tests.conftest import write_config
 from tests.test_model_file import a_file
 
 
@@ -28,29 +28,6 @@ def test_labels_written_alike_or_but_for_case() -> None:
     assert pairs == {"GO": "Go", "no": "no", "yes": "yes"}
     pieces = SentencePieceTokenizer.train(["yes no", "no yes"] * 3, 12)
     assert same_labels(pieces, pieces) == [(i, i) for i in range(pieces.vocab_size)]
-
-
-def test_the_speakers_of_a_model_and_of_those_before_it(tmp_path: Path) -> None:
-    def model(name: str, speaker: str, before: str | None) -> str:
-        row = {"id": "a", "audio": "a.wav", "text": "a", "speaker": speaker}
-        manifest = write_manifest(tmp_path / f"{name}.jsonl", row)
-        file = a_file(CharTokenizer(["a"]))
-        data = file.config.data.model_copy(update={"train": [str(manifest)]})
-        training = file.config.training.model_copy(update={"start_from": before})
-        config = file.config.model_copy(update={"data": data, "training": training})
-        save_model(tmp_path / name, file._replace(config=config))
-        return str(tmp_path / name)
-
-    first = model("first", "anna", None)
-    second = model("second", "ben", first)
-    assert "on 1 of these 2 speakers ('anna')" in heard_speakers(second, {"anna", "carl"})
-    assert heard_speakers(second, {"carl"}).endswith("on none of these 1 speakers")
-    (tmp_path / "first.jsonl").unlink()
-    assert heard_speakers(second, {"carl"}).endswith("/first.jsonl' names none here")
-    (tmp_path / "first").unlink()
-    assert heard_speakers(second, {"carl"}).endswith("/first' names none here")
-    assert "on 1 of these 2 speakers ('ben')" in heard_speakers(second, {"ben", "carl"})
-    assert "'hf://a/b' names none here" in heard_speakers("hf://a/b", {"carl"})
 
 
 def test_what_is_taken_over(tmp_path: Path) -> None:

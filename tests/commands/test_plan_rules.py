@@ -4,11 +4,11 @@ import re
 
 import pytest
 
+from asrkit.commands.plan import ROWS, Texts, planned
 from asrkit.config import parse_config
 from asrkit.config.locate import configurations
 from asrkit.model_file import load_model
 from asrkit.pretrained import ready_models
-from asrkit.training.planning import ROWS, Texts, planned
 from tests.conftest import PROJECT
 
 SENTENCES = ["the cat sat on the mat", "how do you do", "it rains in spring", "who goes there"]
