@@ -1,6 +1,9 @@
 """The network in PyTorch: eager, or through torch.compile."""
 
 import functools
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -59,3 +62,11 @@ def compiled(file: ModelFile, plain: Backend) -> Backend:
         return NetworkOutput(torch.cat(made, dim=1)[:, :frames], sizes, state)  # (B, E, V)
 
     return plain._replace(kind="compiled", step=run)
+
+
+@contextmanager
+def unwarned() -> Iterator[None]:
+    """A context manager without torch's warnings, at every call, that TorchScript will end."""
+    with warnings.catch_warnings():  # as DeprecationWarning, from torch 2.14 on as FutureWarning
+        warnings.filterwarnings("ignore", "`torch.jit")
+        yield

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from asrkit.audio import SAMPLE_RATE, Frontend, features
-from asrkit.backends import onnx, torchscript
+from asrkit.backends import onnx
 from asrkit.backends.backend import Backend
 from asrkit.backends.check import TOLERANCE, Pair, compare, compare_parts, largest_of, rounding
 from asrkit.backends.pytorch import compiled, eager
@@ -45,7 +45,6 @@ BACKENDS = {
     "eager": BackendKind(lambda file, plain: plain, on_any_device=True, in_full_context=True),
     # torch 2.11's compiled C++ can write beyond its arrays: the last rows of a softmax in vectors.
     "compiled": BackendKind(compiled, on_any_device=True, on_cpu=False),
-    "torchscript": BackendKind(torchscript.build),
     "onnx": BackendKind(partial(onnx.build, "onnx"), in_full_context=True),
     "onnx-int8": BackendKind(partial(onnx.build, "onnx-int8"), in_full_context=True, exact=False),
 }
@@ -120,6 +119,11 @@ def kind_of(name: str) -> BackendKind:
         return BACKENDS[name]
     if name.endswith(".onnx"):
         return BackendKind(partial(onnx.of_file, Path(name)), in_full_context=True)
+    if name == "torchscript" or name.endswith(".ts"):
+        raise UserError(
+            f"backend {shown(Path(name))}: asrkit does not run TorchScript; use asrkit export "
+            "--format onnx, or libtorch for the file"
+        )
     raise UserError(f"backend {refusal(name, (*BACKENDS, 'an .onnx file'))}")
 
 

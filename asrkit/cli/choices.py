@@ -5,7 +5,7 @@ The modules import torch, which takes seconds; --help must not. A test compares 
 
 from asrkit.data import corpora
 
-BACKENDS = ("eager", "compiled", "torchscript", "onnx", "onnx-int8")  # backends.BACKENDS
+BACKENDS = ("eager", "compiled", "onnx", "onnx-int8")  # backends.BACKENDS
 CHECKPOINTS = ("nemo", "wenet", "whisper")  # interop.FORMATS
 CONTENTS = {  # backends.export_metadata.CONTENTS
     "encoder": "log mels to encoder frames",

@@ -28,8 +28,6 @@ from asrkit.backends.export_metadata import (
 from asrkit.backends.onnx import of_file, read_parts
 from asrkit.backends.onnx import read as read_onnx
 from asrkit.backends.registry import check
-from asrkit.backends.torchscript import parts_in
-from asrkit.backends.torchscript import read as read_torchscript
 from asrkit.backends.transducer import TransducerParts, part_steps
 from asrkit.build import build_frontend, build_normalizer, build_search
 from asrkit.cli.recognizer import context_of
@@ -73,9 +71,8 @@ def export(options: argparse.Namespace) -> int:
     if options.format.endswith("int8"):
         need("jiwer")
         trial = recordings(options.manifest or file.config.data.dev)
-    head = None if exported.what == "encoder" else file.model.head
     scripted = options.format == "torchscript"
-    in_parts = isinstance(head, TransducerHead) and not scripted
+    in_parts = exported.what != "encoder" and isinstance(file.model.head, TransducerHead)
     output, *parts = paths_of(output, layout, in_parts)
     with ExitStack() as stack:  # a failed export must not replace a file
         temporary, *others = (stack.enter_context(replacing(each)) for each in (output, *parts))
@@ -84,11 +81,11 @@ def export(options: argparse.Namespace) -> int:
             torchscript.write(eager_step(file, exported), temporary, exported, file)
         else:
             onnx.write(eager_step(file, exported), temporary, exported, file)
-        module: Any = (read_torchscript if scripted else read_onnx)(temporary)[0]
+        module: Any = (torchscript.read if scripted else read_onnx)(temporary)[0]
         difference = largest_difference(file, exported, module, samples)
-        if isinstance(head, TransducerHead):
-            found = parts_in(module, head) if scripted else with_parts(file, exported, others)
-            difference = max(difference, largest_of(compare_parts(found)))
+        if in_parts:
+            written = compare_parts(with_parts(file, exported, others))
+            difference = max(difference, largest_of(written))
         allowed = tolerance(file, exported, samples, difference)
         if not difference <= allowed:
             raise UserError(
@@ -201,6 +198,11 @@ def exported_of(options: argparse.Namespace, file: ModelFile) -> Exported:
     context = context_of(options, file)
     if what in other - {own}:
         raise UserError(f"--what {what} does not fit the head of this model: use --what {own}")
+    if options.format == "torchscript" and what != "encoder":
+        raise UserError(
+            f"--format torchscript holds the encoder, got --what {what}: use --what encoder, or "
+            "--format onnx"
+        )
     if context.full and (options.format == "torchscript" or what != own):
         raise UserError(f"in full context, --format onnx and onnx-int8 need --what {own}")
     exported = Exported(what, context, file.model.encoder.rate.frame_ms)

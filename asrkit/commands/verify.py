@@ -11,12 +11,13 @@ import torch
 from torch import Tensor
 
 from asrkit import audio
-from asrkit.backends import onnx, torchscript
+from asrkit.backends import onnx
 from asrkit.backends.check import TOLERANCE, difference
 from asrkit.build import build_frontend
 from asrkit.commands.kernels import device_of_kernels, verify_kernels
 from asrkit.errors import UserError
 from asrkit.evaluation.recording_search import Trace
+from asrkit.export import torchscript
 from asrkit.export.verification import largest_difference, tolerance
 from asrkit.model import FULL, Context, EncoderStep, Network
 from asrkit.model.context import fitted

@@ -12,7 +12,7 @@ def main(argv: list[str] | None = None) -> int:
         "  python -m asrkit.export --model MODEL --format onnx\n"
         "  python -m asrkit.export --model MODEL --format onnx-int8 --manifest dev.jsonl\n"
         "  python -m asrkit.export --model MODEL --format onnx --chunk-ms full\n"
-        "  python -m asrkit.export --model MODEL --what model --chunk-ms 320 --output model.ts\n"
+        "  python -m asrkit.export --model MODEL --format onnx --what model --output m.onnx\n"
         "  python -m asrkit.export --model MODEL --format sherpa-onnx --output FOLDER",
     )  # fmt: skip
     add_model_file(arguments)

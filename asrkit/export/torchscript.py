@@ -1,4 +1,4 @@
-"""TorchScript: a file that needs only torch."""
+"""TorchScript: a file of the encoder, which only torch runs; asrkit compares it."""
 
 import io
 from pathlib import Path
@@ -6,9 +6,18 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from asrkit.backends.export_metadata import Exported, describe
-from asrkit.backends.torchscript import DESCRIPTION, script, unwarned
+from asrkit.backends.export_metadata import KEY, Exported, describe, described
+from asrkit.backends.pytorch import unwarned
+from asrkit.errors import UserError, reason, shown
 from asrkit.model_file import ModelFile
+
+DESCRIPTION = f"{KEY}.json"  # file in the archive with the description
+
+
+def script(module: nn.Module) -> torch.jit.ScriptModule:
+    """Script a module."""
+    with unwarned():
+        return torch.jit.script(module)
 
 
 def write(module: nn.Module, path: str | Path, exported: Exported, file: ModelFile) -> None:
@@ -19,3 +28,17 @@ def write(module: nn.Module, path: str | Path, exported: Exported, file: ModelFi
     with unwarned():
         torch.jit.save(scripted, archive, _extra_files=extra)
     Path(path).write_bytes(archive.getbuffer())
+
+
+def read(path: str | Path) -> tuple[torch.jit.ScriptModule, Exported]:
+    """Return the module and its description. Read only trusted files: TorchScript is code."""
+    extra = {DESCRIPTION: ""}
+    try:
+        with unwarned():
+            module = torch.jit.load(str(path), map_location="cpu", _extra_files=extra)
+        exported = described(extra[DESCRIPTION]).exported
+    except (RuntimeError, ValueError) as error:
+        raise UserError(
+            f"{shown(Path(path))} is not a file that asrkit export wrote: {reason(error)}"
+        ) from None
+    return module, exported

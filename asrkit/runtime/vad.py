@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from asrkit.audio import SAMPLE_RATE
-from asrkit.backends.torchscript import unwarned
+from asrkit.backends.pytorch import unwarned
 from asrkit.errors import UserError
 from asrkit.extras import pip_install
 

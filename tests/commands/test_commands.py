@@ -319,8 +319,10 @@ def test_bad_config(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_export_and_verify(
     model: Path, wav: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = tmp_path / "model.ts"
-    options = ["--what", "model", "--output", path, "--audio", wav, "--chunk-ms", 320]
+    path = tmp_path / "encoder.ts"
+    options = ["--output", path, "--audio", wav, "--chunk-ms", 320]
+    assert run("export", "--model", model, *options, "--what", "model") == 2
+    assert "use --what encoder, or --format onnx" in capsys.readouterr().err
     assert run("export", "--model", model, *options) == 0
     assert "largest difference from eager" in capsys.readouterr().out
     assert run("verify", "--model", model, "--exported", path, "--chunk-ms", 320, wav) == 0

@@ -57,7 +57,6 @@ def evaluated(capsys: pytest.CaptureFixture[str], *options: object) -> dict[str,
     ("options", "arguments"),
     [
         ("", {}),
-        ("--backend torchscript", {"backend": "torchscript"}),
         ("--endpoint-ms 80", {"endpointer": Endpointer(80)}),
         (
             "--endpoint-ms 80 --min-segment-ms 400 --reset encoder",

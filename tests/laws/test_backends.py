@@ -84,7 +84,7 @@ def recording() -> np.ndarray:
     return speech(7.3, seed=3)
 
 
-@pytest.mark.parametrize("kind", ["torchscript", "onnx"])
+@pytest.mark.parametrize("kind", ["onnx"])
 def test_streaming_is_what_eager_makes_offline(
     exports: Exports, recording: np.ndarray, kind: str
 ) -> None:
@@ -483,6 +483,8 @@ def copy(exports: Exports, path: Path) -> None:
     ("options", "problem"),
     [
         ({"backend": "onxx"}, "must be one of eager, .* did you mean 'onnx'"),
+        ({"backend": "torchscript"}, "does not run TorchScript; use asrkit export --format onnx"),
+        ({"backend": Path("e.ts")}, "backend e.ts: .* --format onnx, or libtorch for the file"),
         ({"backend": "onnx", "chunk_size": 4}, "no export of this model for chunks of 160 ms"),
         ({"backend": "onnx-int8", "chunk_size": "full"}, "for full context lies beside it"),
         ({"backend": "compiled", "chunk_size": 16}, "needs a GPU as device: choose one of eager"),

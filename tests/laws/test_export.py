@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 import torch
 
-from asrkit.backends import torchscript as torchscript_files
 from asrkit.backends.check import difference
 from asrkit.backends.export_metadata import Exported
 from asrkit.config import parse_config
@@ -58,50 +57,35 @@ def file() -> ModelFile:
     return file_of()
 
 
-@pytest.mark.parametrize("what", ["encoder", "model"])
 @pytest.mark.parametrize(("chunk_size", "left_context"), [(4, 0), (16, 64)])
-def test_torchscript(
-    file: ModelFile, what: str, chunk_size: int, left_context: int, tmp_path: Path
-) -> None:
-    exported = Exported(what, Context(chunk_size, left_context))  # type: ignore[arg-type]
+def test_torchscript(file: ModelFile, chunk_size: int, left_context: int, tmp_path: Path) -> None:
+    exported = Exported("encoder", Context(chunk_size, left_context))
     path = tmp_path / "step.ts"
     torchscript.write(eager_step(file, exported), path, exported, file)
-    module, read = torchscript_files.read(path)
+    module, read = torchscript.read(path)
     assert read == exported
     samples = torch.from_numpy(speech(4.0))[None]
     assert largest_difference(file, exported, module, samples) < 1e-4
 
 
 @pytest.mark.parametrize(
-    "kind",  # the law "TorchScript" holds each encoder; from samples, one of each sort
+    "kind",  # the law "TorchScript" holds each encoder; from a file, one of each sort
     [
         pytest.param(kind, marks=[] if kind in ("relative", "sinusoidal") else [pytest.mark.slow])
         for kind in KINDS
     ],
 )
 def test_every_position_encoding(kind: str, tmp_path: Path) -> None:
-    file, exported, path = file_of(kind), Exported("model", Context(16, 32)), tmp_path / "step.ts"
+    file, exported, path = file_of(kind), Exported("encoder", Context(16, 32)), tmp_path / "step.ts"
     torchscript.write(eager_step(file, exported), path, exported, file)
-    module, _ = torchscript_files.read(path)
+    module, _ = torchscript.read(path)
     samples = torch.from_numpy(speech(2.0))[None]
     assert largest_difference(file, exported, module, samples) < 1e-4
 
 
-@pytest.mark.parametrize(
-    ("kind", "what"),
-    [("conv4_valid", "model"), ("conv4_valid", "encoder"), ("conv6_valid", "model"),
-     ("conv8", "model"), ("conv8", "ctc")],
-)  # fmt: skip
-def test_other_subsamplings(kind: str, what: str, tmp_path: Path) -> None:
-    test_torchscript(file_of(subsampling=kind, num_layers=1), what, 4, 16, tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("what", "frontend"), [("ctc", "slaney"), ("model", "slaney"), ("model", "sherpa_nemo")]
-)
-def test_a_model_of_nemos_shape(what: str, frontend: str, tmp_path: Path) -> None:
-    file = file_of(subsampling=PADDED, frontend=frontend, num_layers=1)
-    test_torchscript(file, what, 4, 16, tmp_path)
+@pytest.mark.parametrize("subsampling", ["conv4_valid", "conv6_valid", "conv8", PADDED], ids=str)
+def test_other_subsamplings(subsampling: object, tmp_path: Path) -> None:
+    test_torchscript(file_of(subsampling=subsampling, num_layers=1), 4, 16, tmp_path)
 
 
 def test_loading_needs_only_torch(file: ModelFile, tmp_path: Path) -> None:
@@ -139,7 +123,7 @@ def test_a_number_that_is_not_finite_is_a_difference() -> None:
 def test_control_other_weights_are_noticed(file: ModelFile, tmp_path: Path) -> None:
     exported = Exported("encoder", Context(16, 32))
     torchscript.write(eager_step(file, exported), tmp_path / "step.ts", exported, file)
-    module, _ = torchscript_files.read(tmp_path / "step.ts")
+    module, _ = torchscript.read(tmp_path / "step.ts")
     with torch.no_grad():
         file.model.encoder.layers[1].attention.position.content_bias.add_(0.5)
     samples = torch.from_numpy(speech(2.0))[None]

@@ -1,5 +1,6 @@
 """The classes that docs/contributing.md shows keep the laws."""
 
+import copy
 from textwrap import dedent
 from typing import Any
 
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from asrkit.backends import registry, torchscript
+from asrkit.backends import pytorch, registry
 from asrkit.model import Context, subsampling
 from asrkit.runtime import recognizer_of
 from tests.conftest import PROJECT, speech, timed, tiny_encoder
@@ -19,7 +20,7 @@ from tests.test_docs import blocks
 def shown(name: str, module: Any) -> Any:
     """What the guide defines by a name, in a module with the names of another."""
     (block,) = (each for each in blocks(PROJECT / "docs/contributing.md") if f" {name}(" in each)
-    names = {**vars(module), "torchscript": torchscript}
+    names = {**vars(module), "copy": copy}
     exec(dedent(block), names)
     return names[name]
 
@@ -45,13 +46,13 @@ def forgetful(module: Any) -> Any:
 
 
 def test_backend_of_the_guide_equals_eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    kind = registry.BackendKind(shown("build", torchscript))
-    monkeypatch.setitem(registry.BACKENDS, "optimized", kind)
+    kind = registry.BackendKind(shown("build", pytorch))
+    monkeypatch.setitem(registry.BACKENDS, "float64", kind)
     file, recording = file_of(num_layers=1), speech(3.0, seed=3)
     ours, plain = (
-        recognizer_of(file, Context(4, 8, 2), backend=each) for each in ("optimized", "eager")
+        recognizer_of(file, Context(4, 8, 2), backend=each) for each in ("float64", "eager")
     )
-    assert ours.backend.kind == "optimized"
+    assert ours.backend.kind == "float64"
     session = ours.start()
     for packet in np.array_split(recording, [1, 300, 20_000]):
         session.accept(packet)

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from asrkit.backends import torchscript
+from asrkit.export import torchscript
 from asrkit.model import ConformerEncoder, Context, EncoderState, EncoderStep
 from asrkit.model.attention import ChunkAttention
 from asrkit.model.layer import ConformerLayer, FeedForward, LayerPast, LayerStep

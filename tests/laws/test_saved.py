@@ -135,7 +135,7 @@ def test_an_ended_session_has_no_state_of_the_network(recognizer: Recognizer) ->
     assert recognizer.restore(data).result == final
 
 
-@pytest.mark.parametrize("options", [{"backend": "torchscript"}, {"chunk_size": "full"}])
+@pytest.mark.parametrize("options", [{"chunk_size": 8}, {"chunk_size": "full"}])
 def test_other_backends_go_on(options: dict[str, str]) -> None:
     recognizer, samples = load_recognizer("small-en-alnum", **options), words()  # type: ignore[arg-type]
     session = recognizer.start()

@@ -323,8 +323,8 @@ def test_it_learns_and_streams_what_it_decodes(corpus: Path, tmp_path: Path, cap
     assert main(["--config", str(config), *overrides]) == 0
     path = tmp_path / "out" / "model.safetensors"
     utterances = [json.loads(line) for line in (corpus / "train.jsonl").read_text().splitlines()]
-    for chunk_size, backend in (("full", "eager"), (16, "eager"), (4, "torchscript")):
-        own = asrkit.load(path, chunk_size=chunk_size, backend=backend)
+    for chunk_size in ("full", 16, 4):
+        own = asrkit.load(path, chunk_size=chunk_size, backend="eager")
         results = [own.transcribe(corpus / u["audio"]) for u in utterances]
         texts = [each.text for each in results]
         assert texts == [u["text"] for u in utterances]
