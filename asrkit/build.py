@@ -129,8 +129,8 @@ def build_fusion(
         model: language model, if `config.path` has been read before; then no words that do not fit
             are logged.
     """
-    if not search.takes_fusion(searching.kind):
-        able = " and ".join(filter(search.takes_fusion, search.KINDS))
+    if not search.KINDS[searching.kind].takes_fusion:
+        able = " and ".join(name for name, kind in search.KINDS.items() if kind.takes_fusion)
         raise UserError(f"search {searching.kind} takes no language model; {able} does")
     read = read_language_model(config.path) if model is None else model
     try:

@@ -34,7 +34,7 @@ from asrkit.evaluation.written import normalizer_of, rules_of
 from asrkit.extras import need
 from asrkit.lm import LIMIT
 from asrkit.runtime import Recognizer, recognizer_of
-from asrkit.search import Fusion, Search, plus, takes_fusion
+from asrkit.search import KINDS, Fusion, Search
 
 Known = Sequence[
     tuple[ReferenceRecording, Tensor]
@@ -55,7 +55,7 @@ def tune(options: argparse.Namespace) -> int:
     if lm is None:
         raise UserError("tuning needs a language model: --lm FILE")
     file = load_file(options)
-    if options.search is None and not takes_fusion(file.config.search.kind):
+    if options.search is None and not KINDS[file.config.search.kind].takes_fusion:
         options.search = "prefix_beam"
     written = normalizer_of(rules_of(file))
     searching, start = search_of(options, file), Pair(lm.weight, lm.word_bonus)
@@ -92,7 +92,7 @@ def tune(options: argparse.Namespace) -> int:
     @cache
     def errors_with(pair: Pair) -> int:
         name = f"{pair.weight:<8g} {pair.bonus:<7g}"
-        return errors(name, plus(recognizer.search, fusion(pair)))
+        return errors(name, recognizer.search.plus(fusion(pair)))
 
     without = errors("without", recognizer.search)
     best = climb(errors_with, start)

@@ -15,7 +15,7 @@ from asrkit.evaluation.turns import Turn, turn_of
 from asrkit.evaluation.wer import ErrorRate, wer
 from asrkit.runtime import Recognizer, Result, Word
 from asrkit.runtime.words import in_units
-from asrkit.search import NOTHING, Hypothesis, calling
+from asrkit.search import NOTHING, Hypothesis
 from asrkit.search.forced_alignment import AlignmentError
 from asrkit.text import TextError
 
@@ -170,7 +170,7 @@ def aligned(
     try:
         tokens = aligner.tokenizer.encode(utterance.reference)
         alignment = build_alignment(aligner.backend.head, tokens)
-        trace = Trace(calling(alignment, None, aligner.end_of_turn))
+        trace = Trace(alignment.bound(None, aligner.end_of_turn))
         result = aligner.with_search(trace).read(frames, len(utterance.samples))
     except (TextError, AlignmentError):
         return None

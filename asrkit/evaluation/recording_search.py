@@ -1,6 +1,5 @@
 """A search that records its input and its results."""
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -15,8 +14,18 @@ class Traced(NamedTuple):
     state: Any
     parts: tuple[Tensor, ...] = ()
 
+    @property
+    def quiet(self) -> tuple[bool, ...]:
+        quiet: tuple[bool, ...] = self.state.quiet
+        return quiet
 
-class Trace:
+    @property
+    def ends(self) -> tuple[float, ...]:
+        ends: tuple[float, ...] = self.state.ends
+        return ends
+
+
+class Trace(Search):
     """A search for one recording that records the head's frames and the hypotheses.
 
     A transcript restarts the search in each segment. A trace joins the segments again.
@@ -46,6 +55,10 @@ class Trace:
             offset += sum(map(len, parts))
         return found
 
+    def bound(self, head: Any, end_of_turn: int | None) -> "Trace":
+        """Return this trace, which its caller reads; its search is bound already."""
+        return self
+
     def start(self) -> Traced:
         self._segments.append(((), NOTHING))
         return Traced(self.search.start())
@@ -53,14 +66,8 @@ class Trace:
     def step(self, state: Traced, frames: Tensor) -> Traced:
         return Traced(self.search.step(state.state, frames), (*state.parts, frames))
 
-    def step_all(self, states: Sequence[Traced], frames: Sequence[Tensor]) -> list[Traced]:
-        return [self.step(*each) for each in zip(states, frames, strict=True)]
-
-    def quiet(self, frames: Tensor, state: Any = None, after: Any = None) -> list[bool]:
-        return self.search.quiet(frames, state.state, after.state)
-
-    def ends(self, frames: Tensor, state: Any = None, after: Any = None) -> list[float]:
-        return self.search.ends(frames, state.state, after.state)
+    def quiet(self, frames: Tensor) -> tuple[bool, ...]:
+        return self.search.quiet(frames)
 
     def partial(self, state: Traced) -> Hypothesis:
         return self.search.partial(state.state)

@@ -12,7 +12,7 @@ from asrkit.errors import UserError, shown
 from asrkit.model import TransducerHead
 from asrkit.model_file import ModelFile
 from asrkit.runtime import Recognizer
-from asrkit.search.end_of_turn import NEVER
+from asrkit.search.ctc import NEVER
 from asrkit.text.tokenizer import is_event
 
 if TYPE_CHECKING:

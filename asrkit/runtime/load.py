@@ -23,7 +23,7 @@ from asrkit.runtime.endpoint import Endpointer
 from asrkit.runtime.postprocess import find_postprocess
 from asrkit.runtime.recognizer import Origin, Recognizer
 from asrkit.runtime.threads import leave_cores, set_threads
-from asrkit.search import Search, takes_fusion
+from asrkit.search import KINDS, Search
 
 
 def load(
@@ -148,7 +148,7 @@ def searches_of(
     if lm is None:
         return build_search(first, head), None if second is None else build_search(second, head)
     fusion = build_fusion(lm, second or first, file.tokenizer)
-    fused = build_search(first, head, fusion if takes_fusion(first.kind) else None)
+    fused = build_search(first, head, fusion if KINDS[first.kind].takes_fusion else None)
     return fused, None if second is None else build_search(second, head, fusion)
 
 

@@ -10,7 +10,7 @@ from asrkit.errors import UserError
 from asrkit.runtime.results import Candidate, Grown, candidates
 from asrkit.runtime.serialization import read
 from asrkit.runtime.words import Word, WordReader
-from asrkit.search import BatchSearch, SavableSearch, Search
+from asrkit.search import Search
 from asrkit.text import Tokenizer, decode
 
 
@@ -36,7 +36,6 @@ class OpenSegment:
         self, search: Search, tokenizer: Tokenizer, frame_ms: int, start: int, lead_ms: int
     ) -> None:
         self._search, self._state, self._start = search, search.start(), start
-        self._batched = search if isinstance(search, BatchSearch) else None
         self._read = WordReader(tokenizer, frame_ms, start, lead_ms)
 
     @property
@@ -50,35 +49,12 @@ class OpenSegment:
         self._state = search.from_value(state, vocab_size, frame - self._start)
 
     def after(self, frames: Tensor) -> Any:
-        """Return the search's state after (E, V) frames; None if `quiet` needs none."""
-        return None if self._batched is None else self._batched.step(self._state, frames)
+        """Return the search's state after (E, V) frames."""
+        return self._search.step(self._state, frames)
 
-    def append(self, frames: Tensor, after: Any = None) -> None:
-        """Append (E, V) frames.
-
-        Args:
-            frames: (E, V).
-            after: the search's state after them, if it is known.
-        """
-        self._state = self._search.step(self._state, frames) if after is None else after
-
-    def quiet(self, frames: Tensor, after: Any = None) -> list[bool]:
-        """Return for each of (E, V) frames to come whether no token is written in it.
-
-        Args:
-            frames: (E, V).
-            after: the search's state after them, if it is known.
-        """
-        return self._search.quiet(frames, self._state, after)
-
-    def ends(self, frames: Tensor, after: Any = None) -> list[float]:
-        """Return for each of (E, V) frames to come the probability that it ends a turn.
-
-        Args:
-            frames: (E, V).
-            after: the search's state after them, if it is known.
-        """
-        return self._search.ends(frames, self._state, after)
+    def append(self, state: Any) -> None:
+        """Append the frames after which the search has this state."""
+        self._state = state
 
     def partial(self, duration: float) -> tuple[Grown, Sequence[Word]]:
         """Return the words so far: those that are stored for good, and those after them."""
@@ -103,25 +79,24 @@ def searched(segments: Sequence[OpenSegment], frames: Sequence[Tensor]) -> list[
     """Return the search's state of each segment after (E, V) frames; None where it is unknown.
 
     Segments with the same search share its work. A segment with another search, or
-    of a call that failed, searches alone in `append`, and raises its own exception.
+    of a call that failed, searches alone, and raises its own exception.
     """
-    found: list[Any] = [None] * len(segments)
+    states: list[Any] = [None] * len(segments)
     groups: dict[int, list[int]] = {}
     for i, segment in enumerate(segments):
-        groups.setdefault(id(segment._batched), []).append(i)
+        groups.setdefault(id(segment._search), []).append(i)
     for rows in groups.values():
-        search = segments[rows[0]]._batched
-        if search is not None and len(rows) > 1:
+        if len(rows) > 1:
+            before, parts = [segments[i]._state for i in rows], [frames[i] for i in rows]
             with suppress(Exception):
-                states = search.step_all(
-                    [segments[i]._state for i in rows], [frames[i] for i in rows]
-                )
-                found = [states.pop(0) if i in rows else each for i, each in enumerate(found)]
-    return found
+                after = segments[rows[0]]._search.step_all(before, parts)
+                for i, state in zip(rows, after, strict=True):
+                    states[i] = state
+    return states
 
 
-def savable(search: Search) -> SavableSearch:
+def savable(search: Search) -> Search:
     """Return the search if its states can be saved; raise UserError if not."""
-    if not isinstance(search, SavableSearch):
+    if search.Value is None:
         raise UserError(f"a stream with a {type(search).__name__} cannot be saved")
     return search

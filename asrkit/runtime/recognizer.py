@@ -27,7 +27,7 @@ from asrkit.runtime.stream import Stream
 from asrkit.runtime.threads import survive_forks
 from asrkit.runtime.transcript import DecodingOptions
 from asrkit.runtime.turns import PACKET_SECONDS, Turns, TurnsValue
-from asrkit.search import Search, calling, is_fusing, plus
+from asrkit.search import Search
 from asrkit.terms import UNKNOWN, Terms
 from asrkit.text import Tokenizer, WordTokenizer, end_of_turn, normalize
 
@@ -82,7 +82,7 @@ class Recognizer:
     ) -> None:
         spec = backend.spec
         self.end_of_turn = end_of_turn(tokenizer)
-        first = calling(search, backend.transducer, self.end_of_turn)
+        first = search.bound(backend.transducer, self.end_of_turn)
         self.decoding = DecodingOptions(tokenizer, first, endpointer, postprocess)
         self.normalizer, self.terms = normalizer, terms
         self.origin: Origin | None = None  # `load` sets it
@@ -102,7 +102,7 @@ class Recognizer:
             )
         self.engine = build_engine(backend, frontend, endpointer is not None and endpointer.vad)
         if second_pass is not None:
-            last = calling(second_search or search, second_pass.transducer, self.end_of_turn)
+            last = (second_search or search).bound(second_pass.transducer, self.end_of_turn)
             second = build_second_pass(second_pass, last, self.engine)
             self.decoding = self.decoding._replace(second=second)
 
@@ -194,9 +194,9 @@ class Recognizer:
         if not phrases:
             return self
         fusion = build_hotwords(phrases, self.tokenizer, self.normalizer)
-        other = self.with_final_search(plus(self.final_search, fusion))
-        if self.decoding.second is not None and is_fusing(self.search):
-            other = other.with_search(plus(self.search, fusion))
+        other = self.with_final_search(self.final_search.plus(fusion))
+        if self.decoding.second is not None and self.search.takes_fusion:
+            other = other.with_search(self.search.plus(fusion))
         if self.origin is not None:
             added = (*self.origin.hotwords, phrases)
             other.origin = self.origin._replace(hotwords=added)
@@ -208,7 +208,7 @@ class Recognizer:
 
     def with_search(self, search: Search) -> "Recognizer":
         """Return a recogniser of the same model with another search in the first pass."""
-        search = calling(search, self.backend.transducer, self.end_of_turn)
+        search = search.bound(self.backend.transducer, self.end_of_turn)
         return self.with_decoding(self.decoding._replace(search=search))
 
     def with_final_search(self, search: Search) -> "Recognizer":
@@ -216,7 +216,7 @@ class Recognizer:
         second = self.decoding.second
         if second is None:
             return self.with_search(search)
-        search = calling(search, second.engine.backend.transducer, self.end_of_turn)
+        search = search.bound(second.engine.backend.transducer, self.end_of_turn)
         return self.with_decoding(self.decoding._replace(second=second._replace(search=search)))
 
     def with_decoding(self, decoding: DecodingOptions) -> "Recognizer":

@@ -123,29 +123,20 @@ class Transcript:
         while True:
             part = frames if after is not None else frames[:size]
             after = self.open.after(part) if after is None else after
-            quiet = self.quiet(part, speech[: len(part)], after)
-            end = self.endpoint_in(quiet, self.turn_ends(part, after))
-            count = len(part) if end is None else end
-            self.advance(part[:count], quiet[:count], after if count == len(part) else None)
+            flags = itertools.zip_longest(after.quiet, speech[: len(part)], fillvalue=False)
+            quiet = [is_quiet and not has_speech for is_quiet, has_speech in flags]
+            end = self.endpoint_in(quiet, after.ends)
+            if end is not None and end < len(part):  # the next segment begins with the rest
+                part, after = part[:end], self.open.after(part[:end])
+            self.open.append(after)
+            self.frame += len(part)
+            if self.decoding.second is not None:
+                self.waiting += [(span, ()) for span in self.spans.append(quiet[: len(part)])]
             if end is not None:
                 self.end_segment(duration)
-            frames, speech, after = frames[count:], speech[count:], None
+            frames, speech, after = frames[len(part) :], speech[len(part) :], None
             if not len(frames):
                 return
-
-    def quiet(self, frames: Tensor, speech: Sequence[bool], after: Any) -> list[bool]:
-        """Return for each frame whether nothing is said in it; [] if nobody needs to know."""
-        if self.decoding.endpointer is None and self.decoding.second is None:
-            return []
-        quiet = self.open.quiet(frames, after)
-        return [a and not b for a, b in itertools.zip_longest(quiet, speech, fillvalue=False)]
-
-    def turn_ends(self, frames: Tensor, after: Any) -> list[float]:
-        """Return the probability that each frame ends a turn; [] if nobody needs to know."""
-        endpointer = self.decoding.endpointer
-        if endpointer is None or endpointer.end_of_turn is None:
-            return []
-        return self.open.ends(frames, after)
 
     def endpoint_in(self, quiet: Sequence[bool], ends: Sequence[float]) -> int | None:
         """Return the frames up to the first endpoint; those after it belong to the next segment.
@@ -155,17 +146,12 @@ class Transcript:
         endpointer = self.decoding.endpointer
         if endpointer is None or self.endpoint is None:
             return None
+        ends = () if endpointer.end_of_turn is None else ends
         self.endpoint, found = endpointer.step(self.endpoint, quiet, self.frame_ms, ends)
         if not found:
             return None
         self.endpoint = endpointer.start()
         return found[0]
-
-    def advance(self, frames: Tensor, quiet: Sequence[bool], after: Any) -> None:
-        self.open.append(frames, after)
-        self.frame += len(frames)
-        if self.decoding.second is not None:
-            self.waiting += [(span, ()) for span in self.spans.append(quiet)]
 
     def end_segment(self, duration: float) -> None:
         """End the open segment here, if it has words.
@@ -215,7 +201,7 @@ class Transcript:
         assert second is not None
         assert self.again is not None
         segment, text = self.second_search(frames)
-        segment.append(text, after)
+        segment.append(segment.after(text) if after is None else after)
         span, _ = self.waiting.popleft()
         if span.ends:
             self.add_segment(self.again, span.end, duration, second.engine.spec.context_name)

@@ -7,7 +7,7 @@ its second half, where the next text begins. Windows depend only on the samples,
 
 import functools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -20,7 +20,7 @@ from asrkit.runtime.second_pass import LEFT_MS, LONGEST_MS, middle_of_pause
 
 logger = logging.getLogger("asrkit")
 
-Quiet = Callable[[Tensor], list[bool]]  # the head's (E, V) -> whether each frame is a pause
+Quiet = Callable[[Tensor], Sequence[bool]]  # the head's (E, V) -> whether each frame is a pause
 
 
 class Windows:

@@ -1,10 +1,12 @@
-"""A search's result, and the interface of every search."""
+"""A search's result, and the base of every search."""
 
+import copy
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from asrkit.errors import UserError
 from asrkit.search.fusion import Fusion
 
 
@@ -43,85 +45,81 @@ class Ranked(NamedTuple):
     score: float  # natural logarithm of the probability, plus the scores of the fusion
 
 
-class Search(Protocol):
-    """A decoder of a stream, with explicit state; the split of the stream changes no result."""
+class Search:
+    """A decoder of a stream, with explicit state; the split of the stream changes no result.
+
+    A kind defines `start`, and one of `step` and `step_all`. A state has two fields for the frames
+    of its last step: `quiet`, whether no token is written in a frame, as in pauses; and `ends`, the
+    probability of the label `end_of_turn`. The methods here are those of a search with one
+    hypothesis, the state's `hypothesis`, which later frames only extend.
+
+    Attributes:
+        takes_fusion: whether the search can add the scores of a fusion.
+        head: predictor and joiner that a transducer's search calls.
+        end_of_turn: label that marks ends of turns; None for a network without one.
+        Value: type of `to_value`, a NamedTuple of numbers, texts and such NamedTuples; None if the
+            states cannot be saved.
+    """
+
+    takes_fusion = False
+    head: Any = None
+    end_of_turn: int | None = None
+    Value: Any = None
+
+    def bound(self, head: Any, end_of_turn: int | None) -> "Search":
+        """Return the search for a network, whose attributes replace the search's, if not None."""
+        own = {"head": head, "end_of_turn": end_of_turn}
+        changes = {name: value for name, value in own.items() if value is not None}
+        search = copy.copy(self) if changes else self
+        vars(search).update(changes)
+        return search
+
+    def plus(self, fusion: Fusion) -> "Search":
+        """Return a copy that adds the scores of one more fusion.
+
+        Raises:
+            UserError: if the search cannot.
+        """
+        raise UserError("this search cannot use hotwords; choose search prefix_beam")
 
     def start(self) -> Any:
         """Return the state before the first frame."""
+        raise NotImplementedError
 
     def step(self, state: Any, frames: Tensor) -> Any:
         """Return the state after (E, V) more frames of the head, any E."""
+        return self.step_all([state], [frames])[0]
 
-    def quiet(self, frames: Tensor, state: Any = None, after: Any = None) -> list[bool]:
-        """Return for each frame whether no token is written in it: pauses consist of these.
+    def step_all(self, states: Sequence[Any], frames: Sequence[Tensor]) -> list[Any]:
+        """Return the states of streams after (E, V) more frames; E may differ between streams."""
+        return [self.step(*each) for each in zip(states, frames, strict=True)]
 
-        Args:
-            frames: (E, V).
-            state: state before the frames; the one of `start` if None.
-            after: state after the frames, if it is known.
-        """
-
-    def ends(self, frames: Tensor, state: Any = None, after: Any = None) -> list[float]:
-        """Return for each frame the probability of the label `end_of_turn`, if it is not None."""
+    def quiet(self, frames: Tensor) -> tuple[bool, ...]:
+        """Return for each of a stream's first frames (E, V) whether no token is written in it."""
+        quiet: tuple[bool, ...] = self.step(self.start(), frames).quiet
+        return quiet
 
     def partial(self, state: Any) -> Hypothesis:
         """Return the best hypothesis so far, if the stream continues."""
+        hypothesis: Hypothesis = state.hypothesis
+        return hypothesis
 
     def stable(self, state: Any) -> tuple[int, ...]:
         """Return the common prefix of all hypotheses, which later frames cannot change."""
+        return self.partial(state).tokens
 
     def best(self, state: Any) -> Hypothesis:
         """Return the best hypothesis if the stream ends here."""
+        return self.partial(state)
 
     def nbest(self, state: Any) -> list[Ranked]:
         """Return all hypotheses if the stream ends here, the best first; [] for a single one."""
-
-
-@runtime_checkable
-class BatchSearch(Search, Protocol):
-    """A search whose streams share its work, such as the calls of a transducer's joiner."""
-
-    def step_all(self, states: Sequence[Any], frames: Sequence[Tensor]) -> list[Any]:
-        """Return the state of each stream after (E, V) more frames, any E."""
-
-
-@runtime_checkable
-class FusingSearch(Protocol):
-    """A search that adds the scores of a fusion to its hypotheses."""
-
-    def plus(self, fusion: Fusion) -> Search:
-        """Return a copy that adds the scores of one more fusion."""
-
-
-@runtime_checkable
-class SavableSearch(Protocol):
-    """A search whose states can be saved."""
-
-    Value: Any  # the type of `to_value`: a NamedTuple of numbers, texts and such NamedTuples
-
-    def to_value(self, state: Any) -> Any:
-        """Return the underivable parts of a state as plain data."""
-
-    def from_value(self, value: Any, vocab_size: int, frames: int) -> Any:
-        """Return the state of a value; ValueError if it does not fit `vocab_size` and `frames`."""
-
-
-class OneResult:
-    """The part of a search whose state has one `hypothesis`, which later frames only extend."""
-
-    def partial(self, state: Any) -> Hypothesis:
-        found: Hypothesis = state.hypothesis
-        return found
-
-    def best(self, state: Any) -> Hypothesis:
-        return self.partial(state)
-
-    def stable(self, state: Any) -> tuple[int, ...]:
-        return self.partial(state).tokens
-
-    def nbest(self, state: Any) -> list[Ranked]:
-        """Return an empty list, because the search has only one result."""
         return []
 
     def to_value(self, state: Any) -> Any:
-        return state
+        """Return the underivable parts of a state as plain data."""
+        return state._replace(quiet=(), ends=())
+
+    def from_value(self, value: Any, vocab_size: int, frames: int) -> Any:
+        """Return the state of a value; ValueError if it does not fit `vocab_size` and `frames`."""
+        raise NotImplementedError

@@ -3,11 +3,11 @@
 import copy
 import math
 from collections.abc import Iterator
-from typing import Any, TypeVar
+from typing import Any
 
 from asrkit.search.backtrace import backtrace
-from asrkit.search.base import Hypothesis, Ranked
-from asrkit.search.blank_penalty import checked_penalty
+from asrkit.search.base import Hypothesis, Ranked, Search
+from asrkit.search.ctc import checked_penalty
 from asrkit.search.fusion import Both, Fusion, NoFusion
 
 STABLE_FRAMES = 256  # frames between searches for a longer stable prefix
@@ -15,10 +15,8 @@ STABLE_FRAMES = 256  # frames between searches for a longer stable prefix
 # errors. The times of a token therefore do not depend on packets and batches.
 TIE = 1.0 + 1e-6
 
-Own = TypeVar("Own", bound="BeamSearch")
 
-
-class BeamSearch:
+class BeamSearch(Search):
     """A search that keeps the likeliest token sequences, each with the sum of its paths.
 
     A state has `beam`, the sequences with the likeliest first, and `stable`, the links that their
@@ -33,6 +31,8 @@ class BeamSearch:
         blank_penalty: amount to subtract from the blank's log-probability: fewer deletions, more
             insertions.
     """
+
+    takes_fusion = True
 
     def __init__(
         self,
@@ -51,8 +51,7 @@ class BeamSearch:
         self.log_min_token = log_of("min_token_prob", min_token_prob)
         self.log_skip_blank = log_of("skip_blank_prob", skip_blank_prob)
 
-    def plus(self: Own, fusion: Fusion) -> Own:
-        """Return a copy that adds the scores of one more fusion."""
+    def plus(self, fusion: Fusion) -> "BeamSearch":
         more = copy.copy(self)
         more.fusion = Both(self.fusion, fusion)
         more.ceiling = math.exp(more.fusion.ceiling)

@@ -1,13 +1,14 @@
 """Forced alignment: the times of the tokens of a known text."""
 
+from typing import NamedTuple
+
 import numpy as np
 import torch
 from torch import Tensor
 
 from asrkit.errors import UserError
-from asrkit.search.base import NOTHING, Hypothesis, Ranked
-from asrkit.search.blank_penalty import is_quiet
-from asrkit.search.end_of_turn import HidesEndOfTurn
+from asrkit.search.base import NOTHING, Hypothesis
+from asrkit.search.ctc import CtcSearch
 
 LEAST = -1e30  # log-probability of impossible labels; a path may use them if it must
 
@@ -16,7 +17,13 @@ class AlignmentError(UserError):
     """An error for a text that is too long for its audio."""
 
 
-class ForcedAlignment(HidesEndOfTurn):
+class AlignmentState(NamedTuple):
+    frames: tuple[Tensor, ...] = ()  # (E, V) of each step
+    quiet: tuple[bool, ...] = ()
+    ends: tuple[float, ...] = ()
+
+
+class ForcedAlignment(CtcSearch):
     """A search for the times of a known text; results exist only at the end of the stream.
 
     Args:
@@ -26,43 +33,33 @@ class ForcedAlignment(HidesEndOfTurn):
     def __init__(self, tokens: list[int], blank: int = 0) -> None:
         self.tokens, self.blank = tokens, blank
 
-    def start(self) -> tuple[Tensor, ...]:
-        return ()
+    def start(self) -> AlignmentState:
+        return AlignmentState()
 
-    def step(self, state: tuple[Tensor, ...], log_probs: Tensor) -> tuple[Tensor, ...]:
-        """Return the state after (E, V) more frames, which is a tuple of all frames."""
-        return (*state, self.hidden(log_probs))
+    def step(self, state: AlignmentState, frames: Tensor) -> AlignmentState:
+        parts = (*state.frames, self.readable(frames))
+        return AlignmentState(parts, self.quiet(frames), self.ends(frames))
 
-    def quiet(self, log_probs: Tensor, state: object = None, after: object = None) -> list[bool]:
-        return is_quiet(self.hidden(log_probs), self.blank, 0.0)
-
-    def partial(self, state: tuple[Tensor, ...]) -> Hypothesis:
+    def partial(self, state: AlignmentState) -> Hypothesis:
         return NOTHING
 
-    def stable(self, state: tuple[Tensor, ...]) -> tuple[int, ...]:
-        return ()
-
-    def best(self, state: tuple[Tensor, ...]) -> Hypothesis:
+    def best(self, state: AlignmentState) -> Hypothesis:
         """Return the likeliest path.
 
         Raises:
             AlignmentError: if the tokens need more frames than the stream has.
         """
-        found = self.align(torch.cat(state)) if state else None
+        found = self.align(torch.cat(state.frames)) if state.frames else None
         if found is None:
             raise AlignmentError(
                 f"the text is too long for the audio: its {len(self.tokens)} tokens do not fit "
-                f"into {sum(map(len, state))} frames"
+                f"into {sum(map(len, state.frames))} frames"
             )
         return found
 
     def align(self, frames: Tensor) -> Hypothesis | None:
         """Return the likeliest path; None if all frames (E, V) are too few for the tokens."""
         return align(frames, self.tokens, self.blank)
-
-    def nbest(self, state: tuple[Tensor, ...]) -> list[Ranked]:
-        """Return an empty list, because there is only one text."""
-        return []
 
 
 def align(log_probs: Tensor, tokens: list[int], blank: int = 0) -> Hypothesis | None:

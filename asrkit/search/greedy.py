@@ -7,18 +7,19 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from asrkit.search.base import NOTHING, Hypothesis, OneResult, checked
-from asrkit.search.blank_penalty import checked_penalty, is_quiet, penalize_blank
-from asrkit.search.end_of_turn import HidesEndOfTurn
+from asrkit.search.base import NOTHING, Hypothesis, checked
+from asrkit.search.ctc import CtcSearch, checked_penalty
 
 
 class GreedyState(NamedTuple):
     hypothesis: Hypothesis
     last: int  # token of the last frame
     frame: int  # number of frames processed
+    quiet: tuple[bool, ...] = ()
+    ends: tuple[float, ...] = ()
 
 
-class GreedySearch(HidesEndOfTurn, OneResult):
+class GreedySearch(CtcSearch):
     """Incremental best path (Graves et al. 2006, section 3.2).
 
     Args:
@@ -34,22 +35,18 @@ class GreedySearch(HidesEndOfTurn, OneResult):
     def start(self) -> GreedyState:
         return GreedyState(NOTHING, self.blank, 0)
 
-    def step(self, state: GreedyState, log_probs: Tensor) -> GreedyState:
-        """Return the state after (E, V) more frames of log-probabilities."""
-        return self.step_all([state], [log_probs])[0]
-
     def step_all(
         self, states: Sequence[GreedyState], log_probs: Sequence[Tensor]
     ) -> list[GreedyState]:
-        """Return the states of streams after (E, V) more frames; E may differ between streams."""
-        rows = self.hidden(torch.cat([*log_probs]))
-        likeliest = penalize_blank(rows, self.blank, self.blank_penalty).max(dim=1)
-        best, ids = (each.tolist() for each in likeliest)
-        end, found = 0, list[GreedyState]()
-        for state, own in zip(states, log_probs, strict=True):
-            start, end = end, end + len(own)
-            found.append(self.after(state, best[start:end], ids[start:end]))
-        return found
+        rows = torch.cat([*log_probs])
+        best, ids = (column.tolist() for column in self.readable(rows).max(dim=1))
+        ends, end, after = self.ends(rows), 0, list[GreedyState]()
+        for state, part in zip(states, log_probs, strict=True):
+            start, end = end, end + len(part)
+            after.append(self.after(state, best[start:end], ids[start:end])._replace(
+                quiet=tuple(token == self.blank for token in ids[start:end]), ends=ends[start:end]
+            ))  # fmt: skip
+        return after
 
     def after(self, state: GreedyState, best: Sequence[float], ids: Sequence[int]) -> GreedyState:
         """Return the state after frames with these likeliest tokens and log-probabilities."""
@@ -73,21 +70,8 @@ class GreedySearch(HidesEndOfTurn, OneResult):
         hypothesis = Hypothesis(tuple(tokens), tuple(starts), tuple(ends), tuple(confidences))
         return GreedyState(hypothesis, last, frame)
 
-    def quiet(
-        self, log_probs: Tensor, state: GreedyState | None = None, after: GreedyState | None = None
-    ) -> list[bool]:
-        if state is None or after is None:
-            return is_quiet(self.hidden(log_probs), self.blank, self.blank_penalty)
-        quiet, first = [True] * (after.frame - state.frame), state.frame
-        _, starts, ends, _ = after.hypothesis
-        size = max(0, len(state.hypothesis.tokens) - 1)  # its last token may continue
-        for start, end in zip(starts[size:], ends[size:], strict=True):
-            for frame in range(max(start, first), end):
-                quiet[frame - first] = False
-        return quiet
-
     def from_value(self, value: GreedyState, vocab_size: int, frames: int) -> GreedyState:
-        hypothesis, last, frame = value
+        hypothesis, last, frame, *_ = value
         checked(hypothesis, vocab_size, self.blank, frames)
         if frame != frames or last not in (self.blank, *hypothesis.tokens[-1:]):
             raise ValueError("the last frame of a search does not match its hypothesis")

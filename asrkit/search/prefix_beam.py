@@ -32,8 +32,7 @@ from asrkit.search.backtrace import (
 )
 from asrkit.search.base import checked
 from asrkit.search.beam import TIE, BeamSearch, is_due, log
-from asrkit.search.blank_penalty import is_quiet, penalize_blank
-from asrkit.search.end_of_turn import HidesEndOfTurn
+from asrkit.search.ctc import CtcSearch
 
 
 class Prefix(NamedTuple):
@@ -63,6 +62,8 @@ class PrefixBeamState(NamedTuple):
     log_scale: float  # natural logarithm of the factor of each total
     stable: StablePrefix
     frame: int  # number of frames processed
+    quiet: tuple[bool, ...] = ()
+    ends: tuple[float, ...] = ()
 
 
 class PrefixBeamValue(NamedTuple):
@@ -84,7 +85,7 @@ by_total = itemgetter(0)
 as_tuple = tuple.__new__  # as_tuple(Prefix, (…)) takes half the time of Prefix(…)
 
 
-class PrefixBeamSearch(HidesEndOfTurn, BeamSearch):
+class PrefixBeamSearch(CtcSearch, BeamSearch):
     """Incremental prefix beam search of CTC (Graves and Jaitly 2014; Hannun et al. 2014)."""
 
     Value = PrefixBeamValue
@@ -100,9 +101,8 @@ class PrefixBeamSearch(HidesEndOfTurn, BeamSearch):
             ValueError: for a frame after which every prefix has probability 0.
         """
         beam: Sequence[Prefix]
-        beam, log_scale, stable, frame = state
-        log_probs = penalize_blank(self.hidden(log_probs), self.blank, self.blank_penalty)
-        rows = log_probs.detach().cpu().double().numpy()  # (E, V)
+        beam, log_scale, stable, frame, *_ = state
+        rows = self.readable(log_probs).detach().cpu().double().numpy()  # (E, V)
         labels = rows.copy()
         labels[:, self.blank] = -np.inf
         blanks, tops = rows[:, self.blank].tolist(), labels.max(axis=1).tolist()
@@ -122,11 +122,9 @@ class PrefixBeamSearch(HidesEndOfTurn, BeamSearch):
                 beam, log_scale = rescaled(after[: self.beam], log_scale)
             frame += 1
         if is_due(state.frame, frame):
-            stable = extend_stable(beam[0].path, ends(beam), stable)
-        return PrefixBeamState(tuple(beam), log_scale, stable, frame)
-
-    def quiet(self, log_probs: Tensor, state: object = None, after: object = None) -> list[bool]:
-        return is_quiet(self.hidden(log_probs), self.blank, self.blank_penalty)
+            stable = extend_stable(beam[0].path, fixed_links(beam), stable)
+        quiet = tuple((rows.argmax(axis=1) == self.blank).tolist())
+        return PrefixBeamState(tuple(beam), log_scale, stable, frame, quiet, self.ends(log_probs))
 
     def to_value(self, state: PrefixBeamState) -> PrefixBeamValue:
         beam = state.beam
@@ -299,7 +297,7 @@ def rescaled(beam: list[Prefix], log_scale: float) -> tuple[list[Prefix], float]
     return beam, log_scale + exponent * math.log(2.0)
 
 
-def ends(beam: Sequence[Prefix]) -> Iterator[Path | None]:
+def fixed_links(beam: Sequence[Prefix]) -> Iterator[Path | None]:
     """Yield the last unchangeable link of each likeliest path."""
     for prefix in beam:
         if prefix.blank_path is not None or prefix.token == NO_TOKEN:

@@ -41,12 +41,15 @@ class TransducerAlignment(ForcedAlignment):
         super().__init__(tokens, blank)
         self.head = head
 
-    def hidden(self, frames: Tensor) -> Tensor:
+    def readable(self, frames: Tensor) -> Tensor:
         """Return the frames, which are not log-probabilities."""
         return frames
 
-    def quiet(self, frames: Tensor, state: object = None, after: object = None) -> list[bool]:
+    def quiet(self, frames: Tensor) -> tuple[bool, ...]:
         return TransducerGreedySearch(self.head, self.blank).quiet(frames)
+
+    def ends(self, frames: Tensor) -> tuple[float, ...]:
+        return ()
 
     def align(self, frames: Tensor) -> Hypothesis | None:
         return align(self.head, frames, self.tokens, self.blank)

@@ -41,7 +41,7 @@ from asrkit.search.backtrace import (
 )
 from asrkit.search.base import checked
 from asrkit.search.beam import TIE, BeamSearch, is_due
-from asrkit.search.blank_penalty import penalize_blank
+from asrkit.search.ctc import penalize_blank
 from asrkit.search.transducer_greedy import Transducer, checked_predictor
 
 LOG_TIE = math.log(TIE)
@@ -73,8 +73,8 @@ class TransducerBeamState(NamedTuple):
     past: Past
     stable: StablePrefix
     frame: int  # number of frames processed
-    quiet: tuple[bool, ...] = ()  # of each frame of the last step
-    ends: tuple[float, ...] = ()  # probability of each of these frames to end a turn
+    quiet: tuple[bool, ...] = ()  # whether a frame adds no label to the likeliest sequence
+    ends: tuple[float, ...] = ()
 
 
 class TransducerBeamValue(NamedTuple):
@@ -112,7 +112,6 @@ class TransducerBeamSearch(BeamSearch):
     def __init__(self, head: Transducer, **options: Any) -> None:
         super().__init__(**options)
         self.head = head
-        self.end_of_turn: int | None = None
 
     @torch.inference_mode()
     def start(self) -> TransducerBeamState:
@@ -121,14 +120,6 @@ class TransducerBeamSearch(BeamSearch):
         empty = Prefix(0.0, 0.0, None, 0, self.fusion.start(), 0)
         return TransducerBeamState((empty,), Past(output, state), NOTHING_STABLE, 0)
 
-    def step(self, state: TransducerBeamState, frames: Tensor) -> TransducerBeamState:
-        """Return the state after (E, D) more frames.
-
-        Raises:
-            ValueError: for a frame after which every sequence has probability 0.
-        """
-        return self.step_all([state], [frames])[0]
-
     @torch.inference_mode()
     def step_all(
         self, states: Sequence[TransducerBeamState], frames: Sequence[Tensor]
@@ -136,6 +127,9 @@ class TransducerBeamSearch(BeamSearch):
         """Return the states of B streams after (E, D) more frames; E may differ between streams.
 
         In each round all streams, at any place, share a call of the predictor and of the joiner.
+
+        Raises:
+            ValueError: for a frame after which every sequence has probability 0.
         """
         rows = self.head.project(torch.cat([*frames])).split([len(each) for each in frames])
         searches = [self.searched(*each) for each in zip(states, rows, strict=True)]
@@ -150,24 +144,6 @@ class TransducerBeamSearch(BeamSearch):
                     found[i] = ended.value
             answers = dict(zip(rounds, self.answered([*rounds.values()]), strict=True))
         return found
-
-    def quiet(
-        self,
-        frames: Tensor,
-        state: TransducerBeamState | None = None,
-        after: TransducerBeamState | None = None,
-    ) -> list[bool]:
-        """Return for each frame whether it adds no label to the likeliest sequence."""
-        return [*(after or self.step(state or self.start(), frames)).quiet]
-
-    def ends(
-        self,
-        frames: Tensor,
-        state: TransducerBeamState | None = None,
-        after: TransducerBeamState | None = None,
-    ) -> list[float]:
-        """Return for each frame the confidence of an end of turn that it adds."""
-        return [*(after or self.step(state or self.start(), frames)).ends]
 
     def searched(self, state: TransducerBeamState, frames: Tensor) -> Searching:
         """Search projected frames (E, J), and return the state after them."""

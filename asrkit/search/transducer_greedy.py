@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from asrkit.search.base import NOTHING, Hypothesis, OneResult, checked
-from asrkit.search.blank_penalty import checked_penalty
+from asrkit.search.base import NOTHING, Hypothesis, Search, checked
+from asrkit.search.ctc import checked_penalty
 
 WINDOW = 8  # frames of each stream in one call of the joiner
 
@@ -42,9 +42,11 @@ class TransducerState(NamedTuple):
     frame: int  # number of frames processed
     predictor: tuple[Tensor, ...]  # each (1, …)
     output: Tensor  # (1, J)
+    quiet: tuple[bool, ...] = ()
+    ends: tuple[float, ...] = ()
 
 
-class TransducerGreedySearch(OneResult):
+class TransducerGreedySearch(Search):
     """Time-synchronous greedy search: a frame's labels are written until the blank is likelier.
 
     Nothing happens at the end of a chunk or of a stream, so streaming equals offline.
@@ -59,7 +61,6 @@ class TransducerGreedySearch(OneResult):
 
     def __init__(self, head: Transducer, blank: int = 0, blank_penalty: float = 0.0) -> None:
         self.head, self.blank = head, blank
-        self.end_of_turn: int | None = None
         self.blank_penalty = checked_penalty(blank_penalty)
 
     @torch.inference_mode()
@@ -68,10 +69,6 @@ class TransducerGreedySearch(OneResult):
         first = torch.tensor([self.blank], device=state[0].device)
         output, state = self.head.predict(first, state)
         return TransducerState(NOTHING, 0, state, output)
-
-    def step(self, state: TransducerState, frames: Tensor) -> TransducerState:
-        """Return the state after (E, D) more frames."""
-        return self.step_all([state], [frames])[0]
 
     @torch.inference_mode()
     def step_all(
@@ -125,9 +122,19 @@ class TransducerGreedySearch(OneResult):
                 # A view would keep the predictor states of all streams in memory.
                 tuple(each[i : i + 1].clone() for each in predictor),
                 output[i : i + 1].clone(),
+                *self.flags(written[i], sizes[i]),
             )
             for i, state in enumerate(states)
         ]
+
+    def flags(
+        self, written: Sequence[tuple[int, int, float]], size: int
+    ) -> tuple[tuple[bool, ...], tuple[float, ...]]:
+        """Return `quiet` and `ends` of `size` frames with these labels, frames and confidences."""
+        spoken = {frame for token, frame, _ in written if token != self.end_of_turn}
+        ends = {frame: prob for token, frame, prob in written if token == self.end_of_turn}
+        frames = range(size)
+        return tuple(i not in spoken for i in frames), tuple(ends.get(i, 0.0) for i in frames)
 
     def likeliest(
         self, window: Tensor, output: Tensor
@@ -139,29 +146,6 @@ class TransducerGreedySearch(OneResult):
         best, labels = logits.log_softmax(dim=2).max(dim=2)
         return best.tolist(), labels.tolist()
 
-    def quiet(
-        self,
-        frames: Tensor,
-        state: TransducerState | None = None,
-        after: TransducerState | None = None,
-    ) -> list[bool]:
-        before = state or self.start()
-        after = after or self.step(before, frames)
-        spoken = {frame for token, frame, _ in new(before, after) if token != self.end_of_turn}
-        return [frame not in spoken for frame in range(before.frame, after.frame)]
-
-    def ends(
-        self,
-        frames: Tensor,
-        state: TransducerState | None = None,
-        after: TransducerState | None = None,
-    ) -> list[float]:
-        before = state or self.start()
-        after = after or self.step(before, frames)
-        ends = [written for written in new(before, after) if written[0] == self.end_of_turn]
-        found = {frame: confidence for _, frame, confidence in ends}
-        return [found.get(frame, 0.0) for frame in range(before.frame, after.frame)]
-
     def from_value(self, value: TransducerState, vocab_size: int, frames: int) -> TransducerState:
         checked(value.hypothesis, vocab_size, self.blank, frames)
         if value.frame != frames:
@@ -171,13 +155,6 @@ class TransducerGreedySearch(OneResult):
             [value.output, *value.predictor], [own.output, *own.predictor], vocab_size
         )
         return value._replace(predictor=tuple(predictor), output=output)
-
-
-def new(before: TransducerState, after: TransducerState) -> list[tuple[int, int, float]]:
-    """Return the tokens that were written between two states, with their frame and confidence."""
-    found, size = after.hypothesis, len(before.hypothesis.tokens)
-    parts = (found.tokens[size:], found.starts[size:], found.confidences[size:])
-    return [*zip(*parts, strict=True)]
 
 
 def checked_predictor(

@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 from asrkit.audio.resampler import is_fast
 from asrkit.errors import UserError, shown
 from asrkit.runtime import Endpointer, Recognizer
-from asrkit.search import is_fusing
 from asrkit.serve import fair
 from asrkit.serve.async_store import AsyncStore
 from asrkit.serve.call_store import MOST_ENTRIES, SHORTEST_KEY, MemoryStore, Store
@@ -75,7 +74,7 @@ class Model(NamedTuple):
     @property
     def takes_hotwords(self) -> bool:
         """Whether the search of the final text can prefer hotwords."""
-        return is_fusing(self.recognizer.final_search)
+        return self.recognizer.final_search.takes_fusion
 
     @property
     def pause_ms(self) -> int | None:

@@ -22,7 +22,6 @@ from asrkit.search import (
     PrefixBeamSearch,
     Search,
     TransducerBeamSearch,
-    is_fusing,
     plus,
 )
 from asrkit.text import CharTokenizer, SentencePieceTokenizer, Tokenizer, WordTokenizer, decode
@@ -254,12 +253,13 @@ def test_a_search_with_one_more_leaves_the_first_as_it_was() -> None:
 
 def test_any_search_with_plus_takes_hotwords() -> None:
     class OwnSearch(GreedySearch):
+        takes_fusion = True
+
         def plus(self, fusion: Fusion) -> Search:
             return PrefixBeamSearch(3, fusion=fusion)
 
     hotwords = Hotwords({"a b": 9.0}, PIECES)
-    assert is_fusing(OwnSearch())
-    assert not is_fusing(GreedySearch())
+    assert not GreedySearch().takes_fusion
     assert plus(OwnSearch(), hotwords).fusion is hotwords
 
 

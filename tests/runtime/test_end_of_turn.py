@@ -21,7 +21,6 @@ from asrkit.search import (
     Search,
     TransducerBeamSearch,
     TransducerGreedySearch,
-    calling,
 )
 from asrkit.search.forced_alignment import ForcedAlignment
 from asrkit.text import END_OF_TURN, CharTokenizer
@@ -73,17 +72,18 @@ def test_searches_read_the_label_as_blank(search: Search) -> None:
     without = frames.clone()
     without[:, 0] = torch.logaddexp(frames[:, 0], frames[:, LABEL])
     without = without[:, :LABEL]
-    own = calling(search, None, LABEL)
+    own = search.bound(None, LABEL)
     found = own.best(own.step(own.start(), frames))
     other = search.best(search.step(search.start(), without))
     assert found[:3] == other[:3]
     assert found.confidences == pytest.approx(other.confidences, rel=1e-9)
     assert LABEL not in found.tokens
     assert own.quiet(frames) == search.quiet(without)
-    assert own.ends(frames) == pytest.approx(frames[:, LABEL].exp().tolist())
+    ends = own.step(own.start(), frames).ends
+    assert ends == pytest.approx(frames[:, LABEL].exp().tolist())
     control = search.best(search.step(search.start(), frames))
     assert LABEL in control.tokens
-    aligned = calling(ForcedAlignment([1, 2, 3]), None, LABEL)
+    aligned = ForcedAlignment([1, 2, 3]).bound(None, LABEL)
     plain = ForcedAlignment([1, 2, 3])
     expected = plain.best(plain.step(plain.start(), without))
     assert aligned.best(aligned.step(aligned.start(), frames))[:3] == expected[:3]

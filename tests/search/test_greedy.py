@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from asrkit.search import GreedySearch
-from asrkit.search.blank_penalty import penalize_blank
+from asrkit.search.ctc import hide, penalize_blank
 
 
 def log_probs(frames: list[int], vocab_size: int = 5) -> torch.Tensor:
@@ -41,10 +41,9 @@ def test_streams_of_a_batch_equal_streams_alone() -> None:
         states = [search.step(search.start(), torch.randn(n, 5)) for n in range(5)]
         together = search.step_all(states, parts)
         assert together == [search.step(*each) for each in zip(states, parts, strict=True)]
-        for state, part, found in zip(states, parts, together, strict=True):
-            likeliest = penalize_blank(search.hidden(part), 0, penalty).argmax(1)
-            assert search.quiet(part, state, found) == (likeliest == 0).tolist()
-            assert search.quiet(part, state) == search.quiet(part) == (likeliest == 0).tolist()
+        for part, found in zip(parts, together, strict=True):
+            likeliest = penalize_blank(hide(part, 0, label), 0, penalty).argmax(1)
+            assert found.quiet == search.quiet(part) == tuple((likeliest == 0).tolist())
         mixed = search.step_all(states[::-1], parts)
         assert together != mixed[::-1]  # control
 
@@ -59,7 +58,7 @@ def test_control_a_lost_past_doubles_a_token() -> None:
 
 def test_a_value_of_another_stream_is_refused() -> None:
     search = GreedySearch()
-    value = search.step(search.start(), log_probs([1, 0, 2]))
+    value = search.to_value(search.step(search.start(), log_probs([1, 0, 2])))
     assert search.from_value(value, 5, 3) == value
     assert search.from_value(value._replace(last=0), 5, 3).last == 0
     for wrong in (value._replace(frame=4), value._replace(last=1)):

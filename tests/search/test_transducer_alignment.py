@@ -9,7 +9,7 @@ from torch import Tensor
 
 from asrkit.model import TransducerHead
 from asrkit.search import TransducerGreedySearch, transducer_alignment
-from asrkit.search.forced_alignment import AlignmentError
+from asrkit.search.forced_alignment import AlignmentError, AlignmentState
 from asrkit.search.transducer_alignment import TransducerAlignment, align
 from tests.search.test_transducer_greedy import HEADS, frames, head
 
@@ -97,4 +97,4 @@ def test_lattices_that_cannot_be_aligned(monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(AlignmentError, match="got 4 frames and 2 tokens: align shorter"):
         align(own, frames(4), [1, 2])
     with pytest.raises(AlignmentError, match="1 tokens do not fit into 0 frames"):
-        TransducerAlignment(own, [1]).best(())
+        TransducerAlignment(own, [1]).best(AlignmentState())

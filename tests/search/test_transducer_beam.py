@@ -176,14 +176,14 @@ def test_any_split_of_the_frames_equals_the_whole(seed: int) -> None:
     whole, state, quiet = search.step(search.start(), encoded), search.start(), list[bool]()
     before: Text = ()
     for part in pieces(encoded, seed):
-        quiet += search.quiet(part, state)
         state = search.step(state, part)
+        quiet += state.quiet
         for each in search.nbest(state):
             assert each.hypothesis.tokens[: len(before)] == before
         assert search.stable(state)[: len(before)] == before
         before = search.stable(state)
     same_beam(state, whole)
-    assert quiet == search.quiet(encoded)
+    assert quiet == [*search.quiet(encoded)]
     assert any(quiet)
     assert not all(quiet)
 
@@ -196,7 +196,7 @@ def test_a_label_that_wins_some_frames_later_is_heard() -> None:
         state, old = search.start(), ()
         for number, frame in enumerate(frames(20, seed).split(1)):
             after = search.step(state, frame)
-            (quiet,) = search.quiet(frame, state, after)
+            (quiet,) = after.quiet
             best = after.beam[0]
             new = search.nbest(after)[0].hypothesis.tokens
             if new == old:
@@ -218,7 +218,7 @@ def test_streams_of_a_batch_equal_streams_alone(options: dict[str, Any]) -> None
     for state, part, found in zip(states, parts, together, strict=True):
         alone = search.step(state, part)
         same_beam(found, alone)
-        assert search.quiet(part, state, found) == search.quiet(part, state)
+        assert found.quiet == alone.quiet
         assert found.past.output.untyped_storage().size() == 8 * found.past.output.numel()
 
 
