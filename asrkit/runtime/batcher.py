@@ -1,8 +1,7 @@
 """Many streams, each at any place in its audio, in one step of the network."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -11,9 +10,9 @@ from asrkit.backends import Backend
 from asrkit.errors import UserError, shown, whole_number
 from asrkit.model import FULL_CONTEXT
 from asrkit.runtime.recognizer import Phrases, Recognizer
-from asrkit.runtime.steps import Steps
+from asrkit.runtime.results import Result
+from asrkit.runtime.session import Session, Steps
 from asrkit.runtime.stream import Stream
-from asrkit.runtime.turns import Turns
 
 # Longest audio in a step of the second pass for several streams: live chunks wait for the step.
 # With 50 streams the 99th percentile of live delay was 120 ms with 30 s, and 80 ms with 10 s.
@@ -27,7 +26,7 @@ class AheadError(UserError):
     """Audio arrives faster than the network processes it; the same call may succeed later."""
 
 
-class BatchedSession(Turns):
+class BatchedSession(Session):
     """A session of a batcher, whose steps advance it.
 
     Results and exceptions are those of a `Session`. An exception of a step becomes the session's
@@ -48,59 +47,36 @@ class BatchedSession(Turns):
         """Whether a step would advance the session."""
         return bool(self.stream.due or self.stream.ended_feats)
 
-    def accept(self, samples: np.ndarray) -> None:
-        """Append any number of samples, also 0 or 1.
-
-        Args:
-            samples: float32 in [-1, 1] or int16, (n,) or (n, channels).
+    def accept(self, samples: np.ndarray) -> Result:
+        """Append samples, see `Session.accept`; `Batcher.step` processes them.
 
         Raises:
-            AudioError: for samples that cannot be used; the session has not changed.
             AheadError: if `max_ahead` seconds wait; the session has not changed.
-            RuntimeError: after `finish`, after `Batcher.cancel`, or if the session failed.
         """
         self._check_open()
-        samples = audio.mono(samples)
         waiting = self.seconds_waiting
         if waiting >= self.max_ahead:
             raise AheadError(
                 f"{waiting:.1f} s of audio wait for the network, the limit is "
                 f"{self.max_ahead:g} s: call Batcher.step, or send audio more slowly"
             )
-        with self._noted():
-            self._append(samples)
+        return super().accept(samples)
 
-    def commit(self) -> None:
+    def commit(self) -> Result:
         """End a segment, see `Session.commit`; its steps precede those of later samples.
 
         Raises:
             AheadError: if too many commits wait for steps; the session has not changed.
-            RuntimeError: as for `accept`.
         """
         self._check_open()
         self._follow()
-        if len(self._turns) > MOST_COMMITS:
+        if len(self._streams) > MOST_COMMITS:
             raise AheadError(f"{MOST_COMMITS} commits wait for the network: call Batcher.step")
-        with self._noted():
-            self._commit()
+        return super().commit()
 
-    def finish(self) -> None:
-        """Finish the session: no more audio follows. Steps make its result final.
-
-        Raises:
-            RuntimeError: if the session failed.
-        """
-        self._check()
-        with self._noted():
-            self._finish()
-
-    @contextmanager
-    def _noted(self) -> Iterator[None]:
-        """Note the changes of the block, also if an exception ends the session."""
-        try:
-            yield
-        finally:
-            self.note(self)
+    def _step(self) -> None:
+        """Note in the batcher that the session may be due."""
+        self.note(self)
 
 
 class Batcher:

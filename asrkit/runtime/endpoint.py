@@ -116,7 +116,8 @@ class Endpointer:
             state: state before these frames.
             quiet: (E,), True for frames without speech.
             frame_ms: milliseconds of a frame; times become whole frames, at least one.
-            ends: (E,), probability that a frame has the label of ends of turns; () for none.
+            ends: (E,), probability that a frame has the label of ends of turns; () for none. Only
+                read with `end_of_turn`.
         """
         least, needed, most = frames_of(self.min_segment_ms, frame_ms), math.inf, math.inf
         if self.pause_ms is not None:
@@ -133,7 +134,7 @@ class Endpointer:
             count += 1
             pause = pause + 1 if silent else 0
             spoken = spoken or not silent
-            goes_on = (goes_on if silent else 1.0) * (1.0 - (ends[i] if ends else 0.0))
+            goes_on = (goes_on if silent else 1.0) * (1.0 - (ends[i] if eager and ends else 0.0))
             enough = needed if count < most else breath
             if goes_on <= doubt:
                 enough = min(enough, short)

@@ -22,17 +22,16 @@ from asrkit.runtime.results import Result
 from asrkit.runtime.rows import frames_of_recordings, numbered, results_of_rows
 from asrkit.runtime.second_pass import build_second_pass
 from asrkit.runtime.serialization import SavedStreamError, read, unpack
-from asrkit.runtime.session import Session
+from asrkit.runtime.session import PACKET_SECONDS, Session, SessionValue
 from asrkit.runtime.stream import Stream
 from asrkit.runtime.threads import survive_forks
 from asrkit.runtime.transcript import DecodingOptions
-from asrkit.runtime.turns import PACKET_SECONDS, Turns, TurnsValue
 from asrkit.search import Search
 from asrkit.terms import UNKNOWN, Terms
 from asrkit.text import Tokenizer, WordTokenizer, end_of_turn, normalize
 
 Phrases = Mapping[str, float] | Iterable[str]  # with weights, or without
-T = TypeVar("T", bound=Turns)
+T = TypeVar("T", bound=Session)
 
 
 class Origin(NamedTuple):
@@ -260,7 +259,7 @@ class Recognizer:
         return self.begin(Session, sample_rate, hotwords)
 
     def begin(self, make: Callable[..., T], sample_rate: int, hotwords: Phrases | None = None) -> T:
-        """Return the result of `make`, called with the arguments of `Turns`: a session."""
+        """Return the result of `make`, called with the arguments of `Session`: a session."""
         phrases = {} if hotwords is None else weighed(hotwords)
         decoding = self.with_hotwords(phrases).decoding
         begin = functools.partial(Stream, self.engine, decoding, sample_rate)
@@ -288,7 +287,7 @@ class Recognizer:
                 f"the stream was saved by another recogniser, with {'; '.join(others[:3])}"
             )
         try:
-            value = read(TurnsValue, raw, tensors)
+            value = read(SessionValue, raw, tensors)
             session = self.begin(make, value.sample_rate, value.hotwords)
             session._restore(value)
         except ValueError as error:

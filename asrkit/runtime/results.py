@@ -32,7 +32,7 @@ class Segment(NamedTuple):
 
     text: str
     words: tuple[Word, ...]
-    start: float  # seconds from the start of the stream
+    start: float  # seconds from the start of the session
     end: float
     # The likeliest entry first; empty for greedy search. An entry joins all token sequences that
     # write its text, but `text` is that of the likeliest sequence: rarely, it is not the first.
@@ -56,41 +56,9 @@ class Grown(NamedTuple):
     items: list[Any]
     size: int
 
-    def read(self) -> tuple[Any, ...]:
-        return tuple(self.items[: self.size])
-
-
-class Earlier(NamedTuple):
-    """The results of a session's streams before the present one, all of them ended."""
-
-    words: Grown
-    segments: Grown
-    seconds: float  # duration of their audio
-
-    @classmethod
-    def of(cls, segments: Sequence[Segment] = (), seconds: float = 0.0) -> "Earlier":
-        """Make the value of `seconds` of audio with these segments."""
-        words = [word for segment in segments for word in segment.words]
-        return cls(Grown(words, len(words)), Grown([*segments], len(segments)), seconds)
-
-    def followed_by(self, result: "Result", seconds: float) -> "Earlier":
-        """Append the final result of the next stream, of `seconds` of audio."""
-        self.words.items.extend(delayed(word, self.seconds) for word in result.words)
-        self.segments.items.extend(self.later(segment) for segment in result.segments)
-        words, segments = (Grown(each.items, len(each.items)) for each in self[:2])
-        return Earlier(words, segments, self.seconds + seconds)
-
-    def later(self, segment: Segment) -> Segment:
-        """Return a segment of the next stream, with its times in the session."""
-        start, end = (round(at + self.seconds, 3) for at in (segment.start, segment.end))
-        words = tuple(delayed(word, self.seconds) for word in segment.words)
-        return segment._replace(words=words, start=start, end=end)
-
-
-def delayed(word: Word, seconds: float) -> Word:
-    """Return a word that is `seconds` later."""
-    start, end = round(word.start + seconds, 3), round(word.end + seconds, 3)
-    return word._replace(start=start, end=end)
+    def read(self, first: int = 0) -> tuple[Any, ...]:
+        """Return these items without the `first` ones."""
+        return tuple(self.items[first : self.size])
 
 
 class Update(NamedTuple):
@@ -122,43 +90,41 @@ class Result:
 
     _fields = ("text", "words", "is_final", "segments")
     is_final: bool
-    _closed: Grown  # words of the segments
-    _open: tuple[Grown, Sequence[Word]]  # words after the segments
     _segments: Grown
-    _earlier: Earlier | None = None  # results of earlier streams, which come before these
-    _stable: Callable[[], str] | None = None  # the stable text of the words after the segments
+    _closed: Grown  # words after the segments that other results have, too
+    _last: Sequence[Word]  # words after these
+    _stable: Callable[[], str] | None  # the stable text of the words after the segments
 
     def __init__(
         self, text: str, words: Sequence[Word], is_final: bool, segments: Sequence[Segment] = ()
     ) -> None:
-        count = sum(len(segment.words) for segment in segments)
-        closed, last = Grown([*words[:count]], count), words[count:]
+        last = words[sum(len(segment.words) for segment in segments) :]
         ended = Grown([*segments], len(segments))
-        vars(self).update(vars(self.shared(closed, Grown([], 0), last, is_final, ended)), text=text)
+        vars(self).update(vars(self.shared(ended, Grown([], 0), last, is_final)), text=text)
+        vars(self).update(words=tuple(words))
 
     @classmethod
     def shared(
-        cls, closed: Grown, opened: Grown, last: Sequence[Word], is_final: bool, segments: Grown
+        cls,
+        segments: Grown,
+        closed: Grown,
+        last: Sequence[Word],
+        is_final: bool,
+        stable: Callable[[], str] | None = None,
     ) -> "Result":
         """Make a result of a stream from parts that other results share.
 
         Args:
-            closed: words of the segments.
-            opened: words after the segments.
-            last: words after `opened`, which only this result has.
-            is_final: whether the stream has ended.
             segments: segments that ended.
+            closed: words after the segments.
+            last: words after `closed`, which only this result has.
+            is_final: whether the stream has ended.
+            stable: computes the stable text of the words after the segments.
         """
         result = cls.__new__(cls)
         vars(result).update(
-            _closed=closed, _open=(opened, last), is_final=is_final, _segments=segments
+            _segments=segments, _closed=closed, _last=last, is_final=is_final, _stable=stable
         )
-        return result
-
-    def after(self, earlier: Earlier, is_final: bool) -> "Result":
-        """Turn the result of a stream into that of a session with streams before it."""
-        result = Result.shared(self._closed, *self._open, is_final, self._segments)
-        vars(result).update(_earlier=earlier, _stable=self._stable)
         return result
 
     @cached_property
@@ -169,39 +135,17 @@ class Result:
     @cached_property
     def words(self) -> tuple[Word, ...]:
         """Words of all segments, and those after them."""
-        closed = self._closed.read()
-        if self._earlier is not None:
-            seconds = self._earlier.seconds
-            closed = (*self._earlier.words.read(), *(delayed(word, seconds) for word in closed))
-        return closed + self._open_words
+        closed = (word for segment in self.segments for word in segment.words)
+        return (*closed, *self._open_words)
 
     @cached_property
     def segments(self) -> tuple[Segment, ...]:
         """Segments that ended and cannot change any more."""
-        return self._segments_from(0)
-
-    def _segments_from(self, first: int) -> tuple[Segment, ...]:
-        """Return the segments without the `first` ones."""
-        own, earlier = self._segments, self._earlier
-        if earlier is None:
-            return tuple(own.items[first : own.size])
-        before, later = (
-            earlier.segments,
-            own.items[max(0, first - earlier.segments.size) : own.size],
-        )
-        return (*before.items[first : before.size], *map(earlier.later, later))
-
-    @property
-    def _num_segments(self) -> int:
-        return self._segments.size + (self._earlier.segments.size if self._earlier else 0)
+        return self._segments.read()
 
     @property
     def _open_words(self) -> tuple[Word, ...]:
-        opened, last = self._open
-        words = (*opened.read(), *last)
-        if self._earlier is None:
-            return words
-        return tuple(delayed(word, self._earlier.seconds) for word in words)
+        return (*self._closed.read(), *self._last)
 
     @property
     def stable_text(self) -> str:
@@ -219,10 +163,9 @@ class Result:
 
         The cost depends on the new segments and the open segment, not on the length of the session.
         """
-        first = 0 if before is None else before._num_segments
-        return Update(
-            self._segments_from(first), self._open_words, self._stable_open_text, self.is_final
-        )
+        first = 0 if before is None else before._segments.size
+        segments = self._segments.read(first)
+        return Update(segments, self._open_words, self._stable_open_text, self.is_final)
 
     @property
     def open_text(self) -> str:
@@ -232,7 +175,7 @@ class Result:
     @property
     def nbest(self) -> tuple[Candidate, ...]:
         """Likeliest texts of a final result with one segment; segments have their own lists."""
-        return self.segments[0].nbest if self.is_final and self._num_segments == 1 else ()
+        return self.segments[0].nbest if self.is_final and self._segments.size == 1 else ()
 
     def __str__(self) -> str:
         return self.text

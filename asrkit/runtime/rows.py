@@ -10,10 +10,9 @@ from torch.nn.utils.rnn import pad_sequence
 
 from asrkit import audio
 from asrkit.runtime.engine import Engine
-from asrkit.runtime.open_segment import searched
 from asrkit.runtime.results import Result
 from asrkit.runtime.stream import duration
-from asrkit.runtime.transcript import DecodingOptions, Transcript
+from asrkit.runtime.transcript import DecodingOptions, Transcript, searched
 from asrkit.runtime.windows import Quiet, frames_of_rows
 
 
@@ -55,7 +54,7 @@ def results_of_rows(
     ]
     found: list[Any] = [None] * len(transcripts)
     if decoding.endpointer is None:  # else another segment searches the frames after an endpoint
-        found = searched([transcript.open for transcript in transcripts], frames)
+        found = searched([transcript.live for transcript in transcripts], frames)
     results = []
     for transcript, own, size, after in zip(transcripts, frames, num_samples, found, strict=True):
         transcript.append(own, duration(size), after=after)

@@ -22,7 +22,7 @@ from torch import Tensor
 from asrkit.errors import UserError, reason, shown
 from asrkit.runtime.words import AttachedWord, Word
 
-MAGIC = b"asrkit stream 1\n"  # includes the version of the format
+MAGIC = b"asrkit stream 2\n"  # includes the version of the format
 JSON = "json"  # name of the tensor whose bytes are the JSON text; the others have numbers
 PRECISIONS = (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64)
 LARGEST = 1 << 53  # largest whole number: 18 000 years of samples

@@ -1,28 +1,63 @@
-"""A session that computes its own steps."""
+"""A session: the streams between commits, and the steps of streams on one network."""
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 
 from asrkit import audio
-from asrkit.runtime.results import Result
-from asrkit.runtime.steps import Steps
-from asrkit.runtime.turns import Turns
+from asrkit.errors import shown
+from asrkit.model import EncoderState
+from asrkit.runtime.results import Result, Segment
+from asrkit.runtime.serialization import pack, require
+from asrkit.runtime.stream import Stream, StreamValue
+from asrkit.runtime.transcript import searched
+
+PACKET_SECONDS = 30  # longest packet processed at once: bounds memory, not results
 
 
-class Session(Turns):
+class SessionValue(NamedTuple):
+    """The stored values of a session; its other attributes are derived from these."""
+
+    sample_rate: int
+    hotwords: dict[str, float]
+    segments: tuple[Segment, ...]
+    before: int  # number of samples of the streams that are over
+    commits: int  # number of these streams
+    streams: tuple[StreamValue, ...]
+
+
+class Session:
     """A stream of samples, whose result so far is available after each packet.
 
     The result does not depend on how the samples were split into packets. Unusable samples are
     rejected before anything changes. Any other exception, also Ctrl-C, ends the session. A call
     raises RuntimeError, and changes nothing, while another thread's call computes.
+
+    A commit starts another stream. Steps only process the oldest stream that is not over; later
+    ones hold waiting audio.
+
+    Args:
+        begin: makes a stream, from the number of the session's samples before it and the list to
+            which it appends its segments.
+        hotwords: phrases of only this session, which its streams already have.
+        identity: makes the identity of the recogniser without these phrases, for saving.
     """
 
-    def __init__(self, *values: Any) -> None:
-        super().__init__(*values)
+    def __init__(
+        self,
+        begin: Callable[[int, list[Segment]], Stream],
+        hotwords: Mapping[str, float],
+        identity: Callable[[], Mapping[str, Any]],
+    ) -> None:
+        self._begin, self._hotwords, self._identity = begin, hotwords, identity
+        self._segments: list[Segment] = []  # of all streams
+        self._streams = deque([begin(0, self._segments)])  # the oldest first
+        self._commits = 0  # number of streams that are over
         self._lock = threading.Lock()
 
     def accept(self, samples: np.ndarray) -> Result:
@@ -51,8 +86,12 @@ class Session(Turns):
         """
         with self._alone():
             self._check_open()
-            self._commit()
-            self._step()
+            newest = self._streams[-1]
+            if newest.num_appended:
+                before = newest.before + newest.num_appended
+                with self._stepping():
+                    self._finish()
+                    self._streams.append(self._begin(before, self._segments))
             return self.result
 
     def finish(self) -> Result:
@@ -63,13 +102,160 @@ class Session(Turns):
         """
         with self._alone():
             self._check()
-            self._finish()
-            self._step()
+            with self._stepping():
+                self._finish()
             return self.result
 
     def save(self, key: bytes | None = None) -> bytes:
+        """Return the session as bytes; `Recognizer.restore` continues it in any process.
+
+        The bytes include audio that waits for a step.
+
+        Args:
+            key: key that authenticates the bytes by HMAC-SHA256. The bytes are not encrypted: they
+                contain the text, and features of the latest audio.
+
+        Raises:
+            RuntimeError: if the session failed or was cancelled.
+        """
         with self._alone():
-            return super().save(key)
+            self._check()
+            stream = self.stream
+            if stream.over and not stream.result.is_final:
+                raise RuntimeError(
+                    "this session was cancelled and cannot be saved; start another one"
+                )
+            value = SessionValue(
+                stream.sample_rate, dict(self._hotwords), tuple(self._segments), stream.before,
+                self._commits, tuple(each.value for each in self._streams),
+            )  # fmt: skip
+            return pack(value, self._identity(), key)
+
+    def _restore(self, value: SessionValue) -> None:
+        """Restore the value of a session that started like this one.
+
+        Raises:
+            ValueError: if the value is not valid.
+        """
+        require(value.before >= 0 and value.commits >= 0, "the earlier streams have negative sizes")
+        require(bool(value.streams), "there is no stream")
+        require(all(each.ended for each in value.streams[:-1]), "two streams are open")
+        self._segments += value.segments
+        self._commits, before = value.commits, value.before
+        self._streams.clear()
+        for each in value.streams:
+            stream = self._begin(before, self._segments)
+            stream.restore(each)
+            self._streams.append(stream)
+            before += stream.num_appended
+
+    @property
+    def stream(self) -> Stream:
+        """Stream that steps process now."""
+        self._follow()
+        return self._streams[0]
+
+    def _follow(self) -> None:
+        """Drop streams that are over, except the newest one."""
+        while len(self._streams) > 1 and self._streams[0].over and not self._streams[0].error:
+            self._streams.popleft()
+            self._commits += 1
+            self._streams[0].update_result()
+
+    @property
+    def result(self) -> Result:
+        """Result so far; final after `finish` and all steps.
+
+        Raises:
+            RuntimeError: if the session failed.
+        """
+        self._check()
+        return self.stream.result
+
+    @property
+    def error(self) -> BaseException | None:
+        """Exception that ended the session, for example of its search or postprocess."""
+        return next((each.error for each in self._streams if each.error is not None), None)
+
+    @property
+    def over(self) -> bool:
+        """Whether the session is final, failed or cancelled."""
+        return self.stream.over
+
+    @property
+    def commits(self) -> int:
+        """Number of commits whose streams are over."""
+        self._follow()
+        return self._commits
+
+    @property
+    def seconds_waiting(self) -> float:
+        """Seconds of appended audio that the network could process now."""
+        return sum(each.due for each in self._streams) * audio.HOP / audio.SAMPLE_RATE
+
+    @property
+    def open_samples(self) -> int:
+        """Number of samples since the last commit, at the rate of the session."""
+        return self._streams[-1].num_appended
+
+    @property
+    def seconds_processed(self) -> float:
+        """Seconds of audio that the network has processed."""
+        return self.stream.seconds_processed
+
+    def _append(self, samples: np.ndarray) -> None:
+        """Append mono samples (n,), from `audio.mono`, and compute steps if the session does so."""
+        newest = self._streams[-1]
+        size = PACKET_SECONDS * newest.sample_rate
+        for start in range(0, len(samples), size):
+            with self._stepping(), newest.changing():
+                newest.append(samples[start : start + size])
+
+    def _finish(self) -> None:
+        """Finish the newest stream if it is open."""
+        newest = self._streams[-1]
+        if not newest.ended:
+            with newest.changing():
+                newest.finish()
+
+    @contextmanager
+    def _stepping(self) -> Iterator[None]:
+        """Step after the block, also if an exception has ended the session."""
+        try:
+            yield
+        finally:
+            self._step()
+
+    def _step(self) -> None:
+        """Compute all due steps of both passes: a batch of one."""
+        steps = Steps()
+        while (stream := self.stream).due or stream.ended_feats:
+            with stream.changing():
+                if stream.ended_feats:
+                    steps.second_pass([stream])
+                else:
+                    steps.first_pass([stream], [stream.next_step])
+                if stream.error is not None:
+                    raise stream.error
+
+    def _cancel(self) -> None:
+        """End the session without a result and drop all waiting data."""
+        for each in self._streams:
+            each.cancel()
+
+    def _check(self) -> None:
+        """Raise RuntimeError if the session failed."""
+        if (error := self.error) is not None:
+            kind, message = type(error).__name__, shown(str(error))
+            raise RuntimeError(
+                f"this session failed, start another one: {kind}({message})"
+            ) from error
+
+    def _check_open(self) -> None:
+        """Raise RuntimeError if the session has ended or failed."""
+        self._check()
+        if self._streams[-1].ended:
+            raise RuntimeError("this session has ended; start another one")
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -83,14 +269,73 @@ class Session(Turns):
         finally:
             self._lock.release()
 
-    def _step(self) -> None:
-        """Compute all due steps of both passes: a batch of one."""
-        steps = Steps()
-        while (stream := self.stream).due or stream.ended_feats:
-            with stream.changing():
-                if stream.ended_feats:
-                    steps.second_pass([stream])
-                else:
-                    steps.first_pass([stream], [stream.next_step])
-                if stream.error is not None:
-                    raise stream.error
+
+class Steps:
+    """Steps of the network, each for one or more streams at any place in their audio.
+
+    An exception of a stream's search or postprocess ends this stream, as its `error`. An exception
+    of the network is raised, and no stream has changed.
+    """
+
+    def __init__(self) -> None:
+        # Streams that shared their last step: their states are views of one state.
+        self._joined: dict[tuple[Stream, ...], EncoderState] = {}
+
+    def first_pass(self, rows: Sequence[Stream], sizes: Sequence[int]) -> None:
+        """Compute a step over the next feature frames of each stream.
+
+        Args:
+            rows: streams on one engine.
+            sizes: number of feature frames of each stream.
+        """
+        feats = [row.feats(size) for row, size in zip(rows, sizes, strict=True)]
+        frames, joined = rows[0].engine.step_of(feats, self._join(rows))
+        self.separate(rows, moving=rows)  # only now: a failed step must not change any stream
+        states = [joined]
+        if len(rows) > 1:
+            fields = (field.split(1) for field in joined)
+            states = [EncoderState(*each) for each in zip(*fields, strict=True)]
+        after = searched([row.live for row in rows], frames)
+        for row, *output in zip(rows, frames, states, sizes, after, strict=True):
+            with suppress(Exception), row.changing():
+                row.advance(*output)
+        if len(rows) > 1:
+            self._joined[tuple(rows)] = joined
+        if any(row.over or row.state is not own for row, own in zip(rows, states, strict=True)):
+            self.separate(rows)
+
+    def second_pass(self, rows: Sequence[Stream]) -> None:
+        """Compute a step of the second pass over the first `ended_feats` of each stream.
+
+        Args:
+            rows: streams whose second pass has the same backend.
+        """
+        engine = rows[0].second
+        assert engine is not None
+        feats = [row.ended_feats[0] for row in rows]
+        frames, _ = engine.step_of(feats, engine.init_state(len(rows)))
+        segments = [row.second_search(part) for row, part in zip(rows, frames, strict=True)]
+        after = searched(*zip(*segments, strict=True))
+        for row, *output in zip(rows, frames, after, strict=True):
+            with suppress(Exception), row.changing():
+                row.append_second_pass(*output)
+
+    def separate(self, streams: Sequence[Stream], moving: Sequence[Stream] = ()) -> None:
+        """Copy the states of streams that shared their last step with one of `streams`.
+
+        A view would keep the states of all in memory as long as the slowest stream lives. Streams
+        in `moving` are about to get new states and need no copy.
+        """
+        for rows in [rows for rows in self._joined if not set(rows).isdisjoint(streams)]:
+            del self._joined[rows]
+            for row in set(rows).difference(moving):
+                row.state = EncoderState(*(each.clone() for each in row.state))
+
+    def _join(self, rows: Sequence[Stream]) -> EncoderState:
+        """Return the states of the streams as the state of a batch."""
+        if len(rows) == 1:
+            return rows[0].state
+        joined = self._joined.get(tuple(rows))
+        if joined is not None:  # these streams also shared their last step
+            return joined
+        return EncoderState(*map(torch.cat, zip(*(row.state for row in rows), strict=True)))

@@ -13,11 +13,12 @@ from asrkit import audio
 from asrkit.model import EncoderState
 from asrkit.runtime.engine import Engine
 from asrkit.runtime.feature_queue import FeatureQueue
-from asrkit.runtime.open_segment import OpenSegment
+from asrkit.runtime.results import Segment
 from asrkit.runtime.stream_value import StreamValue, check
-from asrkit.runtime.transcript import DecodingOptions, Transcript
+from asrkit.runtime.transcript import DecodingOptions, OpenSegment, Transcript
 from asrkit.runtime.vad import SpeechState
 from asrkit.runtime.windows import Windows
+from asrkit.runtime.words import seconds
 
 MOST_WAITING = 100  # feature frames whose samples may wait: a chunk's, at most a second
 
@@ -30,11 +31,13 @@ class Stream:
             feats = stream.feats(stream.due)  # (T, F)
             stream.advance(frames, state, len(feats))  # outputs of a step over feats
             while stream.ended_feats:
-                stream.finalize(frames)  # outputs of a second-pass step over ended_feats[0]
+                stream.append_second_pass(frames)  # outputs over ended_feats[0]
 
     Args:
         decoding: options that determine how the head's frames become text.
         sample_rate: rate of the samples that `append` will receive, Hz.
+        before: number of samples of the session before the stream.
+        segments: segments of the session, to which the stream appends its own.
 
     Attributes:
         state: the network's past; without a row after the last step.
@@ -49,8 +52,15 @@ class Stream:
         AudioError: for a sample rate out of range.
     """
 
-    def __init__(self, engine: Engine, decoding: DecodingOptions, sample_rate: int) -> None:
-        self.engine, self._resets = engine, decoding.resets_encoder
+    def __init__(
+        self,
+        engine: Engine,
+        decoding: DecodingOptions,
+        sample_rate: int,
+        before: int = 0,
+        segments: list[Segment] | None = None,
+    ) -> None:
+        self.engine, self.before, self._resets = engine, before, decoding.resets_encoder
         precision = "float64" if engine.spec.dtype == torch.float64 else "float32"
         self._resampler = audio.Resampler(sample_rate, dtype=precision)
         self.sample_rate = self._resampler.rate
@@ -66,9 +76,12 @@ class Stream:
             self._speech_state = engine.detector.start()
         # Flags for future encoder frames, the first of which may start before the samples.
         self._speech = [False] * -(-engine.spec.rate.lead_frames // engine.spec.rate.factor)
+        # Whole milliseconds; halves are rounded up.
+        self._before_ms = (2000 * before + self.sample_rate) // (2 * self.sample_rate)
         self._transcript = Transcript(
-            decoding, engine.spec.rate.frame_ms, engine.spec.context_name, engine.frontend.lead_ms
-        )
+            decoding, engine.spec.rate.frame_ms, engine.spec.context_name, engine.frontend.lead_ms,
+            self._before_ms, segments,
+        )  # fmt: skip
         self._windows: Windows | None = None
         if engine.spec.context.full:
             self._windows = Windows(engine.spec.rate, decoding.search.quiet)
@@ -122,7 +135,7 @@ class Stream:
                 self._extract(last)
         self.ended = last
         if last and not self.due:
-            self._finalize()
+            self._end()
 
     def _completes(self, more: int) -> bool:
         """Return whether `more` samples at 16 kHz complete a chunk, or enough frames to process."""
@@ -196,9 +209,9 @@ class Stream:
         return self._feats.read(self._next, self._next + frames)
 
     @property
-    def open(self) -> OpenSegment:
+    def live(self) -> OpenSegment:
         """Segment to which `advance` appends its first frames."""
-        return self._transcript.open
+        return self._transcript.live
 
     def advance(
         self, frames: Tensor, state: EncoderState, num_feats: int, after: Any = None
@@ -212,7 +225,7 @@ class Stream:
             frames: (E, V), output of the head.
             state: the network's past after these frames.
             num_feats: number of feature frames of the step.
-            after: state of the search of `open` after the frames, if it is known; never in full
+            after: state of the search of `live` after the frames, if it is known; never in full
                 context.
         """
         if self._windows is not None and num_feats < self._pending:
@@ -222,15 +235,15 @@ class Stream:
             frames, _ = self._window_text(frames, last=True)
         else:
             num_feats = min(num_feats, self.engine.spec.rate.factor * len(frames))
-        count, ended = len(frames), self._transcript.ended
+        count, num_ended = len(frames), self._transcript.num_ended
         self._next += num_feats
         self.state = state
         self._transcript.append(frames, self._duration, self._speech[:count], after)
         del self._speech[:count]
-        if self._resets and self._transcript.ended > ended:
+        if self._resets and self._transcript.num_ended > num_ended:
             self.state = self.engine.init_state(1)
         if self.ended and not self.due:
-            self._finalize()
+            self._end()
         else:
             self._move_on()
 
@@ -244,22 +257,23 @@ class Stream:
         return text, self.engine.spec.rate.factor * seen
 
     def second_search(self, frames: Tensor) -> tuple[OpenSegment, Tensor]:
-        """Return the segment to which `finalize` appends, and the frames that it appends."""
+        """Return the segment to which the second pass appends, and the frames of its text."""
         return self._transcript.second_search(frames)
 
-    def finalize(self, frames: Tensor, after: Any = None) -> None:
-        """Finalize the text of `ended_feats[0]` with its frames of the second pass, (E, V).
+    def append_second_pass(self, frames: Tensor, after: Any = None) -> None:
+        """Append the second pass's frames (E, V) of `ended_feats[0]`.
 
         Args:
             frames: (E, V).
             after: state of the second pass's search after its frames, if it is known.
         """
         self.ended_feats.popleft()
-        self._transcript.finalize(frames, self._duration, after)
+        self._transcript.append_second_pass(frames, self._duration, after)
         self._move_on()
 
-    def _finalize(self) -> None:
-        self.state = self.engine.init_state(0)  # no step follows
+    def _end(self) -> None:
+        """End the text: no step of the first pass follows."""
+        self.state = self.engine.init_state(0)
         self._transcript.finish(self._duration)
         self._move_on()
         start = self._feats.start
@@ -274,13 +288,11 @@ class Stream:
             self.ended_feats.append(self._feats.read(factor * span.first, last))
         kept = self._next if self.second is None else factor * transcript.spans.first
         self._feats.drop(min(kept, self._next))
-        self.result = transcript.partial()
+        self.update_result()
         self.over = self.result.is_final
 
-    @property
-    def seconds(self) -> float:
-        """Seconds of audio appended so far."""
-        return self.num_appended / self.sample_rate
+    def update_result(self) -> None:
+        self.result = self._transcript.partial()
 
     @property
     def num_appended(self) -> int:
@@ -289,14 +301,16 @@ class Stream:
 
     @property
     def seconds_processed(self) -> float:
-        """Seconds of the appended audio that the network has processed."""
-        if self.over:
-            return self.seconds
-        return min(self.seconds, self._transcript.seconds(self._transcript.frame))
+        """Seconds of the session's audio that the network has processed."""
+        appended, transcript = self.num_appended / self.sample_rate, self._transcript
+        if not self.over:
+            reached = seconds(transcript.frame, transcript.frame_ms, transcript.lead_ms)
+            appended = min(appended, reached)
+        return self.before / self.sample_rate + appended
 
     @property
     def _duration(self) -> float:
-        return duration(self._unresampled.given)
+        return duration(self._unresampled.given, self._before_ms)
 
     @property
     def value(self) -> StreamValue:
@@ -337,9 +351,13 @@ class Stream:
         self._move_on()
 
 
-def duration(num_samples: int) -> float:
-    """Return the whole milliseconds of samples at 16 kHz, in seconds: no word ends after them.
+def duration(num_samples: int, before_ms: int = 0) -> float:
+    """Return the whole milliseconds up to the last sample at 16 kHz, in seconds of the session.
 
-    Resampling may add a part of a sample, 0.06 ms at most.
+    No word ends after them. Resampling may add a part of a sample, 0.06 ms at most.
+
+    Args:
+        num_samples: samples of the stream.
+        before_ms: milliseconds of the session before the stream.
     """
-    return num_samples * 1000 // audio.SAMPLE_RATE / 1000
+    return (before_ms + num_samples * 1000 // audio.SAMPLE_RATE) / 1000

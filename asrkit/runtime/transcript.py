@@ -6,23 +6,25 @@ With a second pass, an ended segment waits for its frames in the larger context.
 appended, its words are shown like those of the open segment.
 """
 
+import functools
 import itertools
 import math
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from asrkit.errors import UserError
 from asrkit.runtime.endpoint import Endpointer, EndpointState
-from asrkit.runtime.open_segment import OpenSegment, SegmentValue
 from asrkit.runtime.postprocess import applied
-from asrkit.runtime.results import Grown, Result, Segment
+from asrkit.runtime.results import Grown, Result, Segment, candidates
 from asrkit.runtime.second_pass import SecondPass, Span, Spans, SpansValue
-from asrkit.runtime.serialization import require
-from asrkit.runtime.words import Word, joined, rewritten, seconds
+from asrkit.runtime.serialization import read, require
+from asrkit.runtime.words import Word, WordReader, joined, rewritten, seconds
 from asrkit.search import Search
-from asrkit.text import Tokenizer
+from asrkit.text import Tokenizer, decode
 
 PIECE = 16  # frames to search at once: the search of those after an endpoint is repeated
 
@@ -50,19 +52,59 @@ class DecodingOptions(NamedTuple):
         return self.endpointer is not None and self.endpointer.reset_encoder
 
 
+class SegmentValue(NamedTuple):
+    """The stored values of a segment; its words are derived from the search's state."""
+
+    start: int
+    state: Any  # state of the search
+
+
+class OpenSegment:
+    """A segment to which frames are appended: the state of its search, and its words.
+
+    Args:
+        search: search that turns frames into a hypothesis.
+        read: reader of the hypothesis, which has the segment's place in the stream.
+    """
+
+    def __init__(self, search: Search, read: WordReader) -> None:
+        self.search, self.state, self.read = search, search.start(), read
+
+    @property
+    def value(self) -> SegmentValue:
+        return SegmentValue(self.read.start, savable(self.search).to_value(self.state))
+
+    def restore(self, value: SegmentValue, vocab_size: int, frame: int) -> None:
+        """Restore the value of a segment whose last frame so far precedes frame `frame`."""
+        state = read(savable(self.search).Value, *value.state)
+        self.state = self.search.from_value(state, vocab_size, frame - value.start)
+
+    def append(self, frames: Tensor, after: Any = None) -> None:
+        """Append (E, V) frames.
+
+        Args:
+            frames: (E, V).
+            after: the search's state after them, if it is known.
+        """
+        self.state = self.search.step(self.state, frames) if after is None else after
+
+    def words(self, duration: float) -> list[Word]:
+        """Return the words if the segment ends here, after `duration` seconds of the stream."""
+        return self.read(self.search.best(self.state), duration)
+
+
 class TranscriptValue(NamedTuple):
     """The stored values of a transcript; its other attributes are derived from these."""
 
-    segments: tuple[Segment, ...]
     frame: int
     start: int
-    ended: int
+    num_ended: int
     finished: bool
     endpoint: EndpointState | None
-    open: SegmentValue
+    live: SegmentValue
     spans: SpansValue
     waiting: tuple[tuple[Span, tuple[Word, ...]], ...]
-    again: SegmentValue | None
+    final: SegmentValue | None
 
 
 class Transcript:
@@ -73,39 +115,47 @@ class Transcript:
         frame_ms: milliseconds of an encoder frame.
         context: name of the context in which the frames were computed.
         lead_ms: milliseconds before the first sample, see `WordReader`.
+        before_ms: milliseconds of a session before the stream, see `WordReader`.
+        segments: segments of the session, to which the transcript appends its own.
 
     Attributes:
+        live: segment to which the first pass appends.
+        final: segment to which the second pass appends; None with one pass.
         waiting: spans that wait for their frames in the larger context, each with the words that
             the first pass found in the segment that ends with it.
-        ended: number of segments that the first pass has ended.
+        num_ended: number of segments that the first pass has ended.
     """
 
     def __init__(
-        self, decoding: DecodingOptions, frame_ms: int, context: str = "", lead_ms: int = 0
+        self,
+        decoding: DecodingOptions,
+        frame_ms: int,
+        context: str = "",
+        lead_ms: int = 0,
+        before_ms: int = 0,
+        segments: list[Segment] | None = None,
     ) -> None:
         self.decoding, self.frame_ms, self.context = decoding, frame_ms, context
-        self.lead_ms = lead_ms
-        self.segments: list[Segment] = []  # only appended to, because results share it
-        self.closed: list[Word] = []  # words of the segments; only appended to
+        self.lead_ms, self.before_ms = lead_ms, before_ms
+        self.segments = [] if segments is None else segments  # results share it
         self.frame = 0  # number of encoder frames appended
         self.start = 0  # first frame of the next item of `segments`
-        self.ended, self.finished = 0, False
-        self.endpoint: EndpointState | None = None
-        if decoding.endpointer is not None:
-            self.endpoint = decoding.endpointer.start()
-        self.open = self.begin(decoding.search, 0)
+        self.num_ended, self.finished = 0, False
+        self.endpoint = decoding.endpointer.start() if decoding.endpointer else None
+        self.live = self.begin(decoding.search, 0)
         self.spans = Spans(frame_ms)
         self.waiting: deque[tuple[Span, Sequence[Word]]] = deque()
-        self.again: OpenSegment | None = None
-        if decoding.second is not None:
-            self.again = self.begin(decoding.second.search, 0)
+        self.final = self.begin(decoding.second.search, 0) if decoding.second else None
 
     def begin(self, search: Search, frame: int) -> OpenSegment:
-        return OpenSegment(search, self.decoding.tokenizer, self.frame_ms, frame, self.lead_ms)
+        reader = WordReader(
+            self.decoding.tokenizer, self.frame_ms, frame, self.lead_ms, self.before_ms
+        )
+        return OpenSegment(search, reader)
 
     def seconds(self, frame: int) -> float:
-        """Return the start of an encoder frame in seconds of the stream."""
-        return seconds(frame, self.frame_ms, self.lead_ms)
+        """Return the start of an encoder frame in seconds of the session."""
+        return seconds(frame, self.frame_ms, self.lead_ms, self.before_ms)
 
     def append(
         self, frames: Tensor, duration: float = math.inf, speech: Sequence[bool] = (),
@@ -115,20 +165,22 @@ class Transcript:
 
         Args:
             frames: (E, V).
-            duration: seconds of audio so far; the last frame may reach further.
+            duration: seconds of the session so far; the last frame may reach further.
             speech: whether a detector finds speech in each frame; missing frames have none.
-            after: state of the search of `open` after the frames, if it is known.
+            after: state of the search of `live` after the frames, if it is known.
         """
         size = len(frames) if self.decoding.endpointer is None else PIECE
         while True:
             part = frames if after is not None else frames[:size]
-            after = self.open.after(part) if after is None else after
-            flags = itertools.zip_longest(after.quiet, speech[: len(part)], fillvalue=False)
+            before = self.live.state
+            self.live.append(part, after)
+            state = self.live.state
+            flags = itertools.zip_longest(state.quiet, speech[: len(part)], fillvalue=False)
             quiet = [is_quiet and not has_speech for is_quiet, has_speech in flags]
-            end = self.endpoint_in(quiet, after.ends)
+            end = self.endpoint_in(quiet, state.ends)
             if end is not None and end < len(part):  # the next segment begins with the rest
-                part, after = part[:end], self.open.after(part[:end])
-            self.open.append(after)
+                part, self.live.state = part[:end], before
+                self.live.append(part)
             self.frame += len(part)
             if self.decoding.second is not None:
                 self.waiting += [(span, ()) for span in self.spans.append(quiet[: len(part)])]
@@ -146,7 +198,6 @@ class Transcript:
         endpointer = self.decoding.endpointer
         if endpointer is None or self.endpoint is None:
             return None
-        ends = () if endpointer.end_of_turn is None else ends
         self.endpoint, found = endpointer.step(self.endpoint, quiet, self.frame_ms, ends)
         if not found:
             return None
@@ -154,19 +205,19 @@ class Transcript:
         return found[0]
 
     def end_segment(self, duration: float) -> None:
-        """End the open segment here, if it has words.
+        """End the live segment here, if it has words.
 
         If a postprocess leaves none of the words, they are dropped and the segment continues.
         """
-        found = self.open.words(min(duration, self.seconds(self.frame)))
-        if not found:
+        words = self.live.words(min(duration, self.seconds(self.frame)))
+        if not words:
             return
         if self.decoding.second is None:
-            self.add_segment(self.open, self.frame, duration, self.context)
+            self.add_segment(self.live, self.frame, duration, self.context)
         else:
-            self.waiting.append((self.spans.end_segment(), self.written(found)))
-        self.open = self.begin(self.decoding.search, self.frame)
-        self.ended += 1
+            self.waiting.append((self.spans.end_segment(), self.written(words)))
+        self.live = self.begin(self.decoding.search, self.frame)
+        self.num_ended += 1
 
     def add_segment(self, segment: OpenSegment, frame: int, duration: float, context: str) -> None:
         """Append a segment that ends before `frame`, if it has words."""
@@ -174,10 +225,8 @@ class Transcript:
         words = self.written(segment.words(end))
         if words:
             start = self.seconds(self.start)
-            self.segments.append(
-                Segment(joined(words), words, start, end, segment.nbest(), context)
-            )
-            self.closed += words
+            nbest = candidates(segment.search.nbest(segment.state), self.decoding.tokenizer)
+            self.segments.append(Segment(joined(words), words, start, end, nbest, context))
             self.start = frame
 
     def second_search(self, frames: Tensor) -> tuple[OpenSegment, Tensor]:
@@ -186,34 +235,34 @@ class Transcript:
         Args:
             frames: (last - first, V) of the longest waiting span.
         """
-        assert self.again is not None
-        return self.again, self.waiting[0][0].of(frames)
+        assert self.final is not None
+        return self.final, self.waiting[0][0].of(frames)
 
-    def finalize(self, frames: Tensor, duration: float = math.inf, after: Any = None) -> None:
+    def append_second_pass(
+        self, frames: Tensor, duration: float = math.inf, after: Any = None
+    ) -> None:
         """Append the second pass's frames of the longest waiting span.
 
         Args:
             frames: (last - first, V) of the span.
-            duration: seconds of audio so far.
-            after: state of the search of `again` after the frames, if it is known.
+            duration: seconds of the session so far.
+            after: state of the search of `final` after the frames, if it is known.
         """
         second = self.decoding.second
         assert second is not None
-        assert self.again is not None
         segment, text = self.second_search(frames)
-        segment.append(segment.after(text) if after is None else after)
+        segment.append(text, after)
         span, _ = self.waiting.popleft()
         if span.ends:
-            self.add_segment(self.again, span.end, duration, second.engine.spec.context_name)
-            self.again = self.begin(second.search, span.end)
+            self.add_segment(segment, span.end, duration, second.engine.spec.context_name)
+            self.final = self.begin(second.search, span.end)
 
     @property
     def value(self) -> TranscriptValue:
         waiting = tuple((span, tuple(words)) for span, words in self.waiting)
         return TranscriptValue(
-            tuple(self.segments), self.frame, self.start, self.ended, self.finished,
-            self.endpoint, self.open.value, self.spans.value, waiting,
-            None if self.again is None else self.again.value,
+            self.frame, self.start, self.num_ended, self.finished, self.endpoint, self.live.value,
+            self.spans.value, waiting, None if self.final is None else self.final.value,
         )  # fmt: skip
 
     def restore(self, value: TranscriptValue, vocab_size: int) -> None:
@@ -222,21 +271,21 @@ class Transcript:
         Raises:
             ValueError: if the value is not valid.
         """
-        frame, spans, again = value.frame, [span for span, _ in value.waiting], value.again
+        frame, spans, final = value.frame, [span for span, _ in value.waiting], value.final
         require(
-            0 <= value.start <= frame and 0 <= value.open.start <= frame, "a segment starts late"
+            0 <= value.start <= frame and 0 <= value.live.start <= frame, "a segment starts late"
         )
         require((value.endpoint is None) == (self.endpoint is None), "an endpointer is missing")
-        require((again is None) == (self.again is None), "a second pass is missing")
+        require((final is None) == (self.final is None), "a second pass is missing")
         if value.endpoint is not None:
             count, pause, _, goes_on = value.endpoint
             require(0 <= pause <= count <= frame, "the pause is longer than the stream")
             require(0.0 <= goes_on <= 1.0, "the end of a turn has no probability")
-        if again is not None:
+        if final is not None:
             count = value.spans.start + len(value.spans.quiet)
             require(count == frame, f"the spans have {count} frames of {frame}")
         self.spans.restore(value.spans, frame)
-        done = 0 if again is None else again.start
+        done = 0 if final is None else final.start
         for span in spans:
             require(
                 done <= span.start <= span.end <= span.last <= frame
@@ -245,30 +294,30 @@ class Transcript:
                 "the spans overlap",
             )
             done = span.end
-        self.segments, self.frame, self.start = [*value.segments], frame, value.start
-        self.closed = [word for segment in self.segments for word in segment.words]
-        self.ended, self.finished = value.ended, value.finished
+        self.frame, self.start = frame, value.start
+        self.num_ended, self.finished = value.num_ended, value.finished
         self.endpoint, self.waiting = value.endpoint, deque(value.waiting)
-        self.open = self.begin(self.decoding.search, value.open.start)
-        self.open.restore(value.open, vocab_size, frame)
-        if again is not None and self.decoding.second is not None:
-            self.again = self.begin(self.decoding.second.search, again.start)
+        self.live = self.begin(self.decoding.search, value.live.start)
+        self.live.restore(value.live, vocab_size, frame)
+        if final is not None and self.decoding.second is not None:
+            self.final = self.begin(self.decoding.second.search, final.start)
             first = spans[0].start if spans else value.spans.start
-            self.again.restore(again, vocab_size, first)
+            self.final.restore(final, vocab_size, first)
 
     def partial(self) -> Result:
         """Return the result so far; final if the stream has ended and no span waits."""
+        search, state, reader = self.live.search, self.live.state, self.live.read
+        live_words = reader.last_words(search.partial(state), self.seconds(self.frame))
+        closed, stable = Grown(reader.closed, len(reader.closed)), None
         shown = [word for _, words in self.waiting for word in words]
-        opened, last = self.open.partial(self.seconds(self.frame))
         if shown or self.decoding.postprocess is not None:
-            words = (*shown, *self.written([*opened.read(), *last]))
-            opened, last = Grown([], 0), words
-        closed, segments = (Grown(each, len(each)) for each in (self.closed, self.segments))
-        is_final = self.finished and not self.waiting
-        result = Result.shared(closed, opened, last, is_final, segments)
+            live_words = [*shown, *self.written([*closed.read(), *live_words])]
+            closed = Grown([], 0)
         if self.decoding.postprocess is None and self.decoding.second is None:
-            vars(result)["_stable"] = self.open.stable_text()
-        return result
+            stable = functools.partial(stable_text, self.decoding.tokenizer, search, state)
+        segments = Grown(self.segments, len(self.segments))
+        is_final = self.finished and not self.waiting
+        return Result.shared(segments, closed, live_words, is_final, stable)
 
     def finish(self, duration: float) -> Result:
         """Return the result if the stream ends after `duration` seconds; final if no span waits."""
@@ -276,9 +325,9 @@ class Transcript:
         if self.decoding.second is None:
             self.end_segment(duration)
         elif end is not None:
-            found = self.open.words(min(duration, self.seconds(self.frame)))
-            self.waiting.append((end, self.written(found)))
-        self.open = self.begin(self.decoding.search, self.frame)
+            words = self.live.words(min(duration, self.seconds(self.frame)))
+            self.waiting.append((end, self.written(words)))
+        self.live = self.begin(self.decoding.search, self.frame)
         self.finished = True
         return self.partial()
 
@@ -287,3 +336,35 @@ class Transcript:
         if self.decoding.postprocess is not None and words:
             words = rewritten(words, applied(self.decoding.postprocess, joined(words)))
         return tuple(words)
+
+
+def searched(segments: Sequence[OpenSegment], frames: Sequence[Tensor]) -> list[Any]:
+    """Return the search's state of each segment after (E, V) frames; None where it is unknown.
+
+    Segments with the same search share its work. A segment with another search, or
+    of a call that failed, searches alone in `append`, and raises its own exception.
+    """
+    states: list[Any] = [None] * len(segments)
+    groups: dict[int, list[int]] = {}
+    for i, segment in enumerate(segments):
+        groups.setdefault(id(segment.search), []).append(i)
+    for rows in groups.values():
+        if len(rows) > 1:
+            before, parts = [segments[i].state for i in rows], [frames[i] for i in rows]
+            with suppress(Exception):
+                after = segments[rows[0]].search.step_all(before, parts)
+                for i, state in zip(rows, after, strict=True):
+                    states[i] = state
+    return states
+
+
+def stable_text(tokenizer: Tokenizer, search: Search, state: Any) -> str:
+    """Return the beginning of a segment's text that later frames cannot change."""
+    return decode(tokenizer, search.stable(state))
+
+
+def savable(search: Search) -> Search:
+    """Return the search if its states can be saved; raise UserError if not."""
+    if search.Value is None:
+        raise UserError(f"a stream with a {type(search).__name__} cannot be saved")
+    return search

@@ -25,7 +25,7 @@ class Word(NamedTuple):
     """A word, or a unit of a script without spaces: a character with its combining marks."""
 
     text: str
-    start: float  # seconds from the start of the stream
+    start: float  # seconds from the start of the session
     end: float
     confidence: float  # 0 to 1, product of the tokens' confidences
 
@@ -97,13 +97,19 @@ class WordReader:
         frame_ms: milliseconds of an encoder frame.
         start: encoder frames of the stream before the segment.
         lead_ms: milliseconds from the start of the first frame to the stream's first sample.
+        before_ms: milliseconds of the session before the stream's first sample.
     """
 
     def __init__(
-        self, tokenizer: Tokenizer, frame_ms: int, start: int = 0, lead_ms: int = 0
+        self,
+        tokenizer: Tokenizer,
+        frame_ms: int,
+        start: int = 0,
+        lead_ms: int = 0,
+        before_ms: int = 0,
     ) -> None:
         self.tokenizer, self.frame_ms, self.start = tokenizer, frame_ms, start
-        self.lead_ms = lead_ms
+        self.lead_ms, self.before_ms = lead_ms, before_ms
         self.closed: list[Word] = []
         self.end = self.seconds(0)  # end of the last closed word's tokens
         self.last: list[Word] = []  # the next word, which the next token may extend
@@ -167,8 +173,8 @@ class WordReader:
         return spoken(self.tokenizer.piece(token))
 
     def seconds(self, frame: int) -> float:
-        """Return the time of a frame of the segment, in seconds from the start of the stream."""
-        return seconds(self.start + frame, self.frame_ms, self.lead_ms)
+        """Return the time of a frame of the segment, in seconds from the start of the session."""
+        return seconds(self.start + frame, self.frame_ms, self.lead_ms, self.before_ms)
 
 
 def widened(words: Sequence[Word], before: float, duration: float) -> list[Word]:
@@ -194,9 +200,9 @@ def part(hypothesis: Hypothesis, start: int, end: int | None) -> Hypothesis:
     return Hypothesis(tokens[start:end], starts[start:end], ends[start:end], confidences[start:end])
 
 
-def seconds(frame: int, frame_ms: int, lead_ms: int = 0) -> float:
-    """Return the start of an encoder frame; the first starts `lead_ms` before the first sample."""
-    return max(0, frame * frame_ms - lead_ms) / 1000
+def seconds(frame: int, frame_ms: int, lead_ms: int = 0, before_ms: int = 0) -> float:
+    """Return the start of an encoder frame in seconds of the session, see `WordReader`."""
+    return (before_ms + max(0, frame * frame_ms - lead_ms)) / 1000
 
 
 def rewritten(words: Sequence[Word], text: str) -> list[Word]:

@@ -107,7 +107,6 @@ class RemoteSession:
         self._kept: deque[Packet] = deque()  # sent, not yet acknowledged
         self._unsent: deque[Packet] = deque()
         self._taken = self._came = 0  # samples accepted, and those acknowledged
-        self._words: list[list[Word]] = [[] for _ in channels]  # words of the segments
         self._segments: list[list[Segment]] = [[] for _ in channels]
         self._open: list[tuple[Word, ...]] = [() for _ in channels]
         self._ending = self._ended = self._failed = False
@@ -134,12 +133,12 @@ class RemoteSession:
     @property
     def results(self) -> list[Result]:
         """The results of all channels so far."""
-        return [*map(self._result, range(len(self._words)))]
+        return [*map(self._result, range(len(self._segments)))]
 
     def _result(self, channel: int) -> Result:
-        words, segments = self._words[channel], self._segments[channel]
-        closed, ended = (Grown(each, len(each)) for each in (words, segments))
-        return Result.shared(closed, Grown([], 0), self._open[channel], self._ended, ended)
+        segments = self._segments[channel]
+        ended = Grown(segments, len(segments))
+        return Result.shared(ended, Grown([], 0), self._open[channel], self._ended)
 
     def accept(self, samples: np.ndarray) -> Result:
         """Send samples (n,) or (n, channels), and return the result so far.
@@ -152,7 +151,7 @@ class RemoteSession:
         Raises:
             UserError: if the call is over, or the server cannot be reached for `patience_s`.
         """
-        count = len(self._words)
+        count = len(self._segments)
         if count > 1 and np.shape(samples)[1:] != (count,):
             text = f"samples must be (n, {count}), got shape {np.shape(samples)}"
             raise audio.AudioError(text)
@@ -232,7 +231,6 @@ class RemoteSession:
         elif isinstance(message, Final):
             words, channel = words_of(message.words), self._channel_of(message)
             self._open[channel] = ()
-            self._words[channel] += words
             self._segments[channel].append(
                 Segment(message.text, words, message.start, message.end, context=message.context)
             )
@@ -246,7 +244,7 @@ class RemoteSession:
 
     def _channel_of(self, message: Partial | Final) -> int:
         channel = message.channel or 0
-        if not 0 <= channel < len(self._words):
+        if not 0 <= channel < len(self._segments):
             raise UserError(f"the server sent a text of channel {channel}, which was not sent")
         return channel
 

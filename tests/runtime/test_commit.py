@@ -13,8 +13,8 @@ from asrkit.model import Context, EncoderState
 from asrkit.runtime import Recognizer, Result, Segment, Word
 from asrkit.runtime.batcher import AheadError
 from asrkit.runtime.serialization import read, unpack
+from asrkit.runtime.session import SessionValue
 from asrkit.runtime.stream import Stream
-from asrkit.runtime.turns import TurnsValue
 from asrkit.search import GreedySearch, PrefixBeamSearch, Search
 from asrkit.text import CharTokenizer
 from tests.conftest import speech, tiny_model
@@ -247,6 +247,19 @@ def test_commits_that_wait_are_bounded() -> None:
     session.commit()
 
 
+def test_a_session_goes_on_after_a_commit_for_which_no_step_is_needed() -> None:
+    recognizer, samples = recognizer_of(), speech(1.0, 1)
+    batcher = Batcher(recognizer)
+    session = batcher.start()
+    session.accept(samples[:100])
+    session.commit()
+    session.accept(samples[100:])
+    session.finish()
+    while batcher.step():
+        pass
+    assert_same(session.result, expected(recognizer, [samples[:100], samples[100:]]))
+
+
 def test_commits_that_wait_are_saved() -> None:
     recognizer, parts = recognizer_of(two=True, pauses=True), recording()
     batcher, twin = Batcher(recognizer), Batcher(recognizer_of(two=True, pauses=True))
@@ -281,14 +294,14 @@ def test_closed_batcher_cancels_sessions_and_starts_none() -> None:
 def test_impossible_values_of_a_session_are_refused() -> None:
     recognizer = recognizer_of(pauses=True)
     _, written, tensors = unpack(recognizer.start().save(), None)
-    value = read(TurnsValue, written, tensors)
-    (stream,) = value.turns
+    value = read(SessionValue, written, tensors)
+    (stream,) = value.streams
     recognizer.start()._restore(value)
     for changes, message in (
-        ({"seconds": -1.0}, "negative sizes"),
+        ({"before": -1}, "negative sizes"),
         ({"commits": -1}, "negative sizes"),
-        ({"turns": ()}, "there is no stream"),
-        ({"turns": (stream._replace(ended=False), stream)}, "two streams are open"),
+        ({"streams": ()}, "there is no stream"),
+        ({"streams": (stream._replace(ended=False), stream)}, "two streams are open"),
     ):
         with pytest.raises(ValueError, match=message):
             recognizer.start()._restore(value._replace(**changes))  # type: ignore[arg-type]

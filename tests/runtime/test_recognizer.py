@@ -182,7 +182,7 @@ def test_packet_longer_than_the_limit_equals_short_packets(
 ) -> None:
     samples = speech(5.0, rate=8000)
     expected = timed(recognizer.transcribe(samples, 8000))
-    monkeypatch.setattr("asrkit.runtime.turns.PACKET_SECONDS", 1)
+    monkeypatch.setattr("asrkit.runtime.session.PACKET_SECONDS", 1)
     assert timed(recognizer.transcribe(samples, 8000)) == expected
 
 

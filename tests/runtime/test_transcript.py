@@ -61,9 +61,9 @@ def test_impossible_values_are_refused(value: TranscriptValue) -> None:
     wrong = [
         (value._replace(start=frame + 1), "a segment starts late"),
         (value._replace(start=-1), "a segment starts late"),
-        (value._replace(open=value.open._replace(start=frame + 1)), "a segment starts late"),
+        (value._replace(live=value.live._replace(start=frame + 1)), "a segment starts late"),
         (value._replace(endpoint=None), "an endpointer is missing"),
-        (value._replace(again=None), "a second pass is missing"),
+        (value._replace(final=None), "a second pass is missing"),
         (value._replace(endpoint=point._replace(frames=frame + 1)), "pause is"),
         (value._replace(endpoint=point._replace(pause=point.frames + 1)), "pause is"),
         (value._replace(endpoint=point._replace(pause=-1)), "pause is"),
