@@ -35,8 +35,7 @@ from asrkit.runtime import Batcher, Recognizer
 from asrkit.runtime.load import load
 from asrkit.search import GreedySearch
 from asrkit.text import CharTokenizer
-from asrkit.training.loss import Loss, View
-from asrkit.training.views import draw_contexts
+from asrkit.training.loss import Loss, View, draw_contexts
 from tests.conftest import (
     PADDED,
     PADDED4,
