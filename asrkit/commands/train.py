@@ -64,9 +64,7 @@ def train(options: argparse.Namespace) -> int:
     ranks = Ranks(config.training.device)
     try:
         folder = Path(config.training.output_dir)
-        if ranks.is_first:
-            prepare(config, folder, options.resume, options.overrides)
-        ranks.wait()
+        ranks.from_first(lambda: prepare(config, folder, options.resume, options.overrides))
         start_log(folder, ranks.is_first)
         logger.info("training on %s", ranks.where)
         config = with_terms(config, folder / CONFIG if options.resume else None)

@@ -1,5 +1,7 @@
 """The batches of a training, which worker processes read ahead."""
 
+import logging
+import math
 from collections.abc import Iterator
 from functools import cached_property
 from itertools import islice
@@ -14,12 +16,13 @@ from asrkit.training.checkpoints import Progress
 from asrkit.training.dataset import Corpus
 from asrkit.training.distributed import Ranks
 
+logger = logging.getLogger(__name__)
+
 
 class TrainingBatches(Sampler[tuple[str, list[int]]]):
     """This rank's batches, and the sampler of their loader, which serves all epochs.
 
     Attributes:
-        planned: batches of the current epoch on all ranks.
         num_utterances: utterances of the current epoch.
     """
 
@@ -27,7 +30,7 @@ class TrainingBatches(Sampler[tuple[str, list[int]]]):
         self.corpus, self.config, self.ranks = corpus, config, ranks
         self.num_utterances = len(corpus.train)
         self.progress = Progress()
-        self.planned: EpochBatches | None = None
+        self.is_reported = False  # whether the number of steps was logged
 
     def groups(self, progress: Progress) -> Iterator[list[Batch]]:
         """Yield the batches of each step in the rest of an epoch; then [] forever."""
@@ -44,11 +47,20 @@ class TrainingBatches(Sampler[tuple[str, list[int]]]):
             new, share = self.corpus.num_new, data.replay_share
             chosen = with_replay(durations, new, share, seed, progress.epoch)
             self.num_utterances = len(chosen)
-        self.planned = EpochBatches(
+        planned = EpochBatches(
             durations, data.max_batch_seconds, data.num_buckets, seed, progress.epoch,
             progress.batch, self.ranks.rank, self.ranks.size, chosen,
         )  # fmt: skip
-        return iter(self.planned)
+        if not self.is_reported:  # once: epochs may differ by a few batches
+            self.is_reported = True
+            options, batches = self.config.training, planned.num_batches
+            epochs, group = int(options.epochs), options.accumulate_batches * self.ranks.size
+            logger.info(
+                "%d epochs of %d batches%s: about %d steps; epochs averaged: %d",
+                epochs, batches, f", {group} a step" if group > 1 else "",
+                epochs * math.ceil(batches / group), min(int(options.average), epochs),
+            )  # fmt: skip
+        return iter(planned)
 
     @cached_property
     def dataset(self) -> SpeechDataset:

@@ -85,11 +85,6 @@ class Ranks:
         dist.all_gather_object(lists, items)
         return [item for part in lists for item in part]
 
-    def wait(self) -> None:
-        """Block until all ranks have called this."""
-        if self.size > 1:
-            dist.barrier()
-
     def close(self) -> None:
         if self.size > 1:
             dist.destroy_process_group()

@@ -108,12 +108,6 @@ def mismatch(optimizer: torch.optim.Optimizer, saved: OptimizerState) -> str | N
     return None
 
 
-def restore(optimizer: torch.optim.Optimizer, saved: OptimizerState) -> None:
-    """Load a saved state, but keep the optimiser's settings, which come from the configuration."""
-    groups = optimizer.state_dict()["param_groups"]
-    optimizer.load_state_dict({**saved, "param_groups": groups})
-
-
 def set_learning_rate(optimizers: Sequence[torch.optim.Optimizer], rate: float) -> None:
     """Set the learning rate of each parameter group: `rate` times its factor."""
     for optimizer in optimizers:

@@ -4,19 +4,9 @@ import functools
 import os
 import threading
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from asrkit.config import Config
-
-
-class Writer(Protocol):
-    """A receiver of curves, such as TensorBoard's SummaryWriter."""
-
-    def add_scalar(self, tag: str, value: float, step: int) -> None:
-        """Add a point to the curve of this tag."""
-
-    def close(self) -> object:
-        """Write what is waiting, and end the run."""
 
 
 class Tracker:
@@ -43,7 +33,7 @@ class Tracker:
         self.log({tag.replace("+", " plus "): value}, step=step)  # mlflow rejects "+" in names
 
 
-def start_tensorboard(folder: Path) -> Writer:
+def start_tensorboard(folder: Path) -> Any:
     """Start TensorBoard's log in a folder.
 
     `add_scalar` and `close` raise an error of its thread, which therefore prints no traceback.
@@ -51,8 +41,7 @@ def start_tensorboard(folder: Path) -> Writer:
     from torch.utils.tensorboard import SummaryWriter
 
     mute_tensorboard()
-    writer: Writer = SummaryWriter(str(folder))
-    return writer
+    return SummaryWriter(str(folder))
 
 
 @functools.cache

@@ -10,7 +10,7 @@ import logging
 import math
 import time
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -35,10 +35,9 @@ from asrkit.training.checkpoints import (
 from asrkit.training.dataset import Corpus
 from asrkit.training.distributed import Ranks
 from asrkit.training.loss import Gradients, not_finite
-from asrkit.training.optimizer import build_optimizers, learning_rate, restore, set_learning_rate
+from asrkit.training.optimizer import build_optimizers, learning_rate, set_learning_rate
 from asrkit.training.progress import EpochLog
 from asrkit.training.resume_checks import check_same
-from asrkit.training.trackers import Writer
 from asrkit.training.validation import curves_on_dev, log_rates, scores_on
 
 logger = logging.getLogger(__name__)
@@ -105,10 +104,9 @@ class Trainer:
         self.num_left_out = self.num_bad = self.num_tokens = 0
         self.total_loss = 0.0
         self.last = NOTHING  # the previous step, until the ranks have summed its loss
-        self.writers: list[Writer] = []  # set by the caller: TensorBoard's and those of trackers
+        self.writers: list[Any] = []  # set by the caller: TensorBoard's, and trackers
         self.stop = False  # set by the caller: save and end after the current step
         self.progress = Progress()
-        self.is_reported = False  # whether the number of steps was logged
         self.started = time.monotonic()  # start time, minus the time of earlier runs
         self.history: dict[int, dict[str, float]] = {}  # epoch -> error rate by chunk size
         self.before: Rates = {}  # on canaries and dev, of the model that the training started from
@@ -179,7 +177,6 @@ class Trainer:
         A step thus has one small sum, and does not wait for other ranks at its end.
         """
         for group in self.batches.groups(self.progress):
-            self.report_steps()
             more, stop, loss, tokens, seconds, num_left_out, num_bad = self.ranks.sum(
                 bool(group),
                 self.stop,
@@ -223,19 +220,6 @@ class Trainer:
         number += len(step.batches) * self.ranks.size
         self.progress = Progress(epoch, number, count + 1, consumed + step.seconds)
         self.last = Done(sum(totals), step.tokens, rate, norm, taken)
-
-    def report_steps(self) -> None:
-        """Log the number of steps, once. Epochs may differ by a few batches."""
-        if self.is_reported or self.batches.planned is None:
-            return
-        self.is_reported = True
-        batches = self.batches.planned.num_batches
-        group = self.options.accumulate_batches * self.ranks.size
-        logger.info(
-            "%d epochs of %d batches%s: about %d steps; epochs averaged: %d",
-            self.num_epochs, batches, f", {group} a step" if group > 1 else "",
-            self.num_epochs * math.ceil(batches / group), min(self.epochs.keep, self.num_epochs),
-        )  # fmt: skip
 
     def log_last(self, loss: float) -> None:
         """Log the previous step; `loss` is its sum over all ranks."""
@@ -379,7 +363,9 @@ class Trainer:
             return False
         self.model.load_state_dict(stored.weights)
         for optimizer, state in zip(self.optimizers, stored.optimizers, strict=True):
-            restore(optimizer, state)
+            # The settings of the optimisers come from the configuration.
+            groups = optimizer.state_dict()["param_groups"]
+            optimizer.load_state_dict({**state, "param_groups": groups})
         self.progress, self.history, self.before = stored.progress, stored.history, stored.before
         self.started -= stored.wall_seconds
         return True

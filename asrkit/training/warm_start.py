@@ -1,7 +1,7 @@
 """Fine-tuning: training that starts from a model, whose labels may differ."""
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -48,18 +48,13 @@ def load_training(path: str | Path, overrides: list[str], resume: bool = False) 
             )
     config = check_written(values, overrides, whole)
     if config.training.keep == "replay" and "replay" not in values["data"]:
-        require_old(name, config.data.replay)
+        for manifest in config.data.replay:
+            if "://" in manifest or not Path(manifest).exists():  # a model file opens no URL
+                raise UserError(
+                    f"training.keep replay: {name} was trained on {manifest}, which is not here: "
+                    "name recordings that it knows in data.replay"
+                )
     return config
-
-
-def require_old(name: str, manifests: Sequence[str]) -> None:
-    """Raise UserError if a manifest that a model was trained on is not here."""
-    for path in manifests:
-        if "://" in path or not Path(path).exists():  # a model file opens no URL
-            raise UserError(
-                f"training.keep replay: {name} was trained on {path}, which is not here: name "
-                "recordings that it knows in data.replay"
-            )
 
 
 def start_from(name: str, model: Network, tokenizer: Tokenizer, config: Config) -> tuple[int, str]:
