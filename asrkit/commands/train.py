@@ -277,7 +277,7 @@ def rates_before(name: str, corpus: Corpus, trainer: Trainer) -> Rates:
     before = {}
     for key, cuts in {"dev": corpus.dev, **corpus.canary}.items():
         before[key] = unit_rates(scores_on(cuts, model, encode, trainer.config, trainer.ranks))
-        log_rates(f"first model: {key}", before[key], {})
+        log_rates(f"first model: {key} error rate", before[key])
     return before
 
 

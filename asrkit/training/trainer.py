@@ -268,7 +268,7 @@ class Trainer:
         for name, cuts in self.corpus.canary.items():
             scores = scores_on(cuts, self.model, self.corpus.encode, self.config, self.ranks)
             rates[name] = unit_rates(scores)
-            log_rates(f"canary {name}", rates[name], self.before.get(name, {}))
+            log_rates(f"canary {name} error rate", rates[name], self.before.get(name, {}))
         return rates
 
     def log_scores(self, scores: dict[str, Score], canary: Rates) -> None:

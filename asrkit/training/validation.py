@@ -15,7 +15,7 @@ from asrkit.data.indexed_cuts import Cuts
 from asrkit.data.sampling import EpochBatches
 from asrkit.evaluation import Outcome, ReferenceRecording, Score, recognize, scores
 from asrkit.evaluation.scoring import losses_of, rates
-from asrkit.evaluation.wer import UNITS, rate_shown
+from asrkit.evaluation.wer import rate_shown
 from asrkit.evaluation.written import normalizer_of, rules_for
 from asrkit.model import FULL, Context, Network
 from asrkit.runtime import Recognizer
@@ -25,34 +25,28 @@ from asrkit.training.distributed import Ranks
 
 logger = logging.getLogger(__name__)
 
-CURVES = {  # by tag: name, format of a value, text for a missing value
-    **{
-        f"{tag}{name.lower()}": (f"{kind}{name}", rate_shown, "no reference words")
-        for tag, kind in (("", ""), ("normalized_", "normalised "))
-        for name in UNITS
-    },
-    "dev_loss": ("loss", "{:.3f} a token".format, "no text can be written and aligned"),
-}
-
 
 def curves_on_dev(scored: dict[str, Score]) -> dict[str, dict[str, float]]:
     """Log the rates and losses of an epoch's scores; return them by tag and chunk size."""
-    curves = rates(scored) | {"dev_loss": losses_of(scored)}
-    tags = [tag for tag in CURVES if tag in curves]
-    for tag in tags:
-        name, form, nothing = CURVES[tag]
-        shown = "  ".join(f"{of}: {form(value)}" for of, value in curves[tag].items())
-        logger.info("  dev %s  %s", name, shown or nothing)
-    return {tag: curves[tag] for tag in tags}
+    curves, losses = rates(scored), losses_of(scored)
+    for tag, by_chunk in curves.items():
+        kind, _, unit = tag.rpartition("_")
+        log_rates(f"dev {'normalised ' * bool(kind)}{unit.upper()}", by_chunk)
+    shown = "  ".join(f"{chunk}: {loss:.3f} a token" for chunk, loss in losses.items())
+    logger.info("  dev loss  %s", shown or "no text can be written and aligned")
+    return curves | {"dev_loss": losses}
 
 
-def log_rates(name: str, rates: dict[str, float], before: dict[str, float]) -> None:
+def log_rates(
+    name: str, by_chunk: dict[str, float], before: dict[str, float] | None = None
+) -> None:
     """Log the error rates on a set by chunk size, after those before the training if known."""
+    first = before or {}
     shown = "  ".join(
-        f"{chunk}: {f'{before[chunk]:.2f} → ' if chunk in before else ''}{rate_shown(rate)}"
-        for chunk, rate in rates.items()
+        f"{chunk}: {f'{first[chunk]:.2f} → ' if chunk in first else ''}{rate_shown(rate)}"
+        for chunk, rate in by_chunk.items()
     )
-    logger.info("  %s error rate  %s", name, shown or "no reference words")
+    logger.info("  %s  %s", name, shown or "no reference words")
 
 
 def scores_on(
