@@ -7,6 +7,7 @@ additional rows of the second. The greedy search and the initial state (zeros) e
 """
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -136,14 +137,16 @@ def sizes_of(file: ModelFile, exported: Exported) -> dict[str, int | str]:
     }  # fmt: skip
 
 
-def wired(path: Path, file: ModelFile, exported: Exported) -> "ModelProto":
-    """Convert the export at `path` to sherpa-onnx's layout, with sherpa-onnx's metadata.
+def wired(paths: Sequence[Path], file: ModelFile, exported: Exported) -> list["ModelProto"]:
+    """Convert an export to sherpa-onnx's layout, with sherpa-onnx's metadata.
 
-    The export must compute log-probabilities from features.
+    Args:
+        paths: the one export, of log-probabilities from features.
     """
     import onnx
     from onnx import helper
 
+    (path,) = paths
     rate, sizes = file.model.encoder.rate, sizes_of(file, exported)
     before, after = BEFORE.format(**sizes), AFTER.format(**sizes)
     model = between(before, onnx.load(path), after, ["attn_rest"])
@@ -155,4 +158,4 @@ def wired(path: Path, file: ModelFile, exported: Exported) -> "ModelProto":
         "subsampling_factor": rate.factor, "vocab_size": file.tokenizer.vocab_size,
         **file.terms.properties(),
     }.items()})  # fmt: skip
-    return model
+    return [model]

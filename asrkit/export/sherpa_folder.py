@@ -1,6 +1,5 @@
 """The files beside a model for sherpa-onnx, and a check with sherpa-onnx's Python package."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,8 +16,6 @@ from asrkit.text.tokenizer import is_event
 
 if TYPE_CHECKING:
     from sherpa_onnx import OnlineRecognizer
-
-DEFAULTS = (20.0, 7600.0, False)
 
 
 def features(file: ModelFile) -> tuple[float, float, bool]:
@@ -51,21 +48,6 @@ def tokens(file: ModelFile, blank_last: bool = False) -> str:
     symbols = [file.tokenizer.piece(i).replace(" ", "▁") for i in numbers]
     symbols.insert(len(symbols) if blank_last else 0, "<blk>")
     return "".join(f"{symbol} {i}\n" for i, symbol in enumerate(symbols))
-
-
-def wheel(model: Path, tokens: Path, file: ModelFile, exported: Exported) -> "OnlineRecognizer":
-    """Build sherpa-onnx's recogniser from model.onnx and tokens.txt, with the model's features."""
-    import sherpa_onnx
-
-    chunk, left, _ = exported.context
-    recognizer = sherpa_onnx.OnlineRecognizer.from_wenet_ctc(
-        tokens=str(tokens), model=str(model), chunk_size=chunk, num_left_chunks=left // chunk,
-        feature_dim=file.config.model.num_mels, num_threads=1,
-    )  # fmt: skip
-    told = recognizer.config.feat_config
-    told.low_freq, told.high_freq, told.snip_edges = features(file)
-    recognizer.recognizer = type(recognizer.recognizer)(recognizer.config)
-    return recognizer
 
 
 def text_of(recognizer: "OnlineRecognizer", samples: np.ndarray) -> str:

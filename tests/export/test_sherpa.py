@@ -106,7 +106,9 @@ def test_the_wheels_texts_are_asrkits(context: Exported, file: ModelFile, tmp_pa
     recordings = [soundfile.read(path, dtype="float32")[0] for path in paths]
     folder = exported("small-en-alnum", tmp_path, context.context.right)
     ours = recognizer_of(file, context.context)
-    theirs = sherpa_folder.wheel(folder / "model.onnx", folder / "tokens.txt", file, context)
+    theirs = sherpa_layouts.WENET_CTC.wheel(
+        [folder / "model.onnx"], folder / "tokens.txt", file, context
+    )
     tail = sherpa_folder.tail_samples(context)
     sherpa_folder.replay(theirs, ours, recordings, tail)
     with pytest.raises(asrkit.errors.UserError, match="sherpa-onnx recognised"):  # control

@@ -219,7 +219,7 @@ def test_the_layout_of_a_stateless_predictor_with_kaldis_features() -> None:
     assert layout.name == "lstm-transducer"
     readme = layout.readme("x", file, exported)
     assert all(name in readme for name in layout.files)
-    assert "high_freq=8000.0, snip_edges=True,\n    normalize_samples=False" in readme
+    assert "high_freq=8000.0,\n    snip_edges=True,\n    normalize_samples=False" in readme
     assert layout.tokens(file).startswith("<blk> 0\na 1\n")
     for frontend, head in (("sherpa_nemo", HEAD), ("kaldi", HEAD | {"predictor": "lstm"})):
         other = file_of(head=head, frontend=frontend)

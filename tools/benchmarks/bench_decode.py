@@ -20,7 +20,8 @@ from benchmarks import compared, environment, parser, report, round_robin, timed
 from asrkit import audio
 from asrkit.backends.export_metadata import Exported
 from asrkit.data.labelled import jobs_of
-from asrkit.export.sherpa_folder import tail_samples, text_of, wheel
+from asrkit.export.sherpa_folder import tail_samples, text_of
+from asrkit.export.sherpa_layouts import WENET_CTC
 from asrkit.model_file import load_model
 from asrkit.runtime import recognizer_of
 from asrkit.transcription.batches import batches
@@ -58,7 +59,7 @@ def main() -> None:
     spec = recognizers[BATCHED].backend.spec
     for folder in options.sherpa:
         exported = Exported("ctc", spec.context, spec.rate.frame_ms)
-        theirs = wheel(folder / "model.onnx", folder / "tokens.txt", file, exported)
+        theirs = WENET_CTC.wheel([folder / "model.onnx"], folder / "tokens.txt", file, exported)
         tail = np.zeros(tail_samples(exported), np.float32)
         passes[f"sherpa-onnx, {folder.name}"] = lambda theirs=theirs, tail=tail: [
             text_of(theirs, np.concatenate([each, tail])) for each in samples

@@ -11,6 +11,7 @@ from asrkit.audio import SAMPLE_RATE
 from asrkit.backends.export_metadata import Exported
 from asrkit.backends.onnx import STATE
 from asrkit.export import onnx, sherpa, sherpa_folder
+from asrkit.export.sherpa_layouts import WENET_CTC
 from asrkit.export.verification import eager_step
 from asrkit.model import Context
 from asrkit.model_file import ModelFile, load_model
@@ -80,8 +81,9 @@ def online_of(core: Path, tokens: Path, file: ModelFile) -> Any:
     import onnx as onnx_package
 
     path = core.with_name("online.onnx")
-    onnx_package.save(sherpa.wired(core, file, EXPORTED), path)
-    return sherpa_folder.wheel(path, tokens, file, EXPORTED)
+    (model,) = sherpa.wired([core], file, EXPORTED)
+    onnx_package.save(model, path)
+    return WENET_CTC.wheel([path], tokens, file, EXPORTED)
 
 
 def offline_of(core: Path, tokens: Path, file: ModelFile) -> Any:
