@@ -72,30 +72,30 @@ class Backend(NamedTuple):
     transducer: Transducer | None = None  # predictor and joiner for a search; None: the head's
 
 
-def of_step(step: Any, plain: Backend) -> Backend:
+def of_step(step: Any, reference: Backend) -> Backend:
     """Return a module that takes only whole chunks as a backend, which pads its inputs.
 
     In full context the module has no state, and takes at most MOST_WHOLE frames; longer recordings
     are passed to eager.
 
     Args:
-        plain: eager backend in the module's context.
+        reference: eager backend in the module's context.
     """
-    spec = plain.spec
+    spec = reference.spec
 
     def run(feats: Tensor, lengths: Tensor, state: EncoderState) -> NetworkOutput:
         frames = spec.rate.num_frames(feats.size(1))
-        made, lengths, state = step(spec.whole_chunks(feats), lengths, state)
-        return NetworkOutput(made[:, :frames], lengths, state)
+        emissions, lengths, state = step(spec.whole_chunks(feats), lengths, state)
+        return NetworkOutput(emissions[:, :frames], lengths, state)
 
     def run_whole(feats: Tensor, lengths: Tensor, state: EncoderState) -> NetworkOutput:
         frames = spec.rate.num_frames(feats.size(1))
         if not 0 < frames <= MOST_WHOLE:
-            return plain.step(feats, lengths, state)
+            return reference.step(feats, lengths, state)
         missing = spec.rate.factor * frames + spec.rate.lookahead - feats.size(1)
-        made, lengths = step(functional.pad(feats, (0, 0, 0, missing)), lengths)
-        return NetworkOutput(made, lengths, state)
+        emissions, lengths = step(functional.pad(feats, (0, 0, 0, missing)), lengths)
+        return NetworkOutput(emissions, lengths, state)
 
     if spec.context.full:
-        return plain._replace(step=run_whole)
-    return plain._replace(init_state=step.init_state, step=run)
+        return reference._replace(step=run_whole)
+    return reference._replace(init_state=step.init_state, step=run)

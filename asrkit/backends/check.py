@@ -20,7 +20,7 @@ Pair = tuple[Tensor, Tensor]
 
 @torch.inference_mode()
 def compare(
-    ours: Backend, plain: Backend, feats: Tensor, sizes: Sequence[int]
+    backend: Backend, reference: Backend, feats: Tensor, sizes: Sequence[int]
 ) -> tuple[list[Pair], list[Pair]]:
     """Return the frames of each step, and the last states, of two backends over the same streams.
 
@@ -31,7 +31,7 @@ def compare(
         feats: (B, T, F), padded with zeros if the steps need more.
         sizes: encoder frames of each step, whole chunks.
     """
-    spec, backends = plain.spec, (ours, plain)
+    spec, backends = reference.spec, (backend, reference)
     states: list[Any] = [aged(each.init_state(len(feats)), spec.rate.frame_ms) for each in backends]
     shares, start, frames = 1 + torch.arange(len(feats), device=spec.device), 0, []
     for size in sizes:
@@ -54,15 +54,15 @@ def compare_parts(parts: TransducerParts) -> list[Pair]:
     """Return outputs and states of predictor and joiner, and the head's, alone and in a batch."""
     head, draw, pairs = parts.head, torch.Generator().manual_seed(0), []
     for rows in (1, 3):
-        ours, plain = parts.start(rows), head.start(rows)
+        state, exact = parts.start(rows), head.start(rows)
         for _ in range(NUM_LABELS):
             tokens = torch.randint(head.vocab_size, (rows,), generator=draw)
             frames = torch.randn(rows, 4, head.from_encoder.in_features, generator=draw)
-            output, ours = parts.predict(tokens, ours)
-            expected, plain = head.predict(tokens, plain)
+            output, state = parts.predict(tokens, state)
+            expected, exact = head.predict(tokens, exact)
             logits = parts.join(parts.project(frames), output[:, None])
-            exact = head.join(head.project(frames), expected[:, None])
-            pairs += [(output, expected), (logits, exact), *zip(ours, plain, strict=True)]
+            wanted = head.join(head.project(frames), expected[:, None])
+            pairs += [(output, expected), (logits, wanted), *zip(state, exact, strict=True)]
     return pairs
 
 
@@ -98,6 +98,6 @@ def rounding(frames: Sequence[Pair]) -> float:
     """
     if largest_of(frames) == float("inf"):
         return float("inf")
-    ours, exact = (torch.cat(each, dim=1).flatten(0, 1) for each in zip(*frames, strict=True))
-    errors = (ours - exact).square().mean(dim=0)  # (V,)
+    rounded, exact = (torch.cat(each, dim=1).flatten(0, 1) for each in zip(*frames, strict=True))
+    errors = (rounded - exact).square().mean(dim=0)  # (V,)
     return float((errors.max() / exact.var(dim=0).mean()).sqrt())

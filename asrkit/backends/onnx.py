@@ -102,11 +102,11 @@ class OnnxStep(OnnxGraph):
         return *outputs[: -len(STATE)], EncoderState(*outputs[-len(STATE) :])
 
 
-def build(kind: str, file: ModelFile, plain: Backend) -> Backend:
+def build(kind: str, file: ModelFile, reference: Backend) -> Backend:
     """Make the backend from the export beside the model file."""
-    path = find(kind, file, plain)
+    path = find(kind, file, reference)
     if path is None:
-        spec = plain.spec
+        spec = reference.spec
         full = spec.context.full
         what, option = (
             ("full context", " --chunk-ms full") if full else (f"chunks of {spec.context_name}", "")
@@ -115,26 +115,26 @@ def build(kind: str, file: ModelFile, plain: Backend) -> Backend:
             f"backend {kind}: no export of this model for {what} lies beside it; "
             f"asrkit export --format {kind}{option} writes one"
         )
-    return of_file(path, file, plain, PRECISIONS[kind])
+    return of_file(path, file, reference, PRECISIONS[kind])
 
 
-def find(kind: str, file: ModelFile, plain: Backend) -> Path | None:
+def find(kind: str, file: ModelFile, reference: Backend) -> Path | None:
     """Return the export beside the model file for this context, if there is one."""
     if file.path is None:
         return None
-    path = export_path(file.path, wanted_of(plain), kind)
+    path = export_path(file.path, wanted_of(reference), kind)
     return path if path.is_file() else None
 
 
-def wanted_of(plain: Backend) -> Exported:
+def wanted_of(reference: Backend) -> Exported:
     """Return the export that this backend needs."""
-    return Exported(read_by(plain.head), plain.spec.context, plain.spec.rate.frame_ms)
+    return Exported(read_by(reference.head), reference.spec.context, reference.spec.rate.frame_ms)
 
 
 def of_file(
     path: Path,
     file: ModelFile,
-    plain: Backend,
+    reference: Backend,
     precision: str | None = None,
     parts: Sequence[Path] | None = None,
 ) -> Backend:
@@ -142,29 +142,29 @@ def of_file(
 
     Args:
         file: model that the file must have been exported from.
-        plain: eager backend in the context that the file must have.
+        reference: eager backend in the context that the file must have.
         precision: precision that the file must have; None for any.
         parts: files of a transducer's predictor and joiner; if None, those beside the file.
     """
     step, exported = read(path)
-    wanted = wanted_of(plain)
-    if plain.spec.dtype != torch.float32:
+    wanted = wanted_of(reference)
+    if reference.spec.dtype != torch.float32:
         raise UserError(f"{shown(path)} is float32, this network is not: use backend eager")
     if exported != wanted:
         raise UserError(f"{shown(path)} is for {exported}, not for {wanted}")
-    found = step.description.precision
-    if found not in PRECISIONS.values() or precision not in (None, found):
+    stated = step.description.precision
+    if stated not in PRECISIONS.values() or precision not in (None, stated):
         wanted_precision = precision or " or ".join(PRECISIONS.values())
         raise UserError(
-            f"{shown(path)} has precision {shown(found)}, not {wanted_precision}: export it again"
+            f"{shown(path)} has precision {shown(stated)}, not {wanted_precision}: export it again"
         )
     check_weights(path, step, file)
-    state = [] if exported.context.full else plain.init_state(1)
+    state = [] if exported.context.full else reference.init_state(1)
     if step.state_shapes != [list(part.shape[1:]) for part in state]:
         raise UserError(f"{shown(path)} has another state than this model: export it again")
     paths = [part_path(path, part) for part in PARTS] if parts is None else parts
-    kind = next(kind for kind, name in PRECISIONS.items() if name == found)
-    return of_step(step, plain)._replace(kind=kind, transducer=read_parts(paths, file))
+    kind = next(kind for kind, name in PRECISIONS.items() if name == stated)
+    return of_step(step, reference)._replace(kind=kind, transducer=read_parts(paths, file))
 
 
 def check_weights(path: Path, graph: OnnxGraph, file: ModelFile) -> None:

@@ -42,13 +42,13 @@ def eager(model: Network, context: Context) -> Backend:
     return Backend("eager", spec, module.init_state, module, weights, model.head)
 
 
-def compiled(file: ModelFile, plain: Backend) -> Backend:
+def compiled(file: ModelFile, reference: Backend) -> Backend:
     """Return the eager backend through torch.compile, for a GPU; the first steps compile.
 
     Chunks are computed one after another, so one number of frames is compiled, for any number of
     rows. A step of any number of frames takes minutes to compile.
     """
-    spec, step = plain.spec, torch.compile(plain.step)
+    spec, step = reference.spec, torch.compile(reference.step)
 
     def run(feats: Tensor, lengths: Tensor, state: EncoderState) -> NetworkOutput:
         frames, sizes = spec.rate.num_frames(feats.size(1)), torch.zeros_like(lengths)
@@ -61,7 +61,7 @@ def compiled(file: ModelFile, plain: Backend) -> Backend:
             sizes, state = sizes + output.lengths, output.state
         return NetworkOutput(torch.cat(made, dim=1)[:, :frames], sizes, state)  # (B, E, V)
 
-    return plain._replace(kind="compiled", step=run)
+    return reference._replace(kind="compiled", step=run)
 
 
 @contextmanager

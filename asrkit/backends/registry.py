@@ -42,7 +42,7 @@ class BackendKind(NamedTuple):
 
 
 BACKENDS = {
-    "eager": BackendKind(lambda file, plain: plain, on_any_device=True, in_full_context=True),
+    "eager": BackendKind(lambda _, eager: eager, on_any_device=True, in_full_context=True),
     # torch 2.11's compiled C++ can write beyond its arrays: the last rows of a softmax in vectors.
     "compiled": BackendKind(compiled, on_any_device=True, on_cpu=False),
     "onnx": BackendKind(partial(onnx.build, "onnx"), in_full_context=True),
@@ -62,8 +62,8 @@ def build_backend(kind: str | Path | None, file: ModelFile, context: Context) ->
     Raises:
         UserError: for an unknown kind, one that cannot run this, or one with other results.
     """
-    plain = eager(file.model, context)
-    return fastest(plain, file) if kind is None else checked(str(kind), file, plain)
+    reference = eager(file.model, context)
+    return fastest(reference, file) if kind is None else build_checked(str(kind), file, reference)
 
 
 def build_second(kind: str | Path | None, file: ModelFile, context: Context) -> Backend:
@@ -79,33 +79,33 @@ def build_second(kind: str | Path | None, file: ModelFile, context: Context) -> 
     return build_backend(kind, file, context)
 
 
-def fastest(plain: Backend, file: ModelFile) -> Backend:
+def fastest(reference: Backend, file: ModelFile) -> Backend:
     """Return ONNX if an export of this model for this context exists, else eager."""
-    if plain.spec.device.type != "cpu" or onnx.find("onnx", file, plain) is None:
-        return plain
+    if reference.spec.device.type != "cpu" or onnx.find("onnx", file, reference) is None:
+        return reference
     try:
-        return checked("onnx", file, plain)
+        return build_checked("onnx", file, reference)
     except UserError as error:
         logger.warning("running eagerly: %s", error)
-        return plain
+        return reference
 
 
-def checked(name: str, file: ModelFile, plain: Backend) -> Backend:
+def build_checked(name: str, file: ModelFile, reference: Backend) -> Backend:
     """Return a backend that computes what the eager one computes."""
     kind = kind_of(name)
-    if plain.spec.device.type != "cpu" and not kind.on_any_device:
+    if reference.spec.device.type != "cpu" and not kind.on_any_device:
         able = " and ".join(each for each, kind in BACKENDS.items() if kind.on_any_device)
         raise UserError(f"backend {shown(Path(name))} needs device cpu; {able} run on others too")
-    if plain.spec.context.full and not kind.in_full_context:
+    if reference.spec.context.full and not kind.in_full_context:
         able = ", ".join(each for each, kind in BACKENDS.items() if kind.in_full_context)
         raise UserError(f"backend {shown(Path(name))} has no full context: choose one of {able}")
-    if plain.spec.device.type == "cpu" and not kind.on_cpu:
+    if reference.spec.device.type == "cpu" and not kind.on_cpu:
         able = ", ".join(each for each, kind in BACKENDS.items() if kind.on_cpu)
         raise UserError(f"backend {shown(Path(name))} needs a GPU as device: choose one of {able}")
     try:
-        backend = kind.build(file, plain)
-        if backend is not plain:
-            check(backend, file, plain)
+        backend = kind.build(file, reference)
+        if backend is not reference:
+            check(backend, file, reference)
     except UserError:
         raise
     except Exception as error:  # a compiler's, or a runtime's about a file that does not fit
@@ -127,18 +127,18 @@ def kind_of(name: str) -> BackendKind:
     raise UserError(f"backend {refusal(name, (*BACKENDS, 'an .onnx file'))}")
 
 
-def check(backend: Backend, file: ModelFile, plain: Backend) -> None:
+def check(backend: Backend, file: ModelFile, reference: Backend) -> None:
     """Compare two steps of three rows of noise with eager: one of a chunk, a later one of several.
 
     In full context, both steps have their own recordings.
     """
-    spec, exact = plain.spec, BACKENDS[backend.kind].exact
+    spec, exact = reference.spec, BACKENDS[backend.kind].exact
     chunk = WHOLE_FRAMES if spec.context.full else spec.context.chunk_size
     # At least 33 frames: on some processors, ONNX Runtime's kernel for 32 rows was wrong.
     many = 2 if spec.context.full else max(2, -(-11 // chunk))
     number = spec.rate.factor * (1 + many) * chunk + spec.ahead_frames
     feats = noise(build_frontend(file.config.model), number, torch.Generator().manual_seed(0))
-    frames, states = compare(backend, plain, feats, (chunk, many * chunk))
+    frames, states = compare(backend, reference, feats, (chunk, many * chunk))
     if exact:
         require(f"backend {backend.kind} differs", [*frames, *states])
     if isinstance(backend.transducer, TransducerParts):

@@ -119,8 +119,8 @@ def with_data(temporary: Path, output: Path) -> list[Path]:
 
     A crash between the two moves leaves an export that differs from eager, which is refused.
     """
-    made, data = data_path(temporary), data_path(output)
-    if not made.is_file():
+    written, data = data_path(temporary), data_path(output)
+    if not written.is_file():
         return []
     import onnx as onnx_package
 
@@ -130,7 +130,7 @@ def with_data(temporary: Path, output: Path) -> list[Path]:
             entry.value = data.name if entry.key == "location" else entry.value
     onnx_package.save(model, temporary)
     with replacing(data) as place:
-        os.replace(made, place)
+        os.replace(written, place)
     return [data]
 
 
@@ -176,13 +176,13 @@ def wired(
 
 def some(path: str | None, file: ModelFile, most: int = REPLAYED) -> list[str | None]:
     """Return the path of a recording, or of some of the dev set, or None for noise."""
-    found: list[str | None] = [path]
+    paths: list[str | None] = [path]
     if path is None:
         with suppress(ManifestError):
             known = (u.audio for u in read_manifest(Path(file.config.data.dev), []))
             here = (each for each in known if Path(each).is_file())
-            found = [*islice(here, most)] or found
-    return found
+            paths = [*islice(here, most)] or paths
+    return paths
 
 
 def default_output(options: argparse.Namespace, file: ModelFile, exported: Exported) -> Path:
@@ -193,18 +193,18 @@ def default_output(options: argparse.Namespace, file: ModelFile, exported: Expor
 
 
 def exported_of(options: argparse.Namespace, file: ModelFile) -> Exported:
-    own, other = read_by(file.model.head), {"ctc", "transducer"}
-    what = options.what or ("encoder" if options.format == "torchscript" else own)
+    readable, heads = read_by(file.model.head), {"ctc", "transducer"}
+    what = options.what or ("encoder" if options.format == "torchscript" else readable)
     context = context_of(options, file)
-    if what in other - {own}:
-        raise UserError(f"--what {what} does not fit the head of this model: use --what {own}")
+    if what in heads - {readable}:
+        raise UserError(f"--what {what} does not fit the head of this model: use --what {readable}")
     if options.format == "torchscript" and what != "encoder":
         raise UserError(
             f"--format torchscript holds the encoder, got --what {what}: use --what encoder, or "
             "--format onnx"
         )
-    if context.full and (options.format == "torchscript" or what != own):
-        raise UserError(f"in full context, --format onnx and onnx-int8 need --what {own}")
+    if context.full and (options.format == "torchscript" or what != readable):
+        raise UserError(f"in full context, --format onnx and onnx-int8 need --what {readable}")
     exported = Exported(what, context, file.model.encoder.rate.frame_ms)
     if not context.full and max(context) > MOST_FRAMES:
         longest = MOST_FRAMES * exported.frame_ms
@@ -212,8 +212,8 @@ def exported_of(options: argparse.Namespace, file: ModelFile) -> Exported:
     size = sum(each.nbytes for each in file.model.parameters())
     if options.format.startswith("sherpa-onnx") or options.format.endswith("int8"):
         check_size(options.format, size)
-    if options.format.endswith("int8") and exported.what != own:
-        raise UserError(f"onnx-int8 is tested by its texts: it needs --what {own}")
+    if options.format.endswith("int8") and exported.what != readable:
+        raise UserError(f"onnx-int8 is tested by its texts: it needs --what {readable}")
     return exported
 
 
@@ -230,12 +230,12 @@ def check_size(form: str, size: int) -> None:
 def recordings(manifest: str) -> list[Labelled]:
     """Return the recordings of a manifest that have a text."""
     try:
-        found = [each for each in read_scored(manifest, []) if each.text]
+        labelled = [each for each in read_scored(manifest, []) if each.text]
     except ManifestError as error:
         raise UserError(f"int8 needs a --manifest for a test: {error}") from None
-    if not found:
+    if not labelled:
         raise UserError(f"int8 needs a test on recordings with texts; {manifest} has none")
-    return found
+    return labelled
 
 
 def quantized(
@@ -243,22 +243,22 @@ def quantized(
 ) -> str:
     """Convert a float32 file to int8 in its place if it recognises as well; describe the result."""
     module = eager_step(file, exported)
-    plain = eager(file.model, exported.context)
+    reference = eager(file.model, exported.context)
     observed = int8.ObservedStep(path, module)
-    measured = of_step(observed, plain)._replace(kind="onnx", transducer=read_parts(parts, file))
-    before = score(measured, file, trial)
+    float32 = of_step(observed, reference)._replace(kind="onnx")
+    before = score(float32._replace(transducer=read_parts(parts, file)), file, trial)
     if not any(map(any, observed.ranges.values())):
         raise UserError("int8 not written: the manifest's recordings are too short for a frame")
     int8.quantize(path, module, observed.ranges)
-    backend = of_file(path, file, plain, "int8", parts)
-    check(backend, file, plain)
+    backend = of_file(path, file, reference, "int8", parts)
+    check(backend, file, reference)
     after = score(backend, file, trial)
-    name, found = before.words.name, f"float32 {before.words}, int8 {after.words}"
+    name, rates = before.words.name, f"float32 {before.words}, int8 {after.words}"
     if before.words.rate is None or after.words.rate is None:
         raise UserError("int8 not written: the texts of the manifest have no words for a test")
     if after.words.rate > before.words.rate + MOST_LOST:
-        raise UserError(f"int8 not written: it costs more than {MOST_LOST} % {name}: {found}")
-    return f"\n{name}: {found} (at most {MOST_LOST} more)"
+        raise UserError(f"int8 not written: it costs more than {MOST_LOST} % {name}: {rates}")
+    return f"\n{name}: {rates} (at most {MOST_LOST} more)"
 
 
 def score(backend: Backend, file: ModelFile, trial: list[Labelled]) -> Score:

@@ -84,8 +84,8 @@ class ObservedStep(OnnxStep):
     def run(self, arrays: dict[str, np.ndarray]) -> list[np.ndarray]:
         outputs = super().run(arrays)
         count = 2 * len(self.ranges)
-        found = np.array(outputs[-count:], dtype=np.float64).reshape(-1, 2).tolist()
-        for (name, (least, most)), (low, high) in zip(self.ranges.items(), found, strict=True):
+        bounds = np.array(outputs[-count:], dtype=np.float64).reshape(-1, 2).tolist()
+        for (name, (least, most)), (low, high) in zip(self.ranges.items(), bounds, strict=True):
             self.ranges[name] = min(least, low), max(most, high)
         return outputs[:-count]
 
@@ -112,13 +112,13 @@ def large_products(model: "ModelProto", module: nn.Module) -> list["NodeProto"]:
     # Some position encodings also have matrices: shapes identify linear layers.
     shapes = {tuple(m.weight.shape[::-1]) for m in module.modules() if isinstance(m, nn.Linear)}
     sizes = {each.name: tuple(each.dims) for each in model.graph.initializer}
-    found = []
+    products = []
     for node in model.graph.node:
         size = sizes.get(node.input[1]) if len(node.input) > 1 else None
         many = size is not None and size[2:] == (3, 3) and size[1] >= FEWEST_CHANNELS
         if (node.op_type == "MatMul" and size in shapes) or (node.op_type == "Conv" and many):
-            found.append(node)
-    return found
+            products.append(node)
+    return products
 
 
 def put_on_integers(

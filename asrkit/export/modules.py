@@ -1,13 +1,14 @@
 """The modules that are exported: the network's own step, from features or from samples."""
 
 import copy
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from asrkit.audio import HOP, Frontend
 from asrkit.backends import Backend
+from asrkit.errors import UserError
 from asrkit.model import (
     FULL_CONTEXT,
     Context,
@@ -37,8 +38,6 @@ class SamplesStep(nn.Module):
     stream, see `of_stream`.
     """
 
-    hop: Final[int] = HOP
-
     def __init__(self, frontend: Frontend, step: NetworkStep) -> None:
         super().__init__()
         self.frontend, self.step = frontend, step
@@ -47,7 +46,6 @@ class SamplesStep(nn.Module):
         self.past_size = frontend.frame_size - HOP + HOP * self.ahead_frames  # P
         self.chunk_samples = HOP * rate.chunk_frames(context)
 
-    @torch.jit.export
     def init_state(self, batch_size: int) -> EncoderState:
         return self.step.init_state(batch_size)
 
@@ -57,33 +55,33 @@ class SamplesStep(nn.Module):
         """Compute a step: samples (B, n·chunk_samples), valid lengths (B,), past (B, P), state."""
         samples = torch.cat([past, samples], dim=1)
         # Not negative, because ONNX rounds a quotient towards zero.
-        lengths = (lengths + self.hop * self.ahead_frames).clamp(min=0) // self.hop
+        lengths = (lengths + HOP * self.ahead_frames).clamp(min=0) // HOP
         frames, lengths, state = self.step(self.frontend.frames(samples), lengths, state)
         return SamplesOutput(frames, lengths, samples[:, -past.size(1) :], state)
 
 
-def of_samples_step(step: Any, plain: Backend, frontend: Frontend) -> Backend:
+def of_samples_step(step: Any, reference: Backend, frontend: Frontend) -> Backend:
     """Return a `SamplesStep`, or an export of it, as a backend.
 
     Its features are (B, T, HOP) samples. The past of a step is what the step before read ahead, so
     it is part of the look-ahead, in whole frames.
     """
     window = frontend.frame_size - HOP
-    past_size = window + HOP * plain.spec.ahead_frames
-    rate = plain.spec.rate
+    past_size = window + HOP * reference.spec.ahead_frames
+    rate = reference.spec.rate
     rate = rate._replace(lookahead=rate.lookahead + -(-window // HOP))
-    spec = plain.spec._replace(num_mels=HOP, rate=rate)
+    spec = reference.spec._replace(num_mels=HOP, rate=rate)
 
     def run(feats: Tensor, lengths: Tensor, state: EncoderState) -> NetworkOutput:
         frames, samples = rate.num_frames(feats.size(1)), spec.whole_chunks(feats).flatten(1)
         past, new = samples[:, -window % HOP :].tensor_split([past_size], dim=1)
         lengths = HOP * (lengths - spec.ahead_frames)
-        made, lengths, after, state = step(new, lengths, past, state)
+        emissions, lengths, after, state = step(new, lengths, past, state)
         if not after.equal(samples[:, -past_size:]):
-            raise ValueError("the samples that a step returns as its past are others than its last")
-        return NetworkOutput(made[:, :frames], lengths, state)
+            raise UserError(f"new_past must be the last {past_size} samples: export it again")
+        return NetworkOutput(emissions[:, :frames], lengths, state)
 
-    return plain._replace(spec=spec, init_state=step.init_state, step=run)
+    return reference._replace(spec=spec, init_state=step.init_state, step=run)
 
 
 def of_stream(frontend: Frontend, samples: Tensor) -> Tensor:

@@ -75,10 +75,10 @@ class Layout(NamedTuple):
         self, paths: Sequence[Path | str], tokens: Path | str, file: ModelFile, exported: Exported
     ) -> dict[str, Any]:
         """Return the arguments of sherpa-onnx's method for the files of a folder."""
-        found: dict[str, Any] = {"tokens": str(tokens)}
-        found |= {name: str(path) for name, path in zip(self.inputs, paths, strict=True)}
-        found["feature_dim"] = file.config.model.num_mels
-        return found | self.options(file, exported)
+        arguments: dict[str, Any] = {"tokens": str(tokens)}
+        arguments |= {name: str(path) for name, path in zip(self.inputs, paths, strict=True)}
+        arguments["feature_dim"] = file.config.model.num_mels
+        return arguments | self.options(file, exported)
 
     def wheel(
         self, paths: Sequence[Path], tokens: Path, file: ModelFile, exported: Exported

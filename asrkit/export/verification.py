@@ -34,10 +34,10 @@ def eager_step(file: ModelFile, exported: Exported) -> nn.Module:
 
 def backend_of(step: Any, file: ModelFile, exported: Exported) -> Backend:
     """Return an export, or the module that is exported, as a backend of the model."""
-    plain = eager(file.model, exported.context)
+    reference = eager(file.model, exported.context)
     if exported.what == "model":
-        return of_samples_step(step, plain, build_frontend(file.config.model))
-    return of_step(step, plain)
+        return of_samples_step(step, reference, build_frontend(file.config.model))
+    return of_step(step, reference)
 
 
 def largest_difference(file: ModelFile, exported: Exported, step: Any, samples: Tensor) -> float:
@@ -46,30 +46,32 @@ def largest_difference(file: ModelFile, exported: Exported, step: Any, samples: 
     The stream runs alone with one chunk per step. It also runs in a batch with three chunks per
     step. In full context the recording runs alone and in a batch, and so does its beginning.
     """
-    ours, plain = (backend_of(each, file, exported) for each in (step, eager_step(file, exported)))
-    return largest_between(ours, plain, file, samples)
+    reference = backend_of(eager_step(file, exported), file, exported)
+    return largest_between(backend_of(step, file, exported), reference, file, samples)
 
 
 def tolerance(
-    file: ModelFile, exported: Exported, samples: Tensor, found: float = math.inf
+    file: ModelFile, exported: Exported, samples: Tensor, difference: float = math.inf
 ) -> float:
-    """Return the allowed difference from eager over these samples (1, N), where `found` was found.
+    """Return the allowed difference from eager over samples (1, N) that gave `difference`.
 
     The result is TOLERANCE. For exports from samples it is at least ROUNDINGS times the difference
     between eager in float32 and in float64. In a band with hardly any energy, the logarithm
     consists of rounding errors of the loud bands, which limits the precision in any program.
     """
-    if exported.what != "model" or found <= TOLERANCE:
+    if exported.what != "model" or difference <= TOLERANCE:
         return TOLERANCE
     precise = file._replace(model=copy.deepcopy(file.model).double())
     exact = backend_of(eager_step(precise, exported).double(), precise, exported)
-    plain = backend_of(eager_step(file, exported), file, exported)
-    return max(TOLERANCE, ROUNDINGS * largest_between(plain, exact, file, samples))
+    reference = backend_of(eager_step(file, exported), file, exported)
+    return max(TOLERANCE, ROUNDINGS * largest_between(reference, exact, file, samples))
 
 
-def largest_between(ours: Backend, plain: Backend, file: ModelFile, samples: Tensor) -> float:
+def largest_between(
+    backend: Backend, reference: Backend, file: ModelFile, samples: Tensor
+) -> float:
     """Return the largest difference of two backends over samples (1, N), N ≥ 400."""
-    spec, frontend = plain.spec, build_frontend(file.config.model)
+    spec, frontend = reference.spec, build_frontend(file.config.model)
     pairs = []
     for rows in (samples, torch.cat([samples.flip(1), samples, samples.flip(1)])):
         stream = of_stream(frontend, rows)
@@ -84,6 +86,6 @@ def largest_between(ours: Backend, plain: Backend, file: ModelFile, samples: Ten
         sizes = [size] * math.ceil(frames / size)
         if spec.context.full:
             sizes = [min(frames, MOST_WHOLE), max(1, min(frames, MOST_WHOLE) // 3)]
-        outputs, states = compare(ours, plain, feats, sizes)
+        outputs, states = compare(backend, reference, feats, sizes)
         pairs += [*outputs, *states]
     return largest_of(pairs)
