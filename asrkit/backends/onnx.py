@@ -22,7 +22,7 @@ from asrkit.backends.export_metadata import (
     part_path,
     read_by,
 )
-from asrkit.backends.transducer import TransducerParts
+from asrkit.backends.transducer import State, TransducerParts
 from asrkit.errors import UserError, reason, shown
 from asrkit.extras import need
 from asrkit.model import EncoderState, TransducerHead
@@ -189,9 +189,9 @@ def read_parts(paths: Sequence[Path], file: ModelFile) -> TransducerParts | None
         graphs.append(graph)
     predictor, joiner = graphs
 
-    def predict(tokens: Tensor, state: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
-        output, *state = predictor.compute(tokens, *state)
-        return output, state
+    def predict(tokens: Tensor, state: State) -> tuple[Tensor, State]:
+        output, *after = predictor.compute(tokens, *state)
+        return output, tuple(after)
 
     return TransducerParts(
         head, predict, lambda frames, predicted: joiner.compute(frames, predicted)[0]

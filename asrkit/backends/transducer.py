@@ -7,7 +7,8 @@ from torch import Tensor, nn
 
 from asrkit.model import JoinerStep, PredictorStep, TransducerHead
 
-Predictor = Callable[[Tensor, list[Tensor]], tuple[Tensor, list[Tensor]]]
+State = tuple[Tensor, ...]
+Predictor = Callable[[Tensor, State], tuple[Tensor, State]]
 Joiner = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -25,14 +26,11 @@ class TransducerParts:
         self.head, self.predictor, self.joiner = head, predictor, joiner
         self.vocab_size, self.max_symbols = head.vocab_size, head.max_symbols
 
-    def start(self, batch_size: int) -> tuple[Tensor, ...]:
+    def start(self, batch_size: int) -> State:
         return self.head.start(batch_size)
 
-    def predict(
-        self, tokens: Tensor, state: tuple[Tensor, ...]
-    ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        output, after = self.predictor(tokens, [*state])
-        return output, tuple(after)
+    def predict(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
+        return self.predictor(tokens, state)
 
     def project(self, frames: Tensor) -> Tensor:
         """Return the frames: the joiner projects them."""

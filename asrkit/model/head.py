@@ -47,17 +47,14 @@ class Head(nn.Module):
         """
         raise NotImplementedError
 
-    @torch.jit.unused
     def layer_head(self) -> "Head":
         """Return the head that gives the loss of layers before the last: this one as a rule."""
         return self
 
-    @torch.jit.unused
     def ctc_layer(self) -> "CTCHead | None":
         """Return the CTC layer that reads the encoder's frames; None without one."""
         return None
 
-    @torch.jit.unused
     def description(self) -> str:
         """Describe the head in a line, for people."""
         raise NotImplementedError
@@ -99,7 +96,6 @@ class CTCHead(Head, nn.Linear):
     def frames(self, encoded: Tensor) -> Tensor:
         return self(encoded).log_softmax(dim=2)
 
-    @torch.jit.unused
     def loss(
         self, frames: Tensor, lengths: Tensor, tokens: Tensor, token_lengths: Tensor
     ) -> Tensor:
@@ -111,7 +107,6 @@ class CTCHead(Head, nn.Linear):
             frames.transpose(0, 1), tokens, lengths, token_lengths, BLANK, reduction="none"
         )
 
-    @torch.jit.unused
     def disagreement(self, first: Tensor, second: Tensor, lengths: Tensor) -> Tensor:
         """Return the symmetric Kullback-Leibler divergence, summed over the frames of an utterance
         (CR-CTC, Yao et al. 2024, equation 4)."""
@@ -124,24 +119,19 @@ class CTCHead(Head, nn.Linear):
         both = learn(first, second.detach()) + learn(second, first.detach())
         return 0.5 * both.masked_fill(~valid, 0.0).sum(dim=1)
 
-    @torch.jit.unused
     def ctc_layer(self) -> "CTCHead":
         return self
 
-    @torch.jit.unused
     def description(self) -> str:
         return "ctc"
 
-    @torch.jit.unused
     def posteriors(self, frames: Tensor) -> Tensor:
         return frames.exp()
 
-    @torch.jit.unused
     def frames_needed(self, tokens: Sequence[int]) -> int:
         """Return the number of tokens, plus one blank frame between each two equal neighbours."""
         return ctc_frames(tokens)
 
-    @torch.jit.unused
     @torch.no_grad()
     def copy_labels(self, other: Head, old: list[int], new: list[int]) -> None:
         assert isinstance(other, CTCHead)

@@ -2,7 +2,6 @@
 
 from typing import NamedTuple
 
-import torch
 from torch import Tensor, nn
 
 from asrkit.model.conformer import ConformerEncoder, EncoderState
@@ -49,7 +48,6 @@ class NetworkStep(nn.Module):
         super().__init__()
         self.encoder, self.head = EncoderStep(network.encoder, context), network.head
 
-    @torch.jit.export
     def init_state(self, batch_size: int) -> EncoderState:
         return self.encoder.init_state(batch_size)
 

@@ -19,6 +19,7 @@ from asrkit.model.transducer_loss import lattice_loss, transducer_loss
 
 PredictorState = tuple[Tensor, ...]  # of B streams, batch first, of fixed shapes
 
+ACTIVATIONS = {"relu": torch.relu, "tanh": torch.tanh, "sigmoid": torch.sigmoid}
 SIMPLE_WEIGHT = 0.5  # of a simple joiner's loss beside the pruned one (Kuang et al. 2022)
 
 
@@ -35,19 +36,19 @@ class LSTMPredictor(nn.Module):
         between = dropout if num_layers > 1 else 0.0
         self.lstm = nn.LSTM(dim, dim, num_layers, batch_first=True, dropout=between)
 
-    def start(self, batch_size: int) -> list[Tensor]:
+    def start(self, batch_size: int) -> PredictorState:
         """Return the state before the blank that stands before all labels."""
         sizes = [batch_size, self.lstm.num_layers, self.lstm.hidden_size]
         zeros = self.embed.weight.new_zeros(sizes)
-        return [zeros, zeros]
+        return zeros, zeros
 
-    def forward(self, tokens: Tensor, state: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+    def forward(self, tokens: Tensor, state: PredictorState) -> tuple[Tensor, PredictorState]:
         """(B, U) tokens and the state before them -> (B, U, H), and the state after them."""
         past = state[0].transpose(0, 1).contiguous(), state[1].transpose(0, 1).contiguous()
         output, (hidden, cell) = self.lstm(self.embed(tokens), past)
         # torch.export takes them for (L, 1, B, H).
         sizes = [self.lstm.num_layers, tokens.size(0), self.lstm.hidden_size]
-        return output, [hidden.view(sizes).transpose(0, 1), cell.view(sizes).transpose(0, 1)]
+        return output, (hidden.view(sizes).transpose(0, 1), cell.view(sizes).transpose(0, 1))
 
 
 class StatelessPredictor(nn.Module):
@@ -72,23 +73,24 @@ class StatelessPredictor(nn.Module):
             nn.Embedding(vocab_size, each, padding_idx=BLANK) for each in self.widths
         )
 
-    def start(self, batch_size: int) -> list[Tensor]:
+    def start(self, batch_size: int) -> PredictorState:
         """Return the state before the blank that stands before all labels."""
         like: Tensor = self.embeds[0].weight  # type: ignore[assignment]
         blanks = torch.zeros([batch_size, len(self.widths) - 1], dtype=torch.int64)  # BLANK is 0
-        return [blanks.to(like.device)]
+        return (blanks.to(like.device),)
 
-    def forward(self, tokens: Tensor, state: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+    def forward(self, tokens: Tensor, state: PredictorState) -> tuple[Tensor, PredictorState]:
         """(B, U) tokens and the state before them -> (B, U, H), and the state after them."""
         known, size = torch.cat([state[0], tokens], dim=1), tokens.size(1)
         before = known.size(1) - size
-        parts: list[Tensor] = []
-        for back, embed in enumerate(self.embeds):
-            parts.append(embed(known[:, before - back : before - back + size]))
+        parts = [
+            embed(known[:, before - back : before - back + size])
+            for back, embed in enumerate(self.embeds)
+        ]
         output = torch.cat(parts, dim=2)
         if self.norm:
             output = functional.layer_norm(output, [output.size(2)])
-        return output, [known[:, size:]]
+        return output, (known[:, size:],)
 
 
 def adapter(dim: int, width: int | None) -> nn.Module:
@@ -156,7 +158,7 @@ class TransducerHead(Head):
             raise ValueError(f"adapter_dim must be null, or 1 or more, got {adapter_dim}")
         self.vocab_size, self.max_symbols, self.ctc_weight = vocab_size, max_symbols, ctc_weight
         self.early = fast_emit, delay_penalty
-        self.activation: str = activation
+        self.activation = activation
         self.predictor: LSTMPredictor | StatelessPredictor
         if predictor == "lstm":
             self.predictor = LSTMPredictor(vocab_size, predictor_dim, predictor_layers, dropout)
@@ -180,7 +182,6 @@ class TransducerHead(Head):
         frames: Tensor = self.adapter(encoded)
         return frames
 
-    @torch.jit.unused
     def loss(
         self, frames: Tensor, lengths: Tensor, tokens: Tensor, token_lengths: Tensor
     ) -> Tensor:
@@ -202,7 +203,6 @@ class TransducerHead(Head):
         ctc = self.ctc.loss(self.ctc.frames(frames).float(), lengths, tokens, token_lengths)
         return (1.0 - self.ctc_weight) * loss + self.ctc_weight * ctc
 
-    @torch.jit.unused
     def _pruned_loss(
         self, frames: Tensor, predicted: Tensor, tokens: Tensor, sizes: tuple[Tensor, Tensor]
     ) -> Tensor:
@@ -218,17 +218,14 @@ class TransducerHead(Head):
         pruned = lattice_loss(*pruned_arcs(logits, tokens, places), *sizes, *self.early)
         return pruned + SIMPLE_WEIGHT * lattice_loss(*arcs, *sizes, *self.early)
 
-    @torch.jit.unused
     def layer_head(self) -> Head:
         """Return the CTC layer: a transducer's loss of every layer would cost its memory again."""
         return self._known_ctc("the loss of a layer")
 
-    @torch.jit.unused
     def ctc_layer(self) -> CTCHead | None:
         """Return the CTC layer; None without one, or if an adapter stands before it."""
         return self.ctc if isinstance(self.adapter, nn.Identity) else None
 
-    @torch.jit.unused
     def description(self) -> str:
         """Describe predictor, joiner and CTC layer."""
         read = self.predictor
@@ -240,31 +237,26 @@ class TransducerHead(Head):
         ctc = ", and a CTC layer" if self.ctc is not None else ""
         return f"transducer: {predictor}; joiner, {self.out.in_features}{ctc}"
 
-    @torch.jit.unused
     def disagreement(self, first: Tensor, second: Tensor, lengths: Tensor) -> Tensor:
         """Return the disagreement of the CTC layer's frames."""
         ctc = self._known_ctc("the loss between views")
         return ctc.disagreement(ctc.frames(first), ctc.frames(second), lengths)
 
-    @torch.jit.unused
     def posteriors(self, frames: Tensor) -> Tensor:
         """Return those of the CTC layer: a transducer's depend on the labels before."""
         return self._known_ctc("a picture of posteriors").frames(frames).exp()
 
-    @torch.jit.unused
     def _known_ctc(self, need: str) -> CTCHead:
         if self.ctc is None:
             raise UserError(f"{need} needs a CTC layer: ctc_weight must be above 0, got 0")
         return self.ctc
 
-    @torch.jit.unused
     def frames_needed(self, tokens: Sequence[int]) -> int:
         """Return the frames that a search needs to write them, or that the CTC layer needs."""
         if self.ctc is not None:
             return self.ctc.frames_needed(tokens)
         return max(1, -(-len(tokens) // self.max_symbols))
 
-    @torch.jit.unused
     @torch.no_grad()
     def copy_labels(self, other: Head, old: list[int], new: list[int]) -> None:
         """Copy the weights of labels in predictor, joiner and CTC layer; all others whole.
@@ -280,18 +272,15 @@ class TransducerHead(Head):
             else:
                 own.copy_(theirs[name])
 
-    @torch.jit.unused
     def start(self, batch_size: int) -> PredictorState:
         """Return the predictor's state before the blank that stands before all labels."""
-        return tuple(self.first_state(batch_size))
+        return self.predictor.start(batch_size)
 
-    @torch.jit.unused
     def predict(self, tokens: Tensor, state: PredictorState) -> tuple[Tensor, PredictorState]:
         """(B,) tokens and the state before them -> (B, J), and the state after them."""
-        output, after = self.advance(tokens, [*state])
-        return output, tuple(after)
+        output, state = self.predictor(tokens[:, None], state)
+        return self.from_predictor(self.dropout(output[:, 0])), state
 
-    @torch.jit.unused
     def outputs(self, tokens: Tensor) -> Tensor:
         """Return `predict`'s outputs after the initial blank and each token.
 
@@ -299,7 +288,6 @@ class TransducerHead(Head):
         """
         return self.from_predictor(self._predicted(tokens))
 
-    @torch.jit.unused
     def _predicted(self, tokens: Tensor) -> Tensor:
         """(B, U) -> (B, U + 1, H), the predictor's outputs with dropout."""
         before = tokens.new_full((len(tokens), 1), BLANK)
@@ -308,34 +296,15 @@ class TransducerHead(Head):
         )
         return self.dropout(predicted)
 
-    @torch.jit.export
-    def first_state(self, batch_size: int) -> list[Tensor]:
-        """Return the state of `start` as a list: TorchScript has no tuples of any length."""
-        return self.predictor.start(batch_size)
-
-    @torch.jit.export
-    def advance(self, tokens: Tensor, state: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
-        """Compute `predict` with lists."""
-        output, state = self.predictor(tokens[:, None], state)
-        return self.from_predictor(self.dropout(output[:, 0])), state
-
-    @torch.jit.export
     def project(self, frames: Tensor) -> Tensor:
         """Return the joiner's share of frames: (…, D) -> (…, J)."""
         projected: Tensor = self.from_encoder(frames)
         return projected
 
-    @torch.jit.export
     def join(self, frames: Tensor, predicted: Tensor) -> Tensor:
         """Return logits (…, V) of projected frames (…, J) and predictor outputs (…, J)."""
         hidden = frames + predicted
-        if self.activation == "relu":
-            hidden = torch.relu(hidden)
-        elif self.activation == "tanh":
-            hidden = torch.tanh(hidden)
-        else:
-            hidden = torch.sigmoid(hidden)
-        logits: Tensor = self.out(self.dropout(hidden))
+        logits: Tensor = self.out(self.dropout(ACTIVATIONS[self.activation](hidden)))
         return logits
 
 
@@ -346,9 +315,9 @@ class PredictorStep(nn.Module):
         super().__init__()
         self.head = head
 
-    def forward(self, tokens: Tensor, state: list[Tensor]) -> tuple[Tensor, list[Tensor]]:
+    def forward(self, tokens: Tensor, state: PredictorState) -> tuple[Tensor, PredictorState]:
         """(B,) tokens and the state before them -> (B, J), and the state after them."""
-        return self.head.advance(tokens, state)
+        return self.head.predict(tokens, state)
 
 
 class JoinerStep(nn.Module):
