@@ -56,6 +56,15 @@ def assemble(
     return ModelFile(network.eval(), tokenizer, config, {})
 
 
+def fold_norm(
+    norm: Mapping[str, Tensor], mean: Tensor, variance: Tensor, epsilon: float
+) -> dict[str, Tensor]:
+    """Fold the running statistics of a BatchNorm into its scale and bias, which have names."""
+    (scale_name, scale), (bias_name, bias) = norm.items()
+    scale = scale.double() / (variance.double() + epsilon).sqrt()
+    return {scale_name: scale.float(), bias_name: (bias - mean.double() * scale).float()}
+
+
 def case_of(labels: Iterable[str]) -> str:
     """Return the common case of all labels: "upper", "lower", or "keep" for both.
 

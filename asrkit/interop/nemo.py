@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from asrkit.errors import printable, shown, whole_number
-from asrkit.interop import nemo_prompt, nemo_transducer
+from asrkit.interop import nemo_transducer
 from asrkit.interop.checkpoint import (
     Archive,
     CheckpointError,
@@ -74,7 +74,7 @@ def read_nemo(path: Path, head: str | None = None, prompt: str | None = None) ->
         if class_of(settings) not in ("", *HYBRIDS):
             settings.pop("aux_ctc", None)  # only hybrids have this layer, whatever is configured
         head = chosen_head(settings, head)
-        column = nemo_prompt.column(settings, prompt)
+        column = prompt_column(settings, prompt)
         encoder, features = section(settings, "encoder"), section(settings, "preprocessor")
         parts = {"model": model_settings(encoder, features), "context": contexts(encoder)}
         if head == "transducer":
@@ -182,6 +182,41 @@ def chosen_head(settings: dict[str, Any], head: str | None) -> str:
             "the CTC head of a model with a language prompt cannot stand alone: leave --head out"
         )
     return head
+
+
+def prompt_column(settings: dict[str, Any], prompt: str | None) -> int | None:
+    """Return the number of a language among the prompts; None for a model without prompts.
+
+    Args:
+        prompt: name of the language in the model's dictionary.
+    """
+    if class_of(settings) not in PROMPTED:
+        if prompt is None:
+            return None
+        raise CheckpointError(
+            f"only models with a language prompt take --prompt, got {shown(prompt)}: leave it out"
+        )
+    defaults = section(settings, "model_defaults")
+    known = defaults.get("prompt_dictionary")
+    known = known if isinstance(known, dict) else {}
+    if prompt not in known:
+        raise CheckpointError(
+            f"the model reads a language prompt, got {shown(prompt)}: choose one with --prompt, "
+            f"from {', '.join(map(shown, known))}"
+        )
+    count = whole_number(defaults.get("num_prompts"), 1)
+    if count is None or settings.get("num_prompts", count) != count:
+        raise CheckpointError(
+            "num_prompts must be one whole number for the model and model_defaults, "
+            f"got {shown(settings.get('num_prompts'))} and {shown(defaults.get('num_prompts'))}"
+        )
+    found = whole_number(known[prompt], 0)
+    if found is None or found >= count:
+        raise CheckpointError(
+            f"model_defaults.prompt_dictionary must have whole numbers below {count}, "
+            f"got {shown(known[prompt])}"
+        )
+    return found
 
 
 def transducer_settings(settings: dict[str, Any], adapter_dim: int | None) -> dict[str, Any]:

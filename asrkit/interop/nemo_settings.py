@@ -4,7 +4,7 @@ Every setting is read, or must have the value that asrkit computes with, or is l
 A checkpoint with any other setting is rejected with the name of the setting.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from asrkit.errors import shown, whole_number
@@ -24,11 +24,11 @@ class Key(NamedTuple):
 
 
 class Part(NamedTuple):
-    """The allowed settings of a section; `harmless` has the reasons."""
+    """The allowed settings of a section; names are separated by spaces."""
 
     keys: Mapping[str, Key]
-    read: Collection[str] = ()  # settings that the import uses
-    harmless: Mapping[str, str] = {}
+    read: str = ""  # settings that the import uses
+    harmless: str = ""  # settings that change no number of the model
 
 
 PROMPTED = ("EncDecRNNTBPEModelWithPrompt", "EncDecHybridRNNTCTCBPEModelWithPrompt")
@@ -38,38 +38,20 @@ MODELS = (
     *HYBRIDS, PROMPTED[0],
 )  # fmt: skip
 MODEL = {"sample_rate": Key(16000, (16000,))}
-TRAINING, PRINTING = "only training reads it", "changes no text"
-MODEL_HARMLESS = {
-    **dict.fromkeys(
-        (
-            "train_ds", "validation_ds", "test_ds", "spec_augment", "loss", "optim", "interctc",
-            "ctc_reduction", "rnnt_reduction", "skip_nan_grad", "compute_eval_loss",
-            "variational_noise", "ctc_loss_weight", "init_from_nemo_model",
-            "init_from_pretrained_model", "init_from_ptl_ckpt", "token_init_method",
-            "token_init_weight_value", "token_init_bias_value",
-        ),
-        TRAINING,
-    ),
-    "joint": "read for a transducer; left out with --head ctc, like its weights",
-    "model_defaults": "has numbers that the other sections repeat",
-    "labels": "the labels are read from decoder.vocabulary or joint.vocabulary",
-    "log_prediction": PRINTING,
-    "use_cer": PRINTING,
-    "name": PRINTING,
-}  # fmt: skip
-MODEL_READ = ("target", "nemo_version", "preprocessor", "encoder", "decoder", "decoding", "aux_ctc",
-              "tokenizer")  # fmt: skip
-DEFAULTS_HARMLESS = {
-    **dict.fromkeys(
-        ("enc_hidden", "pred_hidden", "joint_hidden", "tdt_durations", "num_tdt_durations"),
-        "the transducer's, or repeated by other sections",
-    ),
-    "norm": "no class of NeMo reads it",
-}
-
+# Training, printing, and numbers and labels that other sections repeat. `joint` is read for a
+# transducer, and left out with --head ctc, like its weights.
+MODEL_HARMLESS = (
+    "train_ds validation_ds test_ds spec_augment loss optim interctc ctc_reduction rnnt_reduction "
+    "skip_nan_grad compute_eval_loss variational_noise ctc_loss_weight init_from_nemo_model "
+    "init_from_pretrained_model init_from_ptl_ckpt token_init_method token_init_weight_value "
+    "token_init_bias_value joint model_defaults labels log_prediction use_cer name"
+)
+MODEL_READ = "target nemo_version preprocessor encoder decoder decoding aux_ctc tokenizer"
+# Repeated by other sections; no class of NeMo reads `norm`.
+DEFAULTS_HARMLESS = "enc_hidden pred_hidden joint_hidden tdt_durations num_tdt_durations norm"
 PROMPT = Part(
     {"initialize_prompt_feature": Key(False, (True,), "its language prompt is off")},
-    ("num_prompts", "prompt_dictionary"),
+    "num_prompts prompt_dictionary",
     DEFAULTS_HARMLESS,
 )
 
@@ -98,13 +80,9 @@ FEATURES = {
     "stft_exact_pad": Key(False, (False,)),
     "use_torchaudio": Key(False, (False,), "torchaudio computes other features"),
 }
-FEATURES_HARMLESS = {
-    "pad_to": "adds frames after the end, which are dropped",
-    "pad_value": "for frames that are dropped",
-    "dither": "noise in training only",
-    "stft_conv": "another way to compute the same numbers",
-    **dict.fromkeys(("rng", "nb_augmentation_prob", "nb_max_freq"), TRAINING),
-}
+# `pad_to` and `pad_value` concern frames after the end, which are dropped, `dither` and `nb_…`
+# training; `stft_conv` is another way to compute the same numbers.
+FEATURES_HARMLESS = "pad_to pad_value dither stft_conv rng nb_augmentation_prob nb_max_freq"
 ENCODER = {
     "_target_": Key(None, (f"{MODULES}.ConformerEncoder",)),
     "self_attention_model": Key("rel_pos", ("rel_pos",)),
@@ -123,41 +101,24 @@ ENCODER = {
     "use_bias": Key(True, (True, False)),
 }
 ENCODER_READ = (
-    "feat_in", "n_layers", "d_model", "n_heads", "ff_expansion_factor", "subsampling",
-    "subsampling_factor", "subsampling_conv_channels", "att_context_size",
-    "conv_kernel_size", "conv_context_size", "dropout",
-)  # fmt: skip
-COMPUTING = "another way to compute the same numbers"
-ENCODER_HARMLESS = {
-    **dict.fromkeys(
-        (
-            "att_context_probs", "dropout_pre_encoder", "dropout_emb", "dropout_att",
-            "stochastic_depth_drop_prob", "stochastic_depth_mode", "stochastic_depth_start_layer",
-        ),
-        TRAINING,
-    ),
-    **dict.fromkeys(
-        (
-            "subsampling_conv_chunking_factor", "use_pytorch_sdpa", "use_pytorch_sdpa_backends",
-            "use_triton", "sync_max_audio_length", "pos_emb_max_len",
-        ),
-        COMPUTING,
-    ),
-    "untie_biases": "the weights of every layer are stored either way",
-    "reduction_position": "for a reduction, which `reduction` excludes",
-    "reduction_factor": "for a reduction, which `reduction` excludes",
-    "global_tokens_spacing": "for global tokens, which `global_tokens` excludes",
-    "global_attn_separate": "for global tokens, which `global_tokens` excludes",
-    "rope_base": "for rope, which `self_attention_model` excludes",
-    "rotary_fraction": "for rope, which `self_attention_model` excludes",
-}  # fmt: skip
+    "feat_in n_layers d_model n_heads ff_expansion_factor subsampling subsampling_factor "
+    "subsampling_conv_channels att_context_size conv_kernel_size conv_context_size dropout"
+)
+# Training; other ways to compute the same numbers (the biases of every layer are stored either
+# way); options of a reduction, of global tokens and of rope, which ENCODER excludes.
+ENCODER_HARMLESS = (
+    "att_context_probs dropout_pre_encoder dropout_emb dropout_att stochastic_depth_drop_prob "
+    "stochastic_depth_mode stochastic_depth_start_layer subsampling_conv_chunking_factor "
+    "use_pytorch_sdpa use_pytorch_sdpa_backends use_triton sync_max_audio_length pos_emb_max_len "
+    "untie_biases reduction_position reduction_factor global_tokens_spacing global_attn_separate "
+    "rope_base rotary_fraction"
+)
 HEAD = {
     "_target_": Key(None, (None, f"{MODULES}.ConvASRDecoder")),
     "add_blank": Key(True, (True,), "CTC needs a blank"),
 }
-HEAD_HARMLESS = {"num_classes": "the weights have this size", "init_mode": TRAINING,
-                 "feat_in": "the weights have this size"}  # fmt: skip
-BRANCH_HARMLESS = {"ctc_loss_weight": TRAINING, "use_cer": PRINTING, "ctc_reduction": TRAINING}
+HEAD_HARMLESS = "num_classes init_mode feat_in"  # the weights have these sizes
+BRANCH_HARMLESS = "ctc_loss_weight use_cer ctc_reduction"
 
 
 def section(settings: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -200,13 +161,13 @@ def check_settings(settings: Mapping[str, Any]) -> None:
     if "EncDecRNNT" in str(settings.get("target")) and not settings.get("joint"):
         raise CheckpointError(f"this {shown(settings['target'])} has no joint network")
     prompted = class_of(settings) in PROMPTED
-    read = (*MODEL_READ, "num_prompts") if prompted else MODEL_READ
+    read = f"{MODEL_READ} num_prompts" if prompted else MODEL_READ
     check("model", settings, Part(MODEL, read, MODEL_HARMLESS))
     defaults = settings.get("model_defaults")
-    part = PROMPT if prompted else Part({}, (), DEFAULTS_HARMLESS)
+    part = PROMPT if prompted else Part({}, "", DEFAULTS_HARMLESS)
     check("model_defaults", defaults if isinstance(defaults, dict) else {}, part)
     check("preprocessor", section(settings, "preprocessor"),
-          Part(FEATURES, ("features",), FEATURES_HARMLESS))  # fmt: skip
+          Part(FEATURES, "features", FEATURES_HARMLESS))  # fmt: skip
     check("encoder", section(settings, "encoder"), Part(ENCODER, ENCODER_READ, ENCODER_HARMLESS))
 
 
@@ -225,18 +186,24 @@ def check_head(settings: Mapping[str, Any]) -> None:
     """Raise CheckpointError for a CTC head with settings that asrkit does not support."""
     branch = ctc(settings)
     if branch != settings:
-        check("aux_ctc", branch, Part({}, ("decoder", "decoding"), BRANCH_HARMLESS))
-    check("decoder", section(branch, "decoder"), Part(HEAD, ("vocabulary",), HEAD_HARMLESS))
-    decoding = branch.get("decoding")
-    temperature = decoding.get("temperature") if isinstance(decoding, dict) else None
-    if temperature not in (None, 1.0):
-        raise CheckpointError(f"decoding.temperature must be 1.0, got {shown(temperature)}")
+        check("aux_ctc", branch, Part({}, "decoder decoding", BRANCH_HARMLESS))
+    check("decoder", section(branch, "decoder"), Part(HEAD, "vocabulary", HEAD_HARMLESS))
+    decoding_of(branch)
+
+
+def decoding_of(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings of the search. Raises CheckpointError for another temperature."""
+    decoding = settings.get("decoding")
+    decoding = decoding if isinstance(decoding, dict) else {}
+    stated = {key: value for key, value in decoding.items() if value is not None}
+    check_keys("decoding", stated, {"temperature": Key(1.0, (1.0,))})
+    return decoding
 
 
 def check(name: str, values: Mapping[str, Any], part: Part) -> None:
     """Raise CheckpointError for a setting that asrkit does not have, or does not know."""
     check_keys(name, values, part.keys)
-    known = part.keys.keys() | set(part.read) | part.harmless.keys()
+    known = {*part.keys, *part.read.split(), *part.harmless.split()}
     for key in values:
         if key not in known:
             own = shown(key)

@@ -10,65 +10,44 @@ from torch import Tensor
 
 from asrkit.errors import shown
 from asrkit.interop.checkpoint import CheckpointError
-from asrkit.interop.nemo_settings import (
-    COMPUTING,
-    MODULES,
-    TRAINING,
-    Key,
-    Part,
-    check,
-    section,
-    size,
-)
+from asrkit.interop.nemo_settings import MODULES, Key, Part, check, decoding_of, section, size
 
 LSTM, STATELESS = (f"{MODULES}.{name}" for name in ("RNNTDecoder", "StatelessTransducerDecoder"))
-SIZES = "the weights have as many"
+EMBEDDED = Key(True, (True,), "its embeddings have no blank")
+# Harmless settings concern training, are sizes of weights, or other ways to compute the same.
 PREDICTOR = {
     LSTM: Part(
         {
-            "_target_": Key(None, (LSTM,)),
             "normalization_mode": Key(None, (None,), "its LSTM has norms in the gates"),
-            "blank_as_pad": Key(True, (True,), "its embeddings have no blank"),
+            "blank_as_pad": EMBEDDED,
         },
-        ("prednet",),
-        {"random_state_sampling": TRAINING, "vocab_size": SIZES},
+        "_target_ prednet",
+        "random_state_sampling vocab_size",
     ),
     STATELESS: Part(
-        {
-            "_target_": Key(None, (STATELESS,)),
-            "normalization_mode": Key(None, (None, "layer")),
-            "blank_as_pad": Key(True, (True,), "its embeddings have no blank"),
-        },
-        ("prednet", "context_size"),
-        {"vocab_size": SIZES},
+        {"normalization_mode": Key(None, (None, "layer")), "blank_as_pad": EMBEDDED},
+        "_target_ prednet context_size",
+        "vocab_size",
     ),
 }
 NETWORK = Part(
     {"rnn_hidden_size": Key(-1, (-1, None), "its LSTM is projected")},
-    ("pred_hidden", "pred_rnn_layers", "dropout"),
-    dict.fromkeys(
-        ("t_max", "weights_init_scale", "hidden_hidden_bias_scale", "forget_gate_bias"), TRAINING
-    ),
+    "pred_hidden pred_rnn_layers dropout",
+    "t_max weights_init_scale hidden_hidden_bias_scale forget_gate_bias",
 )
 JOINER = Part(
     {
         "_target_": Key(None, (f"{MODULES}.RNNTJoint",)),
         "num_extra_outputs": Key(0, (0, None), "its joiner predicts durations too (TDT)"),
     },
-    ("jointnet", "vocabulary"),
-    {
-        "num_classes": SIZES,
-        **dict.fromkeys(
-            ("log_softmax", "preserve_memory", "experimental_fuse_loss_wer", "masking_prob"),
-            COMPUTING,
-        ),
-        **dict.fromkeys(("fuse_loss_wer", "fused_batch_size"), TRAINING),
-    },
+    "jointnet vocabulary",
+    "num_classes log_softmax preserve_memory experimental_fuse_loss_wer masking_prob "
+    "fuse_loss_wer fused_batch_size",
 )
 JOINT_NETWORK = Part(
     {"activation": Key("relu", ("relu", "tanh", "sigmoid"))},
-    ("joint_hidden", "dropout"),
-    dict.fromkeys(("encoder_hidden", "pred_hidden"), SIZES),
+    "joint_hidden dropout",
+    "encoder_hidden pred_hidden",
 )
 PROJECTIONS = {"enc": "from_encoder", "pred": "from_predictor"}
 
@@ -89,14 +68,8 @@ def head_settings(settings: Mapping[str, Any], adapter_dim: int | None) -> dict[
     network, hidden = section(decoder, "prednet"), section(joint, "jointnet")
     check("decoder.prednet", network, NETWORK)
     check("joint.jointnet", hidden, JOINT_NETWORK)
-    decoding = settings.get("decoding")
-    decoding = decoding if isinstance(decoding, dict) else {}
-    greedy = decoding.get("greedy")
+    greedy = decoding_of(settings).get("greedy")
     most = greedy.get("max_symbols") if isinstance(greedy, dict) else None
-    if decoding.get("temperature") not in (None, 1.0):
-        raise CheckpointError(
-            f"decoding.temperature must be 1.0, got {shown(decoding['temperature'])}"
-        )
     found = {
         "kind": "transducer",
         "predictor_dim": size("decoder.prednet", network, "pred_hidden"),

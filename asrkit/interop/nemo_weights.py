@@ -12,8 +12,9 @@ from torch import Tensor
 
 from asrkit.audio import build_frontend
 from asrkit.errors import shown
-from asrkit.interop import nemo_prompt, nemo_transducer
+from asrkit.interop import nemo_transducer
 from asrkit.interop.checkpoint import CheckpointError
+from asrkit.interop.imported import fold_norm
 from asrkit.interop.nemo_settings import check_head, folds_norm
 
 BATCH_NORM_EPSILON = 1e-5
@@ -136,17 +137,24 @@ def folded(norm: dict[str, Tensor], weights: Weights, name: str) -> dict[str, Te
     weights.pop(f"{name}.num_batches_tracked", None)
     if len({part.shape for part in (mean, variance, *norm.values())}) > 1:
         raise CheckpointError(f"the parts of {name} have different lengths")
-    (scale_name, scale), (bias_name, bias) = norm.items()
-    scale = scale.double() / (variance.double() + BATCH_NORM_EPSILON).sqrt()
-    return {scale_name: scale.float(), bias_name: (bias - mean.double() * scale).float()}
+    return fold_norm(norm, mean, variance, BATCH_NORM_EPSILON)
 
 
 def adapter_weights(weights: Weights, dim: int, column: int) -> dict[str, Tensor]:
-    """Return the layers between encoder and head, with a language prompt folded in."""
+    """Return the layers between encoder and head, with a language prompt folded in.
+
+    NeMo appends the one-hot vector of the language to every encoder frame, before two linear layers
+    with a ReLU between them. So the language's column of the first layer is added to its bias.
+    """
     parts = [weights.take_part(f"head.adapter.{i}", f"prompt_kernel.{i}") for i in (0, 2)]
     (weight_name, weight), (bias_name, bias) = parts[0].items()
-    weight, bias = nemo_prompt.folded(weight, bias, dim, column)
-    return {weight_name: weight, bias_name: bias} | parts[1]
+    if weight.dim() != 2 or weight.size(1) <= dim + column:
+        raise CheckpointError(
+            f"prompt_kernel.0.weight must have more than {dim + column} columns, "
+            f"got {shown(tuple(weight.shape))}"
+        )
+    added = (bias.double() + weight[:, dim + column].double()).to(bias.dtype)
+    return {weight_name: weight[:, :dim].contiguous(), bias_name: added} | parts[1]
 
 
 def head_weights(weights: Weights, settings: dict[str, Any], head: str) -> dict[str, Tensor]:

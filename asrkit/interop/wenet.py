@@ -19,7 +19,7 @@ from asrkit.interop.checkpoint import (
     read_text,
     read_weights,
 )
-from asrkit.interop.imported import Imported, assemble, case_of
+from asrkit.interop.imported import Imported, assemble, case_of, fold_norm
 from asrkit.interop.wenet_settings import EncoderPart, Settings, parse_settings
 from asrkit.text import CharTokenizer, PieceTokenizer, Tokenizer
 
@@ -222,20 +222,14 @@ def encoder_weights(rest: dict[str, Tensor], part: EncoderPart) -> dict[str, Ten
             for own, name in (("content_bias", "u"), ("position_bias", "v")):
                 found[f"{position}.{own}"] = rest.pop(f"{source}.pos_bias_{name}").unsqueeze(1)
         if part.cnn_module_norm == "batch_norm":
-            fold(found, f"{convolution}.depthwise_norm", rest,
-                 f"encoder.encoders.{i}.conv_module.norm", part.conv_norm_eps)  # fmt: skip
+            names = [f"{convolution}.depthwise_norm.{end}" for end in ("weight", "bias")]
+            source = f"encoder.encoders.{i}.conv_module.norm.running"
+            statistics = rest.pop(f"{source}_mean"), rest.pop(f"{source}_var")
+            norm = {name: found[name] for name in names}
+            found |= fold_norm(norm, *statistics, part.conv_norm_eps)
     if part.pos_enc_layer_type == "rel_pos":  # WeNet multiplies the input by this
         for end in ("weight", "bias"):
             found[f"subsampling.out.{end}"] *= math.sqrt(part.output_size)
     if part.pos_enc_layer_type == "abs_pos":
         found["position.scale"] = torch.ones(())
     return found
-
-
-def fold(
-    found: dict[str, Tensor], own: str, rest: dict[str, Tensor], name: str, epsilon: float
-) -> None:
-    """Fold the statistics of a batch norm into its scale and bias."""
-    mean, variance = (rest.pop(f"{name}.running_{each}").double() for each in ("mean", "var"))
-    scale = found[f"{own}.weight"].double() / (variance + epsilon).sqrt()
-    found[f"{own}.weight"], found[f"{own}.bias"] = scale, found[f"{own}.bias"] - mean * scale

@@ -258,7 +258,7 @@ def test_settings_that_are_harmless_change_no_number(tmp_path: Path) -> None:
             (settings, MODEL_HARMLESS), (settings["encoder"], ENCODER_HARMLESS),
             (settings["preprocessor"], FEATURES_HARMLESS), (settings["decoder"], HEAD_HARMLESS),
         ):  # fmt: skip
-            section.update({name: section.get(name, {}) for name in names})
+            section.update({name: section.get(name, {}) for name in names.split()})
 
     files = [
         import_checkpoint("nemo", checkpoint(tmp_path / f"{i}.nemo", each)).file
