@@ -27,6 +27,7 @@ COMMANDS = {
     "data": "find what is wrong with a corpus before training",
     "bench": "measure a model's speed here on each backend, for several streams",
     "verify": "compare streaming with offline, station by station",
+    "models": "print the models that a name downloads, with languages and licences",
     "info": "print the contents of a model file",
 }
 

@@ -1,5 +1,7 @@
 """The catalogue of models by name: ready ones, models on the hub, and names that cannot run."""
 
+import re
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
@@ -8,6 +10,8 @@ from typing import Annotated, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
+from asrkit.errors import UserError, shown
+
 PATH = Path(__file__).with_suffix(".yaml")
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]+([._-][a-z0-9]+)*$", max_length=100)]
@@ -15,6 +19,7 @@ Language = Annotated[str, Field(pattern=r"^[a-z]{2,3}$")]
 Milliseconds = Annotated[str, Field(pattern=r"^(full|\d{1,7}(\+\d{1,7})?)$")]
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Commit = Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]
+PROMPTED = re.compile(r"(.+):([A-Za-z]{2,8}(?:-[A-Za-z0-9]{2,8})*)")
 
 
 class Part(BaseModel):
@@ -45,18 +50,14 @@ class Entry(Part):
 class Unusable(Part):
     """Names of models that asrkit cannot run."""
 
-    names: Annotated[list[str], Field(min_length=1)]  # patterns of the name after the owner
+    names: Annotated[list[str], Field(min_length=1)]  # patterns, without the owner
     why: str
     nearest: Name  # an entry
-
-    def matches(self, name: str) -> bool:
-        """Whether a model or repository of this name is meant."""
-        last = name.rpartition("/")[2].lower()
-        return any(fnmatchcase(last, pattern) for pattern in self.names)
 
 
 class Catalogue(Part):
     models: list[Entry]
+    publishers: list[str]  # owners of repositories for which the names below hold
     cannot_run: list[Unusable]
 
 
@@ -64,3 +65,34 @@ class Catalogue(Part):
 def read_catalogue() -> Catalogue:
     """Return the catalogue of the package."""
     return Catalogue.model_validate(yaml.safe_load(PATH.read_text(encoding="utf-8")))
+
+
+def entry_of(name: str) -> Entry | None:
+    """Return the model of a name."""
+    return next((each for each in read_catalogue().models if each.name == name), None)
+
+
+def with_prompt(text: str) -> tuple[str, str | None]:
+    """Split NAME:LANGUAGE into the name and the language of its prompt, None without one."""
+    found = PROMPTED.fullmatch(text)
+    return (found[1], found[2]) if found else (text, None)
+
+
+def require_usable(name: str) -> None:
+    """Raise UserError for the name, or the owner/name, of a model that cannot run."""
+    owner, _, last = name.lower().rpartition("/")
+    found = read_catalogue()
+    for each in found.cannot_run if not owner or owner in found.publishers else []:
+        if any(fnmatchcase(last, pattern) for pattern in each.names):
+            raise UserError(
+                f"{shown(name)} is not a model that asrkit runs by name: {each.why}; the nearest "
+                f"one is {each.nearest}"
+            )
+
+
+def near(name: str) -> str:
+    """Return a question for the name that is most like this one, or ""."""
+    found = get_close_matches(
+        name.rpartition("/")[2], [each.name for each in read_catalogue().models], 1
+    )
+    return f"; did you mean {found[0]}?" if found else ""

@@ -8,7 +8,10 @@ import hashlib
 import logging
 import re
 import shutil
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from fnmatch import fnmatchcase
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 from urllib.parse import quote
@@ -17,9 +20,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from tqdm import tqdm
 
 from asrkit.atomic_write import digest_of, move, replacing, sha256_of
+from asrkit.catalogue import Entry
 from asrkit.errors import UserError, reason, shown
 from asrkit.extras import need
-from asrkit.hub import FILE, MODEL, Address, address_of, explained
+from asrkit.hub import MODEL, Address, explained
 from asrkit.terms import LANGUAGE, Terms, checked_licence, licence_of
 
 logger = logging.getLogger("asrkit")
@@ -64,6 +68,11 @@ class Source(NamedTuple):
     names: tuple[str, ...]
 
     @property
+    def name(self) -> str:
+        """The repository's name, without its owner."""
+        return self.address.repository.partition("/")[2]
+
+    @property
     def folder(self) -> Path:
         """The folder of these contents in the cache, whatever their commit."""
         parts = sorted((name, self.listing.files[name].digest) for name in self.names)
@@ -76,7 +85,6 @@ class Source(NamedTuple):
             return self.folder
         with explained(self.address):
             from huggingface_hub import try_to_load_from_cache
-            from huggingface_hub.utils import WeakFileLock
 
             repository, commit = self.address.repository, self.listing.commit
             there = [try_to_load_from_cache(repository, name, revision=commit)
@@ -84,7 +92,7 @@ class Source(NamedTuple):
             if all(isinstance(path, str) for path in there):  # another program downloaded them
                 return Path(str(there[0])).parent
             self.folder.mkdir(parents=True, exist_ok=True)
-            with WeakFileLock(f"{self.folder}.lock"):  # another process may download them
+            with lock(self.folder):  # another process may download them
                 for name in self.names:
                     if not (self.folder / name).is_file():
                         self._download(name)
@@ -128,11 +136,29 @@ class Source(NamedTuple):
             )
 
 
+@contextmanager
+def lock(path: Path) -> Iterator[None]:
+    """Wait for other processes that hold the lock of a path; hold it in the block."""
+    from huggingface_hub.utils import WeakFileLock
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with WeakFileLock(f"{path}.lock"):
+        yield
+
+
 def cache_of(repository: str) -> Path:
     """Return the folder of a repository in the cache."""
     from huggingface_hub import constants
 
     return Path(constants.HF_HOME) / "asrkit" / repository.replace("/", "--")
+
+
+def bytes_here(entry: Entry) -> int:
+    """Return the size of all that the cache has of a model's repository."""
+    if find_spec("huggingface_hub") is None:
+        return 0
+    folder = cache_of(str(entry.repository))
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def receive(url: str, part: Path, size: int) -> None:
@@ -177,36 +203,77 @@ def receive(url: str, part: Path, size: int) -> None:
                 )
 
 
-def download(text: str) -> Path:
-    """Return the path of a model file in a cache; download it unless it is there.
+def find(address: Address, kinds: Sequence[str] = (".safetensors", ".nemo")) -> Source:
+    """Return the source of a model.
 
-    The file is that of the address, else model.safetensors, else the only .safetensors file of the
-    repository. No other file is downloaded.
+    It is the file of the address, else model.safetensors if there is no checkpoint beside it, else
+    the only file of the repository with one of the suffixes in `kinds`.
     """
-    source = find(address_of(text))
-    return source.fetch() / source.names[0]
-
-
-def find(address: Address) -> Source:
-    """Return the source of the model at an address."""
-    need("huggingface_hub")
-    with explained(address):
-        listing = listing_of(address.repository, address.revision)
-    if address.file is not None and address.file not in listing.files:
-        raise UserError(f"{address}: no such file in this repository")
-    found = [name for name in sorted(listing.files) if FILE.fullmatch(name)]
-    chosen = address.file or (MODEL if MODEL in found else None)
-    if chosen is None and len(found) > 1:
+    listing = listing_of(address)
+    found = [name for name in sorted(listing.files) if Path(name).suffix in kinds]
+    if address.file is not None:
+        found = [address.file]
+    elif MODEL in found and not any(name.endswith(".nemo") for name in found):
+        found = [MODEL]
+    if not found:
+        raise UserError(f"{address} has no {' or '.join(kinds)} file: name another repository")
+    if len(found) > 1:
         raise UserError(
             f"{address} has several model files, name one as {address}/FILE: "
             f"{shown(Path(', '.join(found)))}"
         )
-    if chosen is None and not found:
-        raise UserError(f"{address} has no .safetensors file: name another repository")
-    return Source(address, listing, (chosen or found[0],))
+    return Source(address, listing, (found[0],))
 
 
-def listing_of(repository: str, revision: str | None) -> Listing:
+def find_files(address: Address, alternatives: Iterable[Sequence[str]]) -> Source:
+    """Return the source of several files.
+
+    Args:
+        alternatives: patterns of the names; the first of each alternative is required.
+    """
+    listing = listing_of(address)
+    for first, *others in alternatives:
+        if any(fnmatchcase(name, first) for name in listing.files):
+            patterns = (first, *others)
+            names = tuple(name for name in listing.files
+                          if any(fnmatchcase(name, each) for each in patterns))  # fmt: skip
+            return Source(address, listing, names)
+    needed = " or ".join(first for first, *_ in alternatives)
+    raise UserError(f"{address} has no {needed}: name another repository")
+
+
+def find_entry(entry: Entry) -> Source:
+    """Return the source of a model of the catalogue, with the terms and the digest there.
+
+    Raises:
+        UserError: if the hub states another size or SHA-256.
+    """
+    address = Address(str(entry.repository), entry.revision, entry.file)
+    source = find(address)
+    listing = source.listing
+    stated = listing.files[entry.file]
+    known = Stated(size=entry.size or stated.size, digest=entry.sha256 or stated.digest)
+    if stated != known and (stated.size != known.size or len(stated.digest) == len(known.digest)):
+        raise UserError(
+            f"{address}: the hub has {stated.size} bytes with the digest {stated.digest}, and "
+            f"{entry.name} is {known.size} with {known.digest}: do not use this file"
+        )
+    terms = {"licence": listing.licence or entry.licence, "languages": entry.languages}
+    files = {"files": {**listing.files, entry.file: known}}
+    return source._replace(listing=listing.model_copy(update=terms | files))
+
+
+def listing_of(address: Address) -> Listing:
+    """Return the checked listing of the commit of an address."""
+    need("huggingface_hub")
+    with explained(address):
+        found = current(address.repository, address.revision)
+    if address.file is not None and address.file not in found.files:
+        raise UserError(f"{address}: no such file in this repository")
+    return found
+
+
+def current(repository: str, revision: str | None) -> Listing:
     """Return the listing of a commit: from the hub, or from the cache if it does not answer.
 
     A commit in the cache cannot change, so that the hub is not asked.

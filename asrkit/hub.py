@@ -18,7 +18,7 @@ MODEL, CARD = "model.safetensors", "README.md"  # files of a repository
 MOST_CHARACTERS = 300  # length limit of an address
 NAME = r"\w+(?:[.-]\w+)*"  # no dots or hyphens in a row, nor at an end
 REPOSITORY = re.compile(rf"{NAME}/{NAME}", re.ASCII)
-FILE = re.compile(rf"{NAME}\.safetensors", re.ASCII)
+FILE = re.compile(rf"{NAME}\.(?:safetensors|nemo)", re.ASCII)
 ADDRESS = re.compile(
     rf"{PREFIX}({REPOSITORY.pattern})(?:@({NAME}(?:/{NAME})*?))?(?:/({FILE.pattern}))?", re.ASCII
 )

@@ -11,7 +11,9 @@ def main(argv: list[str] | None = None) -> int:
         "asrkit import nemo stt_en.nemo --output stt_en.safetensors --licence CC-BY-4.0",
     )  # fmt: skip
     arguments.add_argument("format", choices=CHECKPOINTS, help="toolkit that wrote the checkpoint")
-    arguments.add_argument("checkpoint", help="file or folder of the checkpoint")
+    arguments.add_argument(
+        "checkpoint", help="file or folder of the checkpoint, or hf://owner/name"
+    )
     arguments.add_argument("--output", type=Target, required=True, help="the model file to write")
     add_terms(arguments, "that of the checkpoint, if it states one")
     arguments.add_argument(

@@ -7,6 +7,7 @@ malicious file raises ModelFileError. Weights are float32 in memory, whatever ty
 
 import hashlib
 import json
+import logging
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -24,13 +25,17 @@ from torch import Tensor
 from asrkit import hub
 from asrkit.atomic_write import replacing
 from asrkit.build import build_model, read_tokenizer
+from asrkit.catalogue import entry_of, near, require_usable, with_prompt
 from asrkit.config import Config, ConfigError, parse_record
-from asrkit.downloads import download
+from asrkit.downloads import Source, find, find_entry, lock
 from asrkit.errors import UserError, reason, shown
 from asrkit.model_contents import ModelFile, ModelFileError
 from asrkit.pretrained import ready_models
 from asrkit.terms import Terms, checked_licence, read_terms
 from asrkit.text import TextError
+from asrkit.version import __version__
+
+logger = logging.getLogger("asrkit")
 
 FORMAT_VERSION = 1
 HEADER = "asrkit"  # key of the file's metadata, whose value is JSON
@@ -188,13 +193,18 @@ def model_path(model: str | Path) -> Path:
 
     Args:
         model: path of the file; folder with a model.safetensors, or a single .safetensors file;
-            name of a ready model; or hf://owner/name, which is downloaded to the hub's cache.
+            name of a ready model or of another one in the catalogue; or hf://owner/name. Models of
+            the hub are downloaded, and converted if they are checkpoints of NeMo. :LANGUAGE after
+            the name chooses the language of a model with a language prompt.
     """
     if not isinstance(model, str | PurePath):
         raise ModelFileError(f"a model must be a path or a ready one's name, got {shown(model)}")
-    if isinstance(model, str) and model.startswith(hub.PREFIX):
-        return download(model)
     path, ready = Path(model), ready_models()
+    text, prompt = with_prompt(str(model))
+    if isinstance(model, str) and text.startswith(hub.PREFIX):
+        address = hub.address_of(text)
+        require_usable(address.repository)
+        return cached(find(address), prompt)
     if path.suffix in OTHERS:
         raise ModelFileError(f"{shown(path)} is {OTHERS[path.suffix]}")
     if path.is_file():
@@ -209,15 +219,49 @@ def model_path(model: str | Path) -> Path:
     if inside:
         names = shown(Path(", ".join(each.name for each in inside)))
         raise ModelFileError(f"{shown(path)} has several model files, name one: {names}")
+    entry = entry_of(text) if isinstance(model, str) else None
+    if entry is not None and entry.repository is not None:
+        return cached(find_entry(entry), prompt or entry.prompt)
+    if not path.exists() and path.suffix != ".safetensors":
+        require_usable(text)
+    if prompt is not None and (text in ready or Path(text).exists()):
+        raise ModelFileError(f"{shown(text)} has no language prompt: leave {prompt} out")
     is_address = hub.REPOSITORY.fullmatch(str(model)) and not (path.suffix or path.parent.is_dir())
     name = str(model) and shown(path)
     if name and path.is_dir():
         name += ", a folder without a .safetensors file"
     raise ModelFileError(
-        f"no model file {name}: give a file of asrkit train or asrkit import, a ready model "
-        f"({', '.join(ready) or 'none'}), or {hub.PREFIX}{model if is_address else 'owner/name'}"
-        " of the hub"
+        f"no model file {name}: give a file of asrkit train or asrkit import, a ready "
+        f"model ({', '.join(ready) or 'none'}), another name of asrkit models, or "
+        f"{hub.PREFIX}{model if is_address else 'owner/name'} of the hub{near(text)}"
     )
+
+
+def cached(source: Source, prompt: str | None) -> Path:
+    """Return the path of a model of the hub in the cache; a checkpoint is converted there."""
+    checkpoint = Path(source.names[0])
+    if checkpoint.suffix != ".nemo":
+        if prompt is not None:
+            raise ModelFileError(f"{source.address} has no language prompt: leave {prompt} out")
+        return source.fetch() / checkpoint
+    folder = source.folder / "-".join(filter(None, ("converted", __version__, prompt)))
+    path = folder / f"{source.name}.safetensors"
+    if path.is_file():
+        return path
+    if source.listing.terms.licence is None:
+        raise ModelFileError(
+            f"the card of {source.address} states no licence: asrkit import nemo {source.address} "
+            "--output FILE --licence NAME"
+        )
+    from asrkit.interop import import_checkpoint, recorded
+
+    with lock(folder):  # another process may convert it
+        if not path.is_file():
+            downloaded = source.fetch() / checkpoint
+            logger.warning("converting %s to %s", checkpoint, path)
+            imported = import_checkpoint("nemo", downloaded, None, prompt)
+            save_model(path, recorded(imported, source.name, prompt, source.listing.terms))
+    return path
 
 
 def load_model(model: str | Path) -> ModelFile:

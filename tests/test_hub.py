@@ -1,5 +1,6 @@
 """Models of the hub: hf:// alone asks it, one file comes, and it is checked as any other."""
 
+import hashlib
 import shutil
 import socket
 import subprocess
@@ -12,12 +13,16 @@ from types import SimpleNamespace
 import pytest
 
 import asrkit
-from asrkit import downloads
+from asrkit import catalogue, downloads, hub
+from asrkit.catalogue import Entry, read_catalogue
+from asrkit.commands.serve import name_of
 from asrkit.errors import UserError
 from asrkit.extras import missing
-from asrkit.model_file import ModelFileError, load_model, model_path
+from asrkit.model_file import ModelFileError, load_model, model_path, read_config_of
 from tests import hub_server
-from tests.conftest import PROJECT
+from tests.conftest import FIXTURES, PROJECT
+from tests.interop.test_import import checkpoint
+from tests.interop.test_whisper import of_transformers, openai_weights
 from tests.running import run, talkative_model
 
 pytest.importorskip("huggingface_hub")
@@ -50,7 +55,10 @@ def refusal(text: str) -> str:
 
 def process(remote: hub_server.Hub, folder: Path, **variables: str) -> subprocess.Popen[str]:
     """A process that downloads me/tiny and prints its path."""
-    program = "from asrkit.downloads import download; print(download('hf://me/tiny'))"
+    program = (
+        "from asrkit import downloads, hub; source = downloads.find(hub.address_of('hf://me/tiny'));"
+        "print(source.fetch() / source.names[0])"
+    )
     environment = {"PYTHONPATH": ":".join(sys.path), "HF_ENDPOINT": remote.address}
     environment |= {"HF_HOME": str(folder / "home"), "HF_HUB_DISABLE_XET": "1"}
     return subprocess.Popen(
@@ -111,10 +119,10 @@ def test_a_revision_is_pinned(remote: hub_server.Hub, model: bytes, revision: st
     repository.refs["v1.0"] = repository.refs["feature/x"] = first
     repository.commit(model__safetensors=b"another")
     revision = first if revision == "commit" else revision
-    assert downloads.download(f"hf://me/tiny@{revision}").read_bytes() == model
-    assert downloads.download("hf://me/tiny").read_bytes() == b"another"
+    assert model_path(f"hf://me/tiny@{revision}").read_bytes() == model
+    assert model_path("hf://me/tiny").read_bytes() == b"another"
     count = len(remote.requests)
-    assert downloads.download(f"hf://me/tiny@{first}").read_bytes() == model
+    assert model_path(f"hf://me/tiny@{first}").read_bytes() == model
     assert len(remote.requests) == count  # a commit cannot change: nobody is asked
 
 
@@ -124,12 +132,12 @@ def test_a_new_commit_comes_and_an_old_file_does_not_again(
     """The file is known to be the same by its digest."""
     repository = remote.make("me/tiny")
     repository.commit(model__safetensors=model)
-    downloads.download("hf://me/tiny")
+    model_path("hf://me/tiny")
     repository.commit(README__md=b"#")
-    downloads.download("hf://me/tiny")
+    model_path("hf://me/tiny")
     assert len(sent(remote)) == 1
     repository.commit(model__safetensors=b"new")
-    assert downloads.download("hf://me/tiny").read_bytes() == b"new"
+    assert model_path("hf://me/tiny").read_bytes() == b"new"
     assert len(sent(remote)) == 2
 
 
@@ -137,16 +145,17 @@ def test_which_file(remote: hub_server.Hub, model: bytes) -> None:
     repository = remote.make("me/tiny")
     repository.commit(README__md=b"#")
     assert (
-        refusal("hf://me/tiny") == "hf://me/tiny has no .safetensors file: name another repository"
+        refusal("hf://me/tiny")
+        == "hf://me/tiny has no .safetensors or .nemo file: name another repository"
     )
     repository.commit(only__safetensors=model)
-    assert downloads.download("hf://me/tiny").name == "only.safetensors"
+    assert model_path("hf://me/tiny").name == "only.safetensors"
     repository.commit(small__safetensors=b"small")
     assert refusal("hf://me/tiny").endswith(
         "hf://me/tiny/FILE: only.safetensors, small.safetensors"
     )
-    assert downloads.download("hf://me/tiny/small.safetensors").read_bytes() == b"small"
-    assert downloads.download("hf://me/tiny@main/small.safetensors").read_bytes() == b"small"
+    assert model_path("hf://me/tiny/small.safetensors").read_bytes() == b"small"
+    assert model_path("hf://me/tiny@main/small.safetensors").read_bytes() == b"small"
     said = "hf://me/tiny/big.safetensors: no such file in this repository"
     assert refusal("hf://me/tiny/big.safetensors") == said
 
@@ -156,10 +165,10 @@ def test_offline(
     name: str, remote: hub_server.Hub, model: bytes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     remote.make("me/tiny").commit(**{f"{name}__safetensors": model})
-    path = downloads.download("hf://me/tiny")
+    path = model_path("hf://me/tiny")
     hub_server.use(monkeypatch, remote.address, tmp_path / "cache", offline=True)
     count = len(remote.requests)
-    assert downloads.download("hf://me/tiny") == path
+    assert model_path("hf://me/tiny") == path
     for unknown in ("hf://me/other", "hf://me/tiny@v2"):
         said = f"{unknown}: not in the cache, and HF_HUB_OFFLINE forbids the download"
         assert refusal(unknown) == said
@@ -204,7 +213,7 @@ def test_what_the_hub_refuses(
     }
     monkeypatch.setenv("HF_TOKEN", hub_server.TOKEN)
     for name in ("gated", "private"):
-        assert downloads.download(f"hf://me/{name}").read_bytes() == model
+        assert model_path(f"hf://me/{name}").read_bytes() == model
 
 
 @pytest.mark.parametrize("kind", ["nobody", "slow"])
@@ -215,7 +224,7 @@ def test_no_answer(
     import huggingface_hub.file_download
 
     remote.make("me/tiny").commit(model__safetensors=model)
-    path = downloads.download("hf://me/tiny")
+    path = model_path("hf://me/tiny")
     monkeypatch.setattr("time.sleep", lambda seconds: None)  # between the library's attempts
     for name in ("_ETAG_RETRY_TIMEOUT", "HF_HUB_ETAG_TIMEOUT"):
         monkeypatch.setattr(huggingface_hub.file_download, name, 0.05, raising=False)
@@ -225,7 +234,7 @@ def test_no_answer(
         if kind == "nobody":
             silent.close()
         hub_server.use(monkeypatch, f"http://127.0.0.1:{port}", tmp_path / "cache")
-        assert downloads.download("hf://me/tiny") == path
+        assert model_path("hf://me/tiny") == path
         said = refusal("hf://me/other")
     assert said.startswith(
         f"hf://me/other: not in the cache, and http://127.0.0.1:{port} cannot be"
@@ -273,7 +282,7 @@ def test_a_huge_file_is_not_downloaded(
     assert f"has {len(model)} bytes: a model has" in refusal("hf://me/tiny")
     assert sent(remote) == []
     monkeypatch.setattr(downloads, "MOST_BYTES", len(model))
-    assert downloads.download("hf://me/tiny").read_bytes() == model
+    assert model_path("hf://me/tiny").read_bytes() == model
 
 
 @pytest.mark.parametrize("key", ["sha", "rfilename", "blobId"])
@@ -285,13 +294,13 @@ def test_a_hostile_hub_has_no_file_written_elsewhere(
     value = value.replace("/OUT", str(tmp_path / "out"))
     file = {"rfilename": "model.safetensors", "size": len(model), "blobId": "0" * 40}
     remote.answer = {"sha": value} if key == "sha" else {"siblings": [file | {key: value}]}
-    said = "has no .safetensors file" if key == "rfilename" else "the hub sends"
+    said = "has no .safetensors or .nemo file" if key == "rfilename" else "the hub sends"
     assert said in refusal("hf://me/tiny")
     assert {path.name for path in tmp_path.iterdir()} <= {"cache", "model"}
     assert not any("out" in path.name for path in (tmp_path / "cache").rglob("*"))
     assert sent(remote) == []
     remote.answer = {}
-    assert downloads.download("hf://me/tiny").read_bytes() == model  # the control
+    assert model_path("hf://me/tiny").read_bytes() == model  # the control
 
 
 @pytest.mark.parametrize(
@@ -310,7 +319,7 @@ def test_another_commit_than_the_address(remote: hub_server.Hub, model: bytes) -
     remote.answer = {"sha": "0" * 40}
     assert "in place of" in refusal(f"hf://me/tiny@{commit}")
     remote.answer = {}
-    assert downloads.download(f"hf://me/tiny@{commit}").read_bytes() == model  # the control
+    assert model_path(f"hf://me/tiny@{commit}").read_bytes() == model  # the control
 
 
 @pytest.mark.parametrize("ranges", [True, False])
@@ -321,12 +330,12 @@ def test_an_interrupted_download_continues(
     remote.make("me/tiny").commit(model__safetensors=model)
     remote.ranges = ranges
     remote.sends = [1000, 2000] if ranges else [1000, 2000, 2500]
-    assert downloads.download("hf://me/tiny").read_bytes() == model
+    assert model_path("hf://me/tiny").read_bytes() == model
     remote.make("me/other").commit(model__safetensors=model)
     remote.sends = [5000, 0]
     said = f"model.safetensors: the download stopped after {5000 * ranges} of {len(model)} bytes"
     assert said in refusal("hf://me/other")
-    assert downloads.download("hf://me/other").read_bytes() == model
+    assert model_path("hf://me/other").read_bytes() == model
     assert remote.bytes_sent == 2 * len(model) if ranges else remote.bytes_sent > 2 * len(model)
 
 
@@ -343,7 +352,7 @@ def test_other_bytes_than_the_hub_states(remote: hub_server.Hub, model: bytes, c
     assert said[change] in refusal("hf://me/tiny")
     assert not list((Path("cache")).rglob("model.safetensors"))
     remote.contents.clear()
-    assert downloads.download("hf://me/tiny").read_bytes() == model  # also from a part with a fault
+    assert model_path("hf://me/tiny").read_bytes() == model  # also from a part with a fault
 
 
 def test_a_full_disk(remote: hub_server.Hub, model: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -354,11 +363,11 @@ def test_a_full_disk(remote: hub_server.Hub, model: bytes, monkeypatch: pytest.M
         full.setattr(shutil, "disk_usage", lambda path: usage._replace(free=1000))
         assert "model.safetensors needs 0 MB, the disk has 0" in refusal("hf://me/tiny")
     assert sent(remote) == []
-    part = downloads.find(downloads.address_of("hf://me/tiny")).folder / "model.safetensors.part"
+    part = downloads.find(hub.address_of("hf://me/tiny")).folder / "model.safetensors.part"
     part.symlink_to("/dev/full")
     assert "No space left on device" in refusal("hf://me/tiny")
     part.unlink()
-    assert downloads.download("hf://me/tiny").read_bytes() == model
+    assert model_path("hf://me/tiny").read_bytes() == model
 
 
 def test_two_processes_download_once(remote: hub_server.Hub, model: bytes, tmp_path: Path) -> None:
@@ -389,11 +398,11 @@ def test_a_file_that_another_program_downloaded(
     remote.make("me/tiny").commit(model__safetensors=model)
     path = Path(hf_hub_download("me/tiny", "model.safetensors"))
     remote.requests.clear()
-    assert downloads.download("hf://me/tiny") == path
+    assert model_path("hf://me/tiny") == path
     assert sent(remote) == []
     shutil.rmtree(tmp_path / "cache" / "asrkit")
     hub_server.use(monkeypatch, remote.address, tmp_path / "cache", offline=True)
-    assert downloads.download("hf://me/tiny") == path
+    assert model_path("hf://me/tiny") == path
 
 
 def test_the_library_is_as_it_was_during_a_download(remote: hub_server.Hub, model: bytes) -> None:
@@ -407,7 +416,7 @@ def test_the_library_is_as_it_was_during_a_download(remote: hub_server.Hub, mode
 
     remote.make("me/tiny").commit(model__safetensors=model)
     found, remote.requests = [{**vars(file_download)}], Requests()
-    assert downloads.download("hf://me/tiny").read_bytes() == model
+    assert model_path("hf://me/tiny").read_bytes() == model
     assert len(found) > 2
     assert all(each == found[0] for each in found)
 
@@ -415,3 +424,161 @@ def test_the_library_is_as_it_was_during_a_download(remote: hub_server.Hub, mode
 def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     assert refusal("hf://me/tiny") == missing(["huggingface_hub"])
+
+
+@pytest.fixture(scope="module")
+def nemo(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    return checkpoint(tmp_path_factory.mktemp("nemo") / "m.nemo").read_bytes()
+
+
+CARD = {"license": "other", "license_name": "open-weights", "language": ["en", "en-US"]}
+
+
+def test_a_checkpoint_is_converted_once(
+    remote: hub_server.Hub, nemo: bytes, monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture, tmp_path: Path,
+) -> None:  # fmt: skip
+    repository = remote.make("me/small")
+    repository.card = CARD
+    commit = repository.commit(m__nemo=nemo, README__md=b"#")
+    file = load_model("hf://me/small")
+    assert file.terms == (CARD["license_name"], ("en",))
+    assert file.training["imported"]["sha256"] == {"m.nemo": hashlib.sha256(nemo).hexdigest()}
+    first, second = caplog.messages
+    assert first == "downloading hf://me/small: m.nemo, 0.1 MB; licence: open-weights"
+    assert second.startswith("converting m.nemo to ")
+    monkeypatch.setattr("asrkit.interop.import_checkpoint", None)
+    assert load_model(f"hf://me/small@{commit}/m.nemo").path == file.path
+    hub_server.use(monkeypatch, remote.address, tmp_path / "cache", offline=True)
+    assert asrkit.load("hf://me/small").tokenizer.vocab_size == file.tokenizer.vocab_size
+    assert len(sent(remote)) == 1
+
+
+def test_a_checkpoint_that_cannot_be_converted(remote: hub_server.Hub, nemo: bytes) -> None:
+    repository = remote.make("me/small")
+    repository.commit(m__nemo=nemo)
+    assert refusal("hf://me/small") == (
+        "the card of hf://me/small states no licence: asrkit import nemo hf://me/small --output "
+        "FILE --licence NAME"
+    )
+    repository.card = CARD
+    repository.commit(m__nemo=nemo[:3000])
+    assert "m.nemo" in refusal("hf://me/small")
+    assert not list(Path("cache").rglob("small.safetensors"))
+    repository.commit(m__nemo=nemo)
+    load_model("hf://me/small")  # the control
+
+
+def test_a_language_prompt(remote: hub_server.Hub, capsys: pytest.CaptureFixture[str]) -> None:
+    """The cache has a model for each language."""
+    repository = remote.make("me/prompted")
+    repository.card = CARD
+    source = FIXTURES / "nemo-fastconformer-rnnt-prompt" / "model.nemo"
+    repository.commit(model__nemo=source.read_bytes())
+    assert "got None: choose one with --prompt" in refusal("hf://me/prompted")
+    german, english = (load_model(f"hf://me/prompted:{each}") for each in ("de-DE", "en-US"))
+    assert german.training["imported"]["prompt"] == "de-DE"
+    assert german.path != english.path
+    assert german.model.state_dict().keys() == english.model.state_dict().keys()
+    remote.make("me/tiny").commit(model__safetensors=b"")
+    assert "has no language prompt: leave de out" in refusal("hf://me/tiny:de")
+    assert "has no language prompt: leave de out" in refusal("small-en-alnum:de")
+    assert run("info", "hf://me/prompted:de-DE") == 0
+    for prompt, status in (("de-DE", 0), ("xx", 2)):
+        command = (
+            "pack",
+            "--model",
+            "hf://me/prompted",
+            "--prompt",
+            prompt,
+            "--output",
+            "x.safetensors",
+        )
+        assert run(*command) == status, capsys.readouterr().err
+
+
+@pytest.fixture
+def named(remote: hub_server.Hub, nemo: bytes, monkeypatch: pytest.MonkeyPatch) -> Entry:
+    """A model of the catalogue, pinned to a commit."""
+    commit = remote.make("me/small").commit(m__nemo=nemo)
+    remote.make("me/small").commit(m__nemo=b"of another commit")
+    entry = next(each for each in read_catalogue().models if each.format == "nemo")
+    entry = entry.model_copy(update={
+        "name": "small-1.0", "repository": "me/small", "revision": commit, "file": "m.nemo",
+        "size": len(nemo), "sha256": hashlib.sha256(nemo).hexdigest(), "prompt": None,
+    })  # fmt: skip
+    found = read_catalogue().model_copy(update={"models": [entry]})
+    monkeypatch.setattr(catalogue, "read_catalogue", lambda: found)
+    return entry
+
+
+def test_a_name_of_the_catalogue(named: Entry, remote: hub_server.Hub) -> None:
+    file = load_model("small-1.0")
+    assert file.terms == (named.licence, tuple(named.languages))
+    assert read_config_of("small-1.0") == file.config
+    assert name_of("small-1.0") == name_of("small-1.0:de-DE") == "small-1.0"
+    count = len(remote.requests)
+    assert model_path("small-1.0") == file.path
+    assert len(remote.requests) == count
+    assert refusal("smal-1.0").endswith("; did you mean small-1.0?")
+
+
+@pytest.mark.parametrize("change", [{"size": 5}, {"sha256": "0" * 64}])
+def test_other_contents_than_the_catalogue_states(
+    named: Entry, remote: hub_server.Hub, change: dict, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = named.model_copy(update=change)
+    found = catalogue.read_catalogue().model_copy(update={"models": [other]})
+    monkeypatch.setattr(catalogue, "read_catalogue", lambda: found)
+    assert "do not use this file" in refusal("small-1.0")
+    assert sent(remote) == []
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["parakeet-tdt-0.6b-v3", "nvidia/parakeet-unified-en-0.6b", "hf://nvidia/canary-1b",
+     "whisper-base", "hf://openai/whisper-large-v3"],
+)  # fmt: skip
+def test_models_that_cannot_run(name: str, remote: hub_server.Hub) -> None:
+    said = refusal(name)
+    assert "is not a model that asrkit runs by name: " in said
+    assert "; the nearest one is " in said
+    assert remote.requests == []
+    assert "no such repository" in refusal("hf://me/whisper-base")  # the control
+    assert "no model file whisper.safetensors: " in refusal("whisper.safetensors")
+
+
+def test_imports_from_the_hub(
+    remote: hub_server.Hub, nemo: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The files of the format come, and the card has the licence."""
+    folder = of_transformers(tmp_path, openai_weights())
+    repository = remote.make("openai/whisper-base")
+    repository.card = {"license": "apache-2.0", "language": "de"}
+    names = ("model.safetensors", "config.json")
+    files = {name: (folder / name).read_bytes() for name in names} | {"pytorch_model.bin": b"x"}
+    repository.commit(**{name.replace(".", "__"): data for name, data in files.items()})
+    command = ("import", "whisper", "hf://openai/whisper-base", "--output", "w.safetensors")
+    assert run(*command) == 0
+    file = load_model("w.safetensors")
+    assert file.terms == ("apache-2.0", ("de",))
+    assert file.training["imported"]["name"] == "whisper-base"
+    assert len(sent(remote)) == 2
+    remote.make("me/small").commit(m__nemo=nemo)
+    command = ("import", "nemo", "hf://me/small", "--output", "n.safetensors")
+    assert run(*command) == 2
+    assert "does not state its licence: add --licence" in capsys.readouterr().err
+    assert run(*command, "--licence", "MIT") == 0
+    remote.make("me/small").commit(n__nemo=nemo)
+    remote.make("me/empty").commit(README__md=b"#")
+    for source, said in (
+        ("hf://me/small", "has several model files"),
+        ("hf://openai/whisper-base", "is not a model that asrkit runs"),
+        ("hf://me/empty", "hf://me/empty has no .nemo file: name another repository"),
+        ("hf://nvidia/parakeet-tdt-0.6b-v2", "is not a model that asrkit runs"),
+    ):
+        arguments = ("import", "nemo", source, "--output", "x.safetensors")
+        assert run(*arguments) == 2
+        error = capsys.readouterr().err
+        assert said in error
+        assert len(error.splitlines()) == 1

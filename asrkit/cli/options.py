@@ -9,14 +9,20 @@ from asrkit.errors import UserError, checked_token, shown
 from asrkit.lm import LIMIT
 from asrkit.lm.hotwords import WEIGHT
 
-MODEL = "a .safetensors model file, the name of a ready model, or hf://owner/name"
+MODEL = "a .safetensors model file, a name of asrkit models, or hf://owner/name"
 LONGEST_MS = 3_600_000  # limit of times in options
 LONGEST_NAME = 20  # characters of a speaker's name, which a line of subtitles must hold
 MULTIPLE = "a multiple of the model's frame, usually 40 ms"
 
 
 def add_model_file(arguments: Parser) -> None:
-    arguments.group("model").add_argument("--model", required=True, help=MODEL)
+    group = arguments.group("model")
+    group.add_argument("--model", required=True, help=MODEL)
+    group.add_argument(
+        "--prompt", metavar="LANGUAGE",
+        help="language of a model with a language prompt, such as de-DE; --model NAME:LANGUAGE is "
+        "the same",
+    )  # fmt: skip
 
 
 def add_model(arguments: Parser) -> None:

@@ -3,44 +3,42 @@
 import argparse
 from pathlib import Path
 
-from asrkit.atomic_write import sha256_of
+from asrkit.catalogue import require_usable
 from asrkit.cli.terms import terms_of
+from asrkit.downloads import Source, find, find_files
 from asrkit.errors import UserError, shown
-from asrkit.interop import import_checkpoint
-from asrkit.model_contents import START
+from asrkit.hub import PREFIX, address_of
+from asrkit.interop import FILES, import_checkpoint, recorded
 from asrkit.model_file import save_model
-from asrkit.version import __version__
+from asrkit.terms import UNKNOWN, Terms
 
 MOST_CHARACTERS = 200  # length limit of a name
 
 
 def import_(options: argparse.Namespace) -> int:
-    path = Path(options.checkpoint)
+    source = hub_source(options)
+    path = Path(options.checkpoint) if source is None else source.fetch()
+    if source is not None and len(source.names) == 1:
+        path /= source.names[0]
     imported = import_checkpoint(
         options.format, path, options.head, options.prompt, options.frame_ms
     )
-    given = terms_of(options)
-    terms = given._replace(licence=given.licence or imported.licence)
+    given, card = terms_of(options), UNKNOWN if source is None else source.listing.terms
+    terms = Terms(
+        given.licence or imported.licence or card.licence, given.languages or card.languages
+    )
     if terms.licence is None:
         raise UserError(
-            f"{shown(path)} does not state its licence: add --licence, as its publisher states it,"
-            " such as --licence CC-BY-4.0"
+            f"{shown(Path(options.checkpoint))} does not state its licence: add --licence, as its "
+            "publisher states it, such as --licence CC-BY-4.0"
         )
     name = options.name or ""
     if len(name) > MOST_CHARACTERS or not name.isprintable():
         raise UserError(
             f"--name must be printable, of at most {MOST_CHARACTERS} characters, got {shown(name)}"
         )
-    record = {
-        "name": options.name or path.resolve().stem,
-        "source": imported.source,
-        "sha256": {each.name: sha256_of(each) for each in imported.read},
-        "licence": terms.licence,
-        "left_out": imported.left_out,
-        **({} if options.prompt is None else {"prompt": options.prompt}),
-        "asrkit": __version__,
-    } | ({START: True} if imported.is_start else {})
-    file = imported.file._replace(training={"imported": record}, terms=terms)
+    known = path.resolve().stem if source is None else source.name
+    file = recorded(imported, options.name or known, options.prompt, terms)
     save_model(options.output, file)
     for part, count in imported.left_out.items():
         print(f"left out: {part}, {count / 1e6:.2f} M parameters")
@@ -51,3 +49,16 @@ def import_(options: argparse.Namespace) -> int:
             f"--config whisper training.start_from={options.output} data.train=… data.dev=…"
         )
     return 0
+
+
+def hub_source(options: argparse.Namespace) -> Source | None:
+    """Return the source of a checkpoint on the hub; None for a path."""
+    if not options.checkpoint.startswith(PREFIX):
+        return None
+    address = address_of(options.checkpoint)
+    if options.format == "nemo":
+        require_usable(address.repository)
+        return find(address, [".nemo"])
+    if address.file is not None:
+        raise UserError(f"{address} must be a repository: leave /{address.file} out")
+    return find_files(address, FILES[options.format])

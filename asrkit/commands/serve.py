@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 
 from asrkit import hub
+from asrkit.catalogue import entry_of, with_prompt
 from asrkit.cli.options import given_token
 from asrkit.cli.parser import complain
 from asrkit.cli.recognizer import load_recognizer
@@ -209,9 +210,10 @@ def aliases(given: list[str], models: dict[str, Recognizer]) -> dict[str, Recogn
 
 def name_of(model: str) -> str:
     """Return the name for clients of a model without a name."""
-    if model.startswith(hub.PREFIX):
-        return hub.address_of(model).repository.partition("/")[2]
-    return Path(model).stem
+    text, _ = with_prompt(model)
+    if text.startswith(hub.PREFIX):
+        return hub.address_of(text).repository.partition("/")[2]
+    return text if entry_of(text) else Path(model).stem
 
 
 def store_of(options: argparse.Namespace) -> "tuple[Store | None, bytes | None]":

@@ -5,12 +5,12 @@ from pathlib import Path
 
 from asrkit.errors import UserError, reason, shown
 from asrkit.interop.checkpoint import CheckpointError
-from asrkit.interop.imported import Imported
+from asrkit.interop.imported import Imported, recorded
 from asrkit.interop.nemo import read_nemo
 from asrkit.interop.wenet import read_wenet
 from asrkit.interop.whisper import read_whisper
 
-__all__ = ["FORMATS", "Imported", "import_checkpoint"]
+__all__ = ["FILES", "FORMATS", "Imported", "import_checkpoint", "recorded"]
 
 FORMATS: dict[str, Callable[..., Imported]] = {
     "nemo": read_nemo,
@@ -18,6 +18,11 @@ FORMATS: dict[str, Callable[..., Imported]] = {
     "whisper": read_whisper,
 }
 OPTIONS = {"nemo": ("head", "prompt"), "wenet": (), "whisper": ("frame_ms",)}
+# Patterns of the files of a repository, in alternatives; the first one is required.
+FILES: dict[str, list[tuple[str, ...]]] = {
+    "wenet": [("train.yaml", "final.pt", "units.txt", "words.txt", "global_cmvn", "*.model")],
+    "whisper": [("model.safetensors", "config.json"), ("model.bin",)],
+}
 
 
 def import_checkpoint(

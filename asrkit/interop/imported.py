@@ -7,12 +7,15 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from asrkit.atomic_write import sha256_of
 from asrkit.build import build_model
 from asrkit.config import parse_record
 from asrkit.errors import shown
 from asrkit.interop.checkpoint import CheckpointError
-from asrkit.model_contents import ModelFile
+from asrkit.model_contents import START, ModelFile
+from asrkit.terms import Terms
 from asrkit.text import Tokenizer
+from asrkit.version import __version__
 
 UNKNOWN = "unknown"  # required paths of a configuration that an imported model does not have
 
@@ -24,6 +27,20 @@ class Imported(NamedTuple):
     licence: str | None  # None if the checkpoint does not have it
     left_out: dict[str, int]  # numbers of parameters that the model does not use, by part
     is_start: bool = False  # whether it has to be trained before it recognises anything
+
+
+def recorded(imported: Imported, name: str, prompt: str | None, terms: Terms) -> ModelFile:
+    """Return the model file of an import, with a record of its source."""
+    record = {
+        "name": name,
+        "source": imported.source,
+        "sha256": {each.name: sha256_of(each) for each in imported.read},
+        "licence": terms.licence,
+        "left_out": imported.left_out,
+        **({} if prompt is None else {"prompt": prompt}),
+        "asrkit": __version__,
+    } | ({START: True} if imported.is_start else {})
+    return imported.file._replace(training={"imported": record}, terms=terms)
 
 
 def assemble(

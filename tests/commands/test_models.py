@@ -9,6 +9,7 @@ import torch
 
 import asrkit
 from asrkit import pretrained
+from asrkit.catalogue import read_catalogue
 from asrkit.model_file import ModelFileError, load_model, model_path, save_model
 from asrkit.text import CharTokenizer
 from tests.conftest import speech, timed
@@ -85,8 +86,8 @@ def test_a_file_wins_over_a_name(tiny: Path) -> None:
 
 
 INSTEAD = (
-    "give a file of asrkit train or asrkit import, a ready model (tiny-en), or hf://owner/name of "
-    "the hub"
+    "give a file of asrkit train or asrkit import, a ready model (tiny-en), another name of asrkit "
+    "models, or hf://owner/name of the hub"
 )
 
 
@@ -142,7 +143,7 @@ def test_what_is_no_model_but_belongs_to_one(tiny: Path, name: str, message: str
 
 def test_without_ready_models(tiny: Path) -> None:
     tiny.unlink()
-    with pytest.raises(ModelFileError, match=r"a ready model \(none\), or"):
+    with pytest.raises(ModelFileError, match=r"a ready model \(none\), another"):
         load_model("tiny-en")
 
 
@@ -188,3 +189,13 @@ def test_a_card_lists_the_words_of_its_model(path: Path) -> None:
 
 def test_every_card_has_its_model() -> None:
     assert {card.stem for card in pretrained.FOLDER.glob("*.md")} <= {path.stem for path in SHIPPED}
+
+
+def test_the_catalogue_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("models") == 0
+    shown = capsys.readouterr().out
+    found = read_catalogue()
+    rows = [line.split(" | ") for line in shown.splitlines() if line.startswith("| ")]
+    assert [row[0] for row in rows[1:]] == [f"| {each.name}" for each in found.models]
+    assert rows[1][1:4] == ["en", "0.99 M", "CC-BY-SA-4.0"]
+    assert all(each.why in shown for each in found.cannot_run)

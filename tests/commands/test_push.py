@@ -8,9 +8,8 @@ import yaml
 
 from asrkit import push
 from asrkit.commands.push import card_of
-from asrkit.downloads import download
 from asrkit.hub import Address
-from asrkit.model_file import load_model, save_model
+from asrkit.model_file import load_model, model_path, save_model
 from asrkit.terms import Terms
 from tests import hub_server
 from tests.running import run, talkative_model
@@ -146,7 +145,7 @@ def test_a_branch_and_a_name(remote: hub_server.Hub) -> None:
     assert run(*command) == run(*command) == 0
     assert files(remote).keys() == {"README.md"}
     assert files(remote, "next").keys() == {"README.md", "small.safetensors"}
-    assert download("hf://me/tiny@next/small.safetensors").is_file()
+    assert model_path("hf://me/tiny@next/small.safetensors").is_file()
 
 
 def test_private(remote: hub_server.Hub, capsys: pytest.CaptureFixture[str]) -> None:
