@@ -206,7 +206,7 @@ def receive(url: str, part: Path, size: int) -> None:
 def find(address: Address, kinds: Sequence[str] = (".safetensors", ".nemo")) -> Source:
     """Return the source of a model.
 
-    It is the file of the address, else model.safetensors if there is no checkpoint beside it, else
+    It is the file of the address, else model.safetensors unless a checkpoint is beside it, else
     the only file of the repository with one of the suffixes in `kinds`.
     """
     listing = listing_of(address)
