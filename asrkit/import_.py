@@ -1,7 +1,7 @@
 """Convert a checkpoint of another toolkit: asrkit import nemo M.nemo --output O"""
 
 from asrkit.cli.choices import CHECKPOINTS
-from asrkit.cli.parser import Parser, Target
+from asrkit.cli.parser import Parser, Target, whole
 from asrkit.cli.terms import add_terms
 
 
@@ -26,7 +26,7 @@ def main(argv: list[str] | None = None) -> int:
         help="language of a model of NeMo with a language prompt, such as de-DE or auto",
     )  # fmt: skip
     arguments.add_argument(
-        "--frame-ms", type=int, choices=(20, 40, 80),
+        "--frame-ms", type=whole(20, 80), choices=(20, 40, 80),
         help="encoder frame of a start from Whisper in ms (default: 40; 20, as in Whisper, takes "
         "twice the time)",
     )  # fmt: skip

@@ -10,7 +10,8 @@ import pytest
 from websockets.sync.client import connect
 
 import asrkit
-from asrkit import hub
+from asrkit import model_file
+from asrkit.hub import Address
 from asrkit.model_file import load_model
 from asrkit.runtime import Recognizer, recognizer_of
 from asrkit.serve.server import Limits, Server
@@ -104,11 +105,11 @@ def test_other_models_are_refused(two: str, name: str, monkeypatch: pytest.Monke
     """Whatever a client writes there, the hub is not asked for it."""
     asked: list[str] = []
 
-    def download(text: str) -> None:
-        asked.append(text)
+    def find(address: Address) -> None:
+        asked.append(str(address))
         raise asrkit.UserError("asked")
 
-    monkeypatch.setattr(hub, "download", download)
+    monkeypatch.setattr(model_file, "find", find)
     told, shown = "is not served: choose from quiet, loud", name[:20]
     files = {"file": ("a.flac", b"")}
     answer = httpx.post(f"http://{two}/v1/audio/transcriptions", data={"model": name}, files=files)
