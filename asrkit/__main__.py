@@ -31,11 +31,6 @@ COMMANDS = {
     "info": "print the contents of a model file",
 }
 
-MODULES = {  # commands that are folders, or whose name is a keyword of Python
-    **{name: f"asrkit.{name}.__main__" for name in ("data", "export", "report", "serve")},
-    "import": "asrkit.import_",
-}
-
 
 def main(argv: list[str] | None = None) -> int:
     command, *rest = (sys.argv[1:] if argv is None else argv) or ["--help"]
@@ -44,12 +39,17 @@ def main(argv: list[str] | None = None) -> int:
     elif command == "--version":
         print(f"asrkit {__version__}")
     elif command in COMMANDS:
-        status: int = importlib.import_module(MODULES.get(command, f"asrkit.{command}")).main(rest)
+        status: int = importlib.import_module(module_of(command)).main(rest)
         return status
     else:
         print(f"asrkit: the command {refusal(command, COMMANDS)}", file=sys.stderr)
         return 2
     return 0
+
+
+def module_of(command: str) -> str:
+    """Return the name of a command's module; `import` is a keyword of Python."""
+    return f"asrkit.commands.{command}{'_' * (command == 'import')}"
 
 
 def usage() -> str:

@@ -16,9 +16,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from asrkit import audio
+from asrkit.commands.info import main as info
+from asrkit.commands.pack import main as pack
 from asrkit.config import parse_config
 from asrkit.export.__main__ import main as export
-from asrkit.info import main as info
 from asrkit.model import Network
 from asrkit.model_file import (
     FORMAT_VERSION,
@@ -27,7 +28,6 @@ from asrkit.model_file import (
     load_model,
     save_model,
 )
-from asrkit.pack import main as pack
 from asrkit.text import CharTokenizer, SentencePieceTokenizer, Tokenizer
 from tests.conftest import fitted, speech, tiny_model
 

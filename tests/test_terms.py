@@ -7,9 +7,9 @@ import pytest
 
 import asrkit
 from asrkit import train
-from asrkit.average import main as average
 from asrkit.backends.export_metadata import Exported
 from asrkit.build import build_model
+from asrkit.commands.average import main as average
 from asrkit.commands.train import with_terms
 from asrkit.config import load_config
 from asrkit.errors import UserError

@@ -399,7 +399,9 @@ def attacked(cases: list[str], keeps: bool, options: argparse.Namespace) -> list
         log, model = Path(scratch) / "log", Path(scratch) / "model.safetensors"
         temporary.mkdir()
         shutil.copyfile(model_path(options.model), model)
-        command = ["-m", "asrkit.serve", "--port", "0", "--log", "text", "--streams", str(STREAMS)]
+        command = [
+            "-m", "asrkit", "serve", "--port", "0", "--log", "text", "--streams", str(STREAMS)
+        ]  # fmt: skip
         command += ["--model", f"m={model}", *(["--state-dir", str(folder)] if keeps else [])]
         command += options.serve.split()
         with few_descriptors(), one_core() if options.apart else nullcontext():

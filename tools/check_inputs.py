@@ -154,7 +154,7 @@ def said_of(name: str, lines: Iterable[str]) -> tuple[str, ...]:
 def uploaded(paths: Sequence[Path], model: str) -> list[Heard]:
     """POST /v1/audio/transcriptions to `asrkit serve`."""
     found = []
-    command = ["-m", "asrkit.serve", "--model", model, "--port", "0"]
+    command = ["-m", "asrkit", "serve", "--model", model, "--port", "0"]
     with serving(command) as (address, *_), httpx.Client(timeout=300) as client:
         url = address.replace("ws:", "http:").replace("stream", "audio/transcriptions")
         for path in paths:

@@ -69,7 +69,7 @@ def main() -> None:
         "-m", "asrkit.stream", "--model", str(MODEL), "--file", audio, "--chunk-ms", "320",
         "--simulate-realtime", *([] if sys.stdout.isatty() else ["--partials"]),
     )  # fmt: skip
-    run("-m", "asrkit.verify", "--model", str(MODEL), audio)
+    run("-m", "asrkit", "verify", "--model", str(MODEL), audio)
     run("-m", "asrkit.export", "--model", str(MODEL), "--output", str(EXPERIMENT / "encoder.ts"))
     print(f"\nWord error rate on {len(tests)} utterances of voices not heard in training, greedy")
     for context, rate in table.items():

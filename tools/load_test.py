@@ -239,7 +239,9 @@ def main() -> None:
     options = parser.parse_args()
     recordings = read(options.manifest)
     ends = ends_of_speech(options.manifest, None if options.peer else options.model)
-    command = ["-m", "asrkit.serve", "--port", "0", "--streams", "1000", "--model", options.model]
+    command = [
+        "-m", "asrkit", "serve", "--port", "0", "--streams", "1000", "--model", options.model
+    ]  # fmt: skip
     if options.peer:
         command = [str(Path(__file__).with_name("sherpa_server.py")), options.peer]
     with serving([*command, *options.serve.split()]) as (address, process, told):

@@ -214,7 +214,9 @@ def main() -> int:
     parser.add_argument("manifest", type=Path)
     options = parser.parse_args()
     recordings = read(options.manifest)
-    command = ["-m", "asrkit.serve", "--port", "0", "--streams", "1000", "--model", options.model]
+    command = [
+        "-m", "asrkit", "serve", "--port", "0", "--streams", "1000", "--model", options.model
+    ]  # fmt: skip
     command += options.serve.split()
     with tempfile.TemporaryDirectory() as folder:
         redis = Redis(Path(folder)) if options.redis else None

@@ -4,7 +4,6 @@ import argparse
 import difflib
 import io
 import os
-import pkgutil
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -74,15 +73,12 @@ class Parser(argparse.ArgumentParser):
             message += " (write a value that begins with - after =, as in --name=-5)"
         raise UserError(f"{message}; --help says more")
 
-    def run(
-        self, command: str | Callable[[argparse.Namespace], int], argv: list[str] | None
-    ) -> int:
+    def run(self, command: Callable[[argparse.Namespace], int], argv: list[str] | None) -> int:
         """Parse the arguments, call a command with them, and print its errors as lines.
 
         Args:
-            command: function of the parsed options that returns an exit status. Or its name in
-                asrkit.commands, "module:function", which is imported after parsing: torch takes
-                seconds to import, and --help does without it.
+            command: function of the parsed options that returns an exit status. It imports torch,
+                which takes seconds, and --help does without it.
 
         Returns:
             Exit status: 0 done, 1 done but something failed, 2 a user's mistake, 130 stopped.
@@ -92,13 +88,7 @@ class Parser(argparse.ArgumentParser):
         # for each other, which takes many times as long if another program needs a core.
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
         try:
-            options = self.parse_intermixed_args(argv)
-            work: Callable[[argparse.Namespace], int] = (
-                pkgutil.resolve_name(f"asrkit.commands.{command}")
-                if isinstance(command, str)
-                else command
-            )
-            return work(options)
+            return command(self.parse_intermixed_args(argv))
         except BrokenPipeError:  # for example with `| head`
             return 1
         except UserError as error:

@@ -1,5 +1,5 @@
-"""The work of each command, which needs torch. Its options are in asrkit/NAME.py, without torch.
+"""The commands: each file has the options, and the work with its imports inside.
 
-A command asrkit/NAME.py calls `Parser.run`, which parses the arguments, imports the module here and
-calls its function. So --help is quick, and a missing extra is an error of one line.
+Torch takes seconds to import. So a file imports it in the functions that use it, and --help is
+quick. A missing extra is an error of one line.
 """

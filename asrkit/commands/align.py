@@ -1,25 +1,55 @@
-"""Align a known text with its audio: python -m asrkit.align --model M a.wav --text "no" """
+"""Align a known text with its audio: asrkit align --model M a.wav --text "no" """
+
+from __future__ import annotations
 
 import argparse
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from asrkit.build import build_alignment, build_normalizer
-from asrkit.cli.options import refuse_channel
-from asrkit.cli.recognizer import context_of, load_file
-from asrkit.data.labelled import Labelled, as_text, jobs_of, timed
-from asrkit.data.manifest import LeftOut
+from asrkit.cli.options import add_channel, add_context, add_model, add_output, refuse_channel
+from asrkit.cli.parser import Parser
 from asrkit.errors import UserError
 from asrkit.lines import LineKind, text_lines
-from asrkit.runtime import Recognizer, recognizer_of
-from asrkit.runtime.formats import Recording
-from asrkit.transcription.output import Output
+
+if TYPE_CHECKING:
+    from asrkit.data.labelled import Labelled
+    from asrkit.data.manifest import LeftOut
+    from asrkit.runtime import Recognizer
+    from asrkit.runtime.formats import Recording
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = Parser(
+        "asrkit align", __doc__,
+        'asrkit align --model MODEL a.wav --text "seven eight" --format ctm\n'
+        "  asrkit align --model MODEL --manifest m.jsonl --format textgrid"
+        " --output-dir aligned",
+    )  # fmt: skip
+    add_model(arguments)
+    add_context(arguments, chunk_ms="full")
+    arguments.add_argument("file", nargs="?", help="an audio file")
+    source = arguments.add_mutually_exclusive_group(required=True)
+    source.add_argument("--text", help="the transcript of the file")
+    source.add_argument("--text-file", help="a text file with the transcript")
+    source.add_argument("--manifest", help="manifest, or lhotse's cuts, with texts")
+    add_channel(arguments)
+    add_output(arguments, "ctm")
+    return arguments.run(align, argv)
+
 
 LONGEST_TEXT = 10_000_000  # bytes: 200 hours of speech
 
 
 def align(options: argparse.Namespace) -> int:
+    from asrkit.build import build_normalizer
+    from asrkit.cli.recognizer import context_of, load_file
+    from asrkit.data.labelled import Labelled, as_text, jobs_of
+    from asrkit.data.manifest import LeftOut
+    from asrkit.runtime import recognizer_of
+    from asrkit.transcription.output import Output
+
     if (options.file is None) == (options.manifest is None):
         raise UserError("--text and --text-file need an audio file; --manifest takes none")
     left_out: list[LeftOut] = []
@@ -52,6 +82,10 @@ def text_in(path: str) -> str:
 
 def aligned(recognizer: Recognizer, job: Labelled, normalize: Callable[[str], str]) -> Recording:
     """Return the words of a job's text with their times, by forced alignment."""
+    from asrkit.build import build_alignment
+    from asrkit.data.labelled import timed
+    from asrkit.runtime.formats import Recording
+
     text = normalize(job.text or "")
     if not text:
         raise UserError("the text to align is missing or empty")

@@ -1,24 +1,53 @@
-"""The work of `asrkit average`: a model file with the mean weights of several."""
+"""Average the weights of models with a common start: asrkit average a.safetensors b.safetensors
+
+The labels are the first model's. Models that were fine-tuned from the same weights are often worse
+than their average (Wortsman et al. 2022, Model soups).
+"""
+
+from __future__ import annotations
 
 import argparse
-import copy
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
-
-from asrkit.cli.parser import complain
-from asrkit.cli.terms import terms_of
+from asrkit.cli.parser import Parser, Target, complain
+from asrkit.cli.terms import add_terms, terms_of
 from asrkit.errors import UserError, shown
-from asrkit.model_file import ModelFile, load_model, model_path, save_model
 from asrkit.terms import Terms, inherited
-from asrkit.training.checkpoints import EpochWeights
-from asrkit.training.warm_start import differences, same_labels
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from asrkit.model_file import ModelFile
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = Parser(
+        "asrkit average", __doc__,
+        "asrkit average one.safetensors two.safetensors --output mean.safetensors\n"
+        "  asrkit average mine.safetensors=0.75 small-en-alnum=0.25 --output mean.safetensors\n"
+        "  asrkit average exp/mine/model.safetensors --epochs 28,29,30 --output mean.safetensors",
+    )  # fmt: skip
+    arguments.add_argument(
+        "models", nargs="+", metavar="MODEL[=SHARE]",
+        help="model files; shares sum to 1 (default: equal ones)",
+    )  # fmt: skip
+    arguments.add_argument(
+        "--epochs", metavar="N,…",
+        help="a single model, with the mean weights of these epochs of its training; the files are "
+        "beside it (training.average keeps them)",
+    )  # fmt: skip
+    arguments.add_argument("--output", type=Target, required=True, help="the model file to write")
+    add_terms(arguments, "that of the models")
+    return arguments.run(average, argv)
+
 
 Part = tuple[str, float]  # name or path of a model, and its share
 
 
 def average(options: argparse.Namespace) -> int:
+    from asrkit.model_file import save_model
+
     given = terms_of(options)
     if options.epochs is None:
         file, notes = mean_of_models(parts_of(options.models), given)
@@ -51,6 +80,11 @@ def parts_of(models: list[str]) -> list[Part]:
 
 def mean_of_models(parts: list[Part], given: Terms) -> tuple[ModelFile, list[str]]:
     """Return the first model with the mean weights of all, and notes about its licence."""
+    import torch
+
+    from asrkit.model_file import load_model
+    from asrkit.training.warm_start import differences
+
     first = load_model(parts[0][0])
     own = first.model.state_dict()
     sources: dict[str, Terms] = {}
@@ -75,6 +109,12 @@ def mean_of_models(parts: list[Part], given: Terms) -> tuple[ModelFile, list[str
 def relabelled(other: ModelFile, first: ModelFile) -> dict[str, Tensor]:
     """Return a model's weights, its head with the labels of the first; the first's own weights
     where a label is missing."""
+    import copy
+
+    import torch
+
+    from asrkit.training.warm_start import same_labels
+
     head = copy.deepcopy(first.model.head)
     old, new = map(list, zip(*same_labels(other.tokenizer, first.tokenizer), strict=True))
     with torch.no_grad():
@@ -85,6 +125,9 @@ def relabelled(other: ModelFile, first: ModelFile) -> dict[str, Tensor]:
 
 def mean_of_epochs(models: list[str], numbers: str, given: Terms) -> tuple[ModelFile, list[str]]:
     """Return a model with the mean weights of epochs of its training, and notes on its licence."""
+    from asrkit.model_file import load_model, model_path
+    from asrkit.training.checkpoints import EpochWeights
+
     if len(models) > 1:
         raise UserError(f"--epochs are of one model's training, got {len(models)} models")
     file = load_model(models[0])

@@ -1,30 +1,80 @@
-"""The work of `asrkit bench`: a model's speed on each backend."""
+"""Measure a model's speed on each backend here: asrkit bench --model MODEL"""
+
+from __future__ import annotations
 
 import argparse
 import json
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-import torch
-from tqdm import tqdm
-
-from asrkit import audio
 from asrkit.atomic_write import replacing
-from asrkit.backends import BACKENDS
-from asrkit.cli.recognizer import context_of, second_pass_of
+from asrkit.cli.choices import BACKENDS
+from asrkit.cli.options import add_device, add_model_file, add_right_context, add_second_pass
+from asrkit.cli.parser import Parser, Target, whole
 from asrkit.errors import UserError
-from asrkit.evaluation.tables import table
-from asrkit.model.subsampling import split_steps
-from asrkit.model_file import ModelFile, load_model
-from asrkit.runtime import Batcher, Recognizer, recognizer_of
-from asrkit.runtime.threads import leave_cores
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from asrkit.model_file import ModelFile
+    from asrkit.runtime import Recognizer
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = Parser(
+        "asrkit bench", __doc__,
+        "asrkit bench --model small-en-alnum --threads 1,2 --streams 1,8,32\n"
+        "  asrkit bench --model exp/mine/model.safetensors --backends eager,onnx --json b.json\n"
+        "  asrkit bench --model small-en-alnum --chunk-ms 320 --second-pass full",
+    )  # fmt: skip
+    add_model_file(arguments)
+    add_device(arguments)
+    arguments.add_argument("--chunk-ms", help="chunk in ms (default: the model's)")
+    arguments.add_argument("--left-ms", help="left context in ms (default: the model's)")
+    add_right_context(arguments)
+    arguments.add_argument(
+        "--backends", type=names,
+        help=f"some of {', '.join(BACKENDS)} (default: all available ones except compiled)",
+    )  # fmt: skip
+    arguments.add_argument(
+        "--threads", type=counts, default=[1], metavar="N,…",
+        help="CPU threads, such as 1,2 (default 1)",
+    )  # fmt: skip
+    arguments.add_argument(
+        "--streams", type=counts, default=[1, 8], metavar="N,…",
+        help="numbers of streams (default 1,8)",
+    )  # fmt: skip
+    arguments.add_argument(
+        "--batchers", type=whole(1, 1024), default=1, metavar="N",
+        help="batchers that share the streams, each in its own thread with --threads threads"
+        " (default 1; one per core with --threads 1 serves most streams)",
+    )  # fmt: skip
+    arguments.add_argument(
+        "--chunks",
+        type=whole(1, 10**9),
+        default=100,
+        metavar="N",
+        help="chunks of each stream (default 100)",
+    )
+    add_second_pass(arguments, search=False)  # only the network is timed
+    arguments.add_argument(
+        "--json", type=Target, metavar="FILE", help="write the results there, too"
+    )
+    return arguments.run(bench, argv)
+
+
+def names(text: str) -> list[str]:
+    return text.split(",")
+
+
+def counts(text: str) -> list[int]:
+    """Parse numbers separated by commas."""
+    return [whole(1, 100_000)(part) for part in text.split(",")]
+
 
 WARM_UP = 3  # chunks, or segments
 SEGMENT_S, SECOND_TURNS = 5, 15
-WINDOW_MS, HOP_MS = audio.WINDOW // 16, audio.HOP // 16
 
 
 class Row(NamedTuple):
@@ -56,6 +106,10 @@ class SecondPassTime(NamedTuple):
 
 
 def bench(options: argparse.Namespace) -> int:
+    from tqdm import tqdm
+
+    from asrkit.model_file import load_model
+
     file = load_model(options.model)
     facts = facts_of(options, file)
     print("\n".join(f"{name:<12}{fact}" for name, fact in facts.items()), flush=True)
@@ -85,17 +139,20 @@ def bench(options: argparse.Namespace) -> int:
 
 def facts_of(options: argparse.Namespace, file: ModelFile) -> dict[str, str]:
     """Return size, latency and state of a model, which are not timed."""
+    from asrkit import audio
+
     plain = recognizer(options, file, "eager")
     spec = plain.engine.spec
     chunk, left, right = (frames * spec.rate.frame_ms for frames in spec.context)
-    soonest = right + WINDOW_MS - HOP_MS
+    window_ms, hop_ms = audio.WINDOW // 16, audio.HOP // 16
+    soonest = right + window_ms - hop_ms
     after = f" and {right} ms after them" if right else ""
     state = sum(each.numel() * each.element_size() for each in plain.engine.init_state(1))
     return {
         "model": f"{options.model}, {file.num_parameters / 1e6:.2f} M parameters",
         "chunks": f"{chunk} ms with {left} ms before them{after}",
         "latency": f"{soonest} to {chunk + soonest} ms, and the time of a step: a window of "
-        f"{WINDOW_MS} ms every {HOP_MS} ms, {spec.rate.factor} in a frame, "
+        f"{window_ms} ms every {hop_ms} ms, {spec.rate.factor} in a frame, "
         f"{spec.context.chunk_size} frames in a chunk",
         "state": f"{state / 1e6:.2f} MB a stream",
         "batchers": f"{options.batchers}, a thread each, which share the streams",
@@ -103,6 +160,9 @@ def facts_of(options: argparse.Namespace, file: ModelFile) -> dict[str, str]:
 
 
 def recognizer(options: argparse.Namespace, file: ModelFile, backend: str) -> Recognizer:
+    from asrkit.cli.recognizer import context_of, second_pass_of
+    from asrkit.runtime import recognizer_of
+
     second_pass, _ = second_pass_of(options, file)
     return recognizer_of(
         file,
@@ -117,6 +177,10 @@ def at_hand(
     options: argparse.Namespace, file: ModelFile, threads: int
 ) -> dict[str, tuple[Recognizer, float]]:
     """Return the recognisers to measure, with the seconds that each took to load."""
+    import torch
+
+    from asrkit.backends import BACKENDS
+
     torch.set_num_threads(threads)
     found = {}
     for name in options.backends or [name for name in BACKENDS if name != "compiled"]:
@@ -141,6 +205,12 @@ def rows_of(
     batchers: int = 1,
 ) -> list[Row]:
     """Measure backends in turns of ten chunks each, so that drift affects all equally."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    import numpy as np
+
+    from asrkit import audio
+
     sizes = [len(part) for part in np.array_split(range(streams), min(batchers, streams))]
     groups = {
         name: [Run(built, threads, size) for size in sizes]
@@ -165,6 +235,10 @@ def second_passes(
     recognizers: dict[str, tuple[Recognizer, float]], threads: int
 ) -> dict[str, SecondPassTime]:
     """Measure a segment in both passes on each backend; passes and backends in turns."""
+    import numpy as np
+
+    from asrkit.runtime.threads import leave_cores
+
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in recognizers}
     for turn in range(WARM_UP + SECOND_TURNS):
         for name, (built, _) in recognizers.items():
@@ -179,6 +253,11 @@ def second_passes(
 
 def segment_times(recognizer: Recognizer) -> tuple[float, float]:
     """Return the CPU seconds for a segment's features, chunk by chunk and in the second pass."""
+    import numpy as np
+    import torch
+
+    from asrkit.model.subsampling import split_steps
+
     first, second = recognizer.engine, recognizer.decoding.second
     assert second is not None
     noise = np.random.default_rng(0).standard_normal((SEGMENT_S * 100, first.spec.num_mels))
@@ -197,6 +276,11 @@ class Run:
 
     def __init__(self, recognizer: Recognizer, threads: int, streams: int) -> None:
         # Only chunks are timed; ended segments have their own time.
+        import numpy as np
+
+        from asrkit import audio
+        from asrkit.runtime import Batcher
+
         recognizer = recognizer.with_decoding(recognizer.decoding._replace(second=None))
         self.recognizer, self.threads = recognizer, threads
         self.batcher = Batcher(recognizer, streams)
@@ -213,9 +297,13 @@ class Run:
         self.seconds.clear()
 
     def noise(self, count: int) -> np.ndarray:
+        import numpy as np
+
         return 0.1 * self.draw.standard_normal(count, dtype=np.float32)
 
     def go(self, chunks: int) -> None:
+        from asrkit.runtime.threads import leave_cores
+
         leave_cores(self.recognizer.backend.kind, self.threads)
         for chunk in range(-1, chunks):  # during the first, threads of other runs may still wait
             samples = [self.noise(self.chunk_samples) for _ in self.sessions]
@@ -229,6 +317,8 @@ class Run:
 
 
 def rows_table(rows: list[Row]) -> str:
+    from asrkit.evaluation.tables import table
+
     titles = ("threads", "streams", "load s", "p50 ms", "p95 ms", "p99 ms", "RTF", "streams/core")
     cells = [
         [

@@ -1,22 +1,40 @@
 """Compare two models on the same recordings: asrkit compare BASE OTHER dev.jsonl"""
 
+from __future__ import annotations
+
 import argparse
 import json
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-from tqdm import tqdm
-
-from asrkit.cli.recognizer import load_recognizer, name_left_out
-from asrkit.data.manifest import LeftOut
+from asrkit.cli.options import MODEL, add_batch, add_device, add_recognizer
+from asrkit.cli.parser import Parser
 from asrkit.errors import UserError
-from asrkit.evaluation import recognize
-from asrkit.evaluation.tables import table
-from asrkit.evaluation.testset import read_batches
-from asrkit.evaluation.wer import ErrorRate, paired, rate_shown, total
 from asrkit.extras import need
+
+if TYPE_CHECKING:
+    from asrkit.data.manifest import LeftOut
+    from asrkit.evaluation.wer import ErrorRate
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = Parser(
+        "asrkit compare", __doc__,
+        "asrkit compare exp/base/model.safetensors exp/new/model.safetensors dev.jsonl\n"
+        "  asrkit compare BASE0,BASE1 NEW0,NEW1 --chunk-ms 320 dev.jsonl   # two seeds of each",
+    )  # fmt: skip
+    for name in ("base", "other"):
+        arguments.add_argument(
+            name, type=lambda text: text.split(","), metavar=name.upper(),
+            help=f"{MODEL}; the seeds of one training are separated by commas",
+        )  # fmt: skip
+    arguments.add_argument("manifest", help="recordings with their texts")
+    add_device(arguments)
+    add_recognizer(arguments)
+    add_batch(arguments)
+    arguments.add_argument("--format", choices=["text", "json"], default="text")
+    return arguments.run(compare, argv)
 
 
 class Errors(NamedTuple):
@@ -27,6 +45,11 @@ class Errors(NamedTuple):
 
 
 def compare(options: argparse.Namespace) -> int:
+    import numpy as np
+
+    from asrkit.cli.recognizer import name_left_out
+    from asrkit.evaluation.wer import paired, total
+
     need("jiwer")  # now, not after an hour of recognition
     left_out: list[LeftOut] = []
     sides = {
@@ -63,6 +86,12 @@ def compare(options: argparse.Namespace) -> int:
 
 
 def errors_of(model: str, options: argparse.Namespace, left_out: list[LeftOut]) -> Errors:
+    from tqdm import tqdm
+
+    from asrkit.cli.recognizer import load_recognizer
+    from asrkit.evaluation import recognize
+    from asrkit.evaluation.testset import read_batches
+
     recognizer = load_recognizer(argparse.Namespace(**vars(options) | {"model": model}))
     seconds, normalize = options.batch_seconds, recognizer.normalizer
     batches = read_batches(options.manifest, normalize, seconds, left_out)
@@ -73,10 +102,15 @@ def errors_of(model: str, options: argparse.Namespace, left_out: list[LeftOut]) 
 
 def rates_of(models: Sequence[Errors]) -> list[float]:
     """Return the error rate of each model in percent."""
+    from asrkit.evaluation.wer import total
+
     return [total(model.each.values()).rate or 0.0 for model in models]
 
 
 def rates_table(sides: Mapping[str, Sequence[Errors]]) -> str:
+    from asrkit.evaluation.tables import table
+    from asrkit.evaluation.wer import rate_shown, total
+
     rows = []
     for name, models in sides.items():
         rates = rates_of(models)

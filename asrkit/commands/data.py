@@ -1,132 +1,35 @@
-"""Check a corpus before training, or pack it in shards: python -m asrkit.data check train.jsonl"""
+"""Import, check, normalize, segment or pack a corpus: asrkit data check train.jsonl"""
 
-import argparse
-import json
-import os
+import importlib
 import sys
-from collections.abc import Sequence
-from pathlib import Path
 
-from tqdm import tqdm
+from asrkit.cli.parser import complain
+from asrkit.registry import refusal
 
-from asrkit.build import build_normalizer
-from asrkit.config import Config, parse_config
-from asrkit.data.checks import Facts, Finding, Rules, examine
-from asrkit.data.checks.clean import rewrite
-from asrkit.data.checks.measure import inspect_all, read_entries
-from asrkit.data.checks.report import (
-    advice,
-    as_json,
-    by_manifest,
-    columns,
-    commands,
-    listed,
-    table,
-    verdict,
+PURPOSES = {
+    "import": "Turn any corpus into checked manifests, divided by speaker",
+    "check": "Find what is wrong with a corpus before training",
+    "normalize": "Normalize a manifest's texts, and report each kind of change",
+    "segment": "Divide a long recording with its text into utterances",
+    "shard": "Pack a manifest and its audio in shards, which read faster",
+}
+USAGE = "\n".join(
+    [
+        "usage: asrkit data <action> [options]; asrkit data <action> --help says more\n",
+        *(f"  {name:11}{PURPOSES[name]}" for name in PURPOSES),
+        "\nexample:\n  asrkit data import folder recordings --output corpus\n"
+        "  asrkit data check corpus/train.jsonl corpus/dev.jsonl --config mine.yaml",
+    ]
 )
-from asrkit.data.cuts import load_cuts
-from asrkit.data.dataset import TextEncoder
-from asrkit.data.manifest import LeftOut, is_lhotse
-from asrkit.data.packing import pack
-from asrkit.errors import UserError, printable
-from asrkit.model_file import load_model
-from asrkit.text import Tokenizer, is_visible
-from asrkit.training.dataset import text_encoder
-from asrkit.training.labels import tokenizer_of
-from asrkit.training.warm_start import load_training
 
 
-def shard(options: argparse.Namespace) -> int:
-    left_out: list[LeftOut] = []
-    cuts = load_cuts(options.manifest, left_out)
-    index = pack(cuts, Path(options.output), options.shard_size, left_out)
-    for each in left_out[:5]:
-        print(f"left out {each}", file=sys.stderr)
-    hours = index.rows["duration"].sum() / 3600
-    print(
-        f"{options.output}: {len(index.rows)} utterances, {hours:.2f} h in "
-        f"{len(index.description.shards)} shards; {len(left_out)} left out"
-    )
-    return 0
-
-
-def check(options: argparse.Namespace) -> int:
-    check_options(options)
-    config, tokenizer = settings(options)
-    findings: list[Finding] = []
-    facts = [each for path in options.manifests for each in read_facts(path, options, findings)]
-    normalize = build_normalizer(config.text)
-    first = (each.text for each in facts if each.manifest == options.manifests[0])
-    tokenizer = tokenizer or tokenizer_of(config, [*filter(is_visible, map(normalize, first))])
-    encode = text_encoder(config, tokenizer)
-    fastest = max(config.augmentation.speed_factors)
-    limits = config.data.min_seconds, config.data.max_seconds
-    findings += examine(facts, Rules(encode, *limits, fastest))
-    show(facts, findings, options, encode)
-    errors = [f for f in findings if f.severity == "error"]
-    if options.strict:
-        errors += [f for f in findings if f.severity == "warning"]
-    if options.write:
-        bad = {f.line for f in errors}
-        kept, all_ = rewrite(
-            options.manifests[0], options.write,
-            lambda number, line: None if number in bad else json.loads(line),
-        )  # fmt: skip
-        print(f"{options.write}: {kept} of {all_} utterances", file=sys.stderr)
-    return 1 if errors else 0
-
-
-def check_options(options: argparse.Namespace) -> None:
-    """Reject options that exclude each other, before audio is read for an hour."""
-    refuse_twice(options.manifests)
-    if options.list and options.format == "json":
-        raise UserError(
-            "--list has no effect with --format json, which has every finding: leave one of them "
-            "out"
-        )
-    if options.jobs is not None and all(is_lhotse(Path(path)) for path in options.manifests):
-        raise UserError("--jobs has no effect on lhotse's manifests, which one thread reads")
-    if options.write and (len(options.manifests) > 1 or is_lhotse(Path(options.manifests[0]))):
-        raise UserError("--write cleans a single plain manifest: check each one in its own run")
-
-
-def refuse_twice(manifests: Sequence[str]) -> None:
-    """Raise UserError if two of the manifests are the same file."""
-    if len({*map(os.path.realpath, manifests)}) < len(manifests):
-        raise UserError("a manifest is named twice: dev must have other recordings than train")
-
-
-def settings(options: argparse.Namespace) -> tuple[Config, Tokenizer | None]:
-    """Return the configuration for the checks, and the tokenizer of --model."""
-    if options.model:
-        file = load_model(options.model)
-        return file.config, file.tokenizer
-    if options.config:
-        return load_training(options.config, []), None
-    return parse_config({"data": {"train": "", "dev": ""}, "training": {"output_dir": ""}}), None
-
-
-def read_facts(path: str, options: argparse.Namespace, findings: list[Finding]) -> list[Facts]:
-    """Read the facts of a manifest with a progress bar; append bad lines to `findings`."""
-    entries = read_entries(path, findings)
-    total = len(entries) if isinstance(entries, list) else None
-    facts = inspect_all(entries, options.jobs, decode=not options.no_audio)
-    return list(tqdm(facts, path, total, unit=" file", disable=None, leave=False))
-
-
-def show(
-    facts: list[Facts], findings: list[Finding], options: argparse.Namespace, encode: TextEncoder
-) -> None:
-    totals = by_manifest(facts, options.manifests, encode.normalize)
-    if options.format == "json":
-        print(json.dumps(as_json(findings, totals), ensure_ascii=False, indent=1))
-        return
-    if findings:
-        print("\n".join(map(listed, findings)) if options.list else table(findings), end="\n\n")
-        plain = [path for path in options.manifests if not is_lhotse(Path(path))]
-        mending = commands(findings, plain) if len(plain) == len(options.manifests) else []
-        print("\n".join([advice(findings), *map(printable, mending)]), end="\n\n")
-    print(columns(totals), end="\n\n")
-    print(verdict(findings))
-    if not options.config and not options.model:
-        print("judged by the defaults, text as characters: --config or --model to judge by yours")
+def main(argv: list[str] | None = None) -> int:
+    action, *rest = (sys.argv[1:] if argv is None else argv) or ["--help"]
+    if action in PURPOSES:
+        status: int = importlib.import_module(f"asrkit.commands.data_{action}").main(rest)
+        return status
+    if action in ("-h", "--help"):
+        print(USAGE)
+        return 0
+    complain("asrkit data", f"the first argument {refusal(action, PURPOSES)}; --help says more")
+    return 2

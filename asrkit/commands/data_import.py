@@ -1,5 +1,7 @@
 """Turn a corpus of another form into manifests: asrkit data import KIND SOURCE --output DIR"""
 
+from __future__ import annotations
+
 import argparse
 import os
 import re
@@ -9,29 +11,83 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain
 from pathlib import Path
-
-from tqdm import tqdm
+from typing import TYPE_CHECKING
 
 from asrkit.atomic_write import replacing
-from asrkit.audio.file import MAX_CHANNELS
-from asrkit.cli.parser import complain
-from asrkit.data.corpora.entry import CorpusError, Entry, Ids, Omitted, Source
-from asrkit.data.corpora.fields import FIELDS
-from asrkit.data.corpora.measure import rows_of
-from asrkit.data.corpora.registry import READERS, kind_of
-from asrkit.data.splits import (
-    NAMES,
-    Row,
-    Splits,
-    divide,
-    from_folder,
-    remarks,
-    totals,
-    with_roles,
-    write_splits,
-)
+from asrkit.cli.choices import CORPORA
+from asrkit.cli.parser import Parser, complain, real, whole
+from asrkit.commands.data import PURPOSES
+from asrkit.commands.data_normalize import add_normalization
 from asrkit.errors import shown
-from asrkit.text.normalization import Changes, Normalization, Normalizer
+
+if TYPE_CHECKING:
+    from asrkit.data.corpora.entry import Entry, Source
+    from asrkit.data.splits import Row, Splits
+    from asrkit.text.normalization import Normalization
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Import a corpus: `asrkit data import`."""
+    arguments = Parser(
+        "asrkit data import", PURPOSES["import"],
+        "asrkit data import folder recordings --output corpus\n"
+        "  asrkit data import table list.csv --columns audio=f,text=t --output corpus\n\n"
+        "kinds:\n" + "\n".join(f"  {name:12}{CORPORA[name]}" for name in CORPORA) + "\n\n"
+        "exit status: 0 imported, 1 imported but something was left out, 2 nothing was imported",
+    )  # fmt: skip
+    arguments.add_argument(
+        "kind", choices=["auto", *CORPORA], metavar="KIND",
+        help=f"kind of the corpus: auto (by its content), {', '.join(CORPORA)}",
+    )  # fmt: skip
+    arguments.add_argument(
+        "sources", metavar="SOURCE", nargs="+", help="folders or files of the corpus"
+    )
+    arguments.add_argument(
+        "--output", required=True, metavar="DIR", help="new folder for train.jsonl and dev.jsonl"
+    )
+    arguments.add_argument(
+        "--dev", type=real(0.0, 0.5), metavar="SHARE",
+        help="share of the hours for dev, in whole speakers; 0 for train alone (default 0.1)",
+    )  # fmt: skip
+    arguments.add_argument(
+        "--columns", metavar="KEY=COLUMN,…",
+        help="columns of a table, by name or from 1: audio, text, speaker, id, start, duration, "
+        "end, channel (default: by their usual names)",
+    )  # fmt: skip
+    arguments.add_argument(
+        "--channels", metavar="SPEAKER=CHANNEL,…",
+        help="channel of each speaker in files with several, from 0: agent=0,customer=1 (default: "
+        "the channel that the corpus states, or the mean of all)",
+    )  # fmt: skip
+    arguments.add_argument(
+        "--audio-root", metavar="FOLDER",
+        help="folder in which relative paths of audio begin (default: that of SOURCE)",
+    )  # fmt: skip
+    arguments.add_argument(
+        "--speaker-pattern",
+        metavar="REGEX",
+        help="regular expression that finds the speaker in the path of a recording; its first "
+        "group, if any (default: the speaker that the corpus states)",
+    )
+    arguments.add_argument(
+        "--jobs", type=whole(1, 1024), metavar="N",
+        help="threads that read headers (default: one for each core)",
+    )  # fmt: skip
+    arguments.add_argument(
+        "--copy", action="store_true",
+        help="copy the audio to DIR/audio (default: it stays where it is)",
+    )  # fmt: skip
+    arguments.add_argument(
+        "--force", action="store_true", help="write into a folder that is not empty"
+    )
+    arguments.add_argument(
+        "--normalize",
+        action="store_true",
+        help="normalize the texts and report each kind of change",
+    )
+    add_normalization(arguments)
+    return arguments.run(import_corpus, argv)
+
 
 PROGRAM = "asrkit data import"
 DEV = 0.1  # share of the hours for dev
@@ -39,6 +95,12 @@ OPTIONS = ("columns", "audio_root")  # that only some kinds have
 
 
 def import_corpus(options: argparse.Namespace) -> int:
+    from asrkit.data.corpora.entry import CorpusError, Omitted
+    from asrkit.data.corpora.measure import rows_of
+    from asrkit.data.corpora.registry import READERS, kind_of
+    from asrkit.data.splits import divide, remarks, totals, with_roles
+    from asrkit.text.normalization import Changes, Normalizer
+
     output, omitted = Path(options.output), Omitted()
     pattern = options.speaker_pattern and compiled(options.speaker_pattern)
     channels = channels_of(options.channels or "")
@@ -86,6 +148,9 @@ def import_corpus(options: argparse.Namespace) -> int:
 
 def normalization(options: argparse.Namespace) -> Normalization | None:
     """Return the choices of --normalize, or None; reject choices without it."""
+    from asrkit.data.corpora.entry import CorpusError
+    from asrkit.text.normalization import Normalization
+
     given = {name: getattr(options, name) for name in Normalization._fields}
     given = {name: value for name, value in given.items() if value is not None}
     if given and not options.normalize:
@@ -95,6 +160,9 @@ def normalization(options: argparse.Namespace) -> Normalization | None:
 
 def source_of(path: Path, kind: str, options: argparse.Namespace) -> Source:
     """Return a corpus with its options; reject options that have no effect on its kind."""
+    from asrkit.data.corpora.entry import CorpusError, Source
+    from asrkit.data.corpora.registry import READERS
+
     for name in OPTIONS:
         if getattr(options, name) is not None and name not in READERS[kind].options:
             known = ", ".join(each for each in READERS if name in READERS[each].options)
@@ -108,11 +176,15 @@ def source_of(path: Path, kind: str, options: argparse.Namespace) -> Source:
 
 
 def columns_of(text: str) -> dict[str, str]:
+    from asrkit.data.corpora.fields import FIELDS
+
     expected = f"--columns must be KEY=COLUMN,… with keys {', '.join(FIELDS)}"
     return pairs_of(text, expected, lambda field, name: field in FIELDS and name != "")
 
 
 def channels_of(text: str) -> dict[str, int]:
+    from asrkit.audio.file import MAX_CHANNELS
+
     expected = f"--channels must be SPEAKER=CHANNEL,… with channels from 0 to {MAX_CHANNELS - 1}"
     found = pairs_of(
         text, expected, lambda _, value: value.isdecimal() and int(value) < MAX_CHANNELS
@@ -122,6 +194,8 @@ def channels_of(text: str) -> dict[str, int]:
 
 def pairs_of(text: str, expected: str, fits: Callable[[str, str], bool]) -> dict[str, str]:
     """Return the pairs of NAME=VALUE,…; reject wrong ones, and a second one of a name."""
+    from asrkit.data.corpora.entry import CorpusError
+
     found: dict[str, str] = {}
     for part in filter(None, text.split(",")):
         name, _, value = part.partition("=")
@@ -140,6 +214,8 @@ def on_channel(entry: Entry, channels: Mapping[str, int], unmet: set[str]) -> En
 
 def refuse_existing(output: Path, force: bool) -> None:
     """Reject an output folder with content, unless it may be overwritten."""
+    from asrkit.data.corpora.entry import CorpusError
+
     if output.exists() and not output.is_dir():
         raise CorpusError(f"{shown(output)} is not a folder: name another --output")
     if output.is_dir() and not force and next(output.iterdir(), None) is not None:
@@ -150,6 +226,8 @@ def refuse_existing(output: Path, force: bool) -> None:
 
 
 def compiled(pattern: str) -> re.Pattern[str]:
+    from asrkit.data.corpora.entry import CorpusError
+
     try:
         return re.compile(pattern)
     except (re.error, RecursionError, OverflowError) as error:
@@ -175,6 +253,10 @@ def spoken_by(entries: Iterable[Entry], folder: Path, pattern: re.Pattern[str]) 
 
 def copy_audio(rows: list[Row], folder: Path) -> None:
     """Copy the audio of all rows into a folder, each file once; change the paths of the rows."""
+    from tqdm import tqdm
+
+    from asrkit.data.corpora.entry import Ids
+
     ids, copies = Ids(), dict[str, str]()
     for row in tqdm(rows, "copies", unit=" file", disable=None, leave=False):
         path = Path(row["audio"])
@@ -188,6 +270,8 @@ def copy_audio(rows: list[Row], folder: Path) -> None:
 
 def write(splits: Splits, output: Path) -> None:
     """Write the manifests, with paths relative to the folder for audio in or beside it."""
+    from asrkit.data.splits import NAMES, from_folder, write_splits
+
     output.mkdir(parents=True, exist_ok=True)
     moved = {
         name: [row | {"audio": from_folder(row["audio"], output)} for row in rows]

@@ -1,29 +1,68 @@
 """Normalize the texts of a manifest: asrkit data normalize train.jsonl --output new.jsonl"""
 
+from __future__ import annotations
+
 import argparse
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from asrkit.build import build_normalizer
-from asrkit.cli.parser import complain
-from asrkit.config import parse_config
-from asrkit.data.checks import Facts, Rules, examine
-from asrkit.data.checks.clean import rewrite
-from asrkit.data.checks.measure import valid_entries
-from asrkit.data.checks.report import table
-from asrkit.data.manifest import ManifestError, Utterance, is_lhotse
+from asrkit.cli.parser import Parser, Target, complain
+from asrkit.commands.data import PURPOSES
 from asrkit.errors import printable
-from asrkit.text import is_visible
-from asrkit.text.normalization import Changes, Normalization, Normalizer
-from asrkit.training.dataset import text_encoder
-from asrkit.training.labels import tokenizer_of
+
+if TYPE_CHECKING:
+    from asrkit.text.normalization import Changes
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Normalize the texts of a manifest: `asrkit data normalize`."""
+    arguments = Parser(
+        "asrkit data normalize", PURPOSES["normalize"],
+        "asrkit data normalize train.jsonl --output new.jsonl --numbers en\n\n"
+        "exit status: 0 normalized, 1 normalized but texts became empty, 2 nothing was written",
+    )  # fmt: skip
+    arguments.add_argument("manifest", help="a JSONL manifest")
+    arguments.add_argument("--output", required=True, type=Target, metavar="FILE", help="manifest")
+    add_normalization(arguments)
+    return arguments.run(normalize, argv)
+
+
+def add_normalization(arguments: Parser) -> None:
+    """Add the choices of a normalisation; the fields of `text.normalization.Normalization`."""
+    group = arguments.group("texts")
+    group.add_argument("--case", choices=["keep", "lower", "upper"], help="case (default keep)")
+    group.add_argument(
+        "--punctuation", choices=["keep", "remove"],
+        help="punctuation, without signs inside a word (default keep)",
+    )  # fmt: skip
+    group.add_argument(
+        "--brackets", choices=["remove", "words", "keep"],
+        help="brackets and marked words such as [laughs]: remove them, keep their words, or keep "
+        "both (default remove)",
+    )  # fmt: skip
+    group.add_argument(
+        "--numbers", metavar="LANGUAGE",
+        help="language in which digits become words, such as en (default: digits stay)",
+    )  # fmt: skip
+    group.add_argument(
+        "--letters",
+        choices=["keep", "usual"],
+        help="letters that look alike, such as two forms of the Arabic yeh: keep them, or write "
+        "the most frequent one and remove tatweels (default keep)",
+    )
+
 
 EXAMPLES = 3
 
 
 def normalize(options: argparse.Namespace) -> int:
+    from asrkit.data.checks.clean import rewrite
+    from asrkit.data.checks.measure import valid_entries
+    from asrkit.data.manifest import ManifestError, is_lhotse
+    from asrkit.text.normalization import Changes, Normalization, Normalizer
+
     path, changes = options.manifest, Changes()
     if is_lhotse(Path(path)):
         raise ManifestError(f"{path} is lhotse's: only plain manifests can be normalized")
@@ -57,6 +96,15 @@ def normalize(options: argparse.Namespace) -> int:
 
 def report(changes: Changes, manifests: Mapping[str, Sequence[dict[str, Any]]]) -> None:
     """Print the kinds of changes, and what remains odd in the new manifests, training set first."""
+    from asrkit.build import build_normalizer
+    from asrkit.config import parse_config
+    from asrkit.data.checks import Facts, Rules, examine
+    from asrkit.data.checks.report import table
+    from asrkit.data.manifest import Utterance
+    from asrkit.text import is_visible
+    from asrkit.training.dataset import text_encoder
+    from asrkit.training.labels import tokenizer_of
+
     print("changes" if changes.counts else "no text changed")
     for line in changes.lines():
         print(f"  {line}")

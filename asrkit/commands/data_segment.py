@@ -1,31 +1,73 @@
 """Divide a long recording with its text: asrkit data segment talk.mp3 talk.txt --model M"""
 
+from __future__ import annotations
+
 import argparse
 import json
 from pathlib import Path
-from typing import Any
-
-from tqdm import tqdm
+from typing import TYPE_CHECKING, Any
 
 from asrkit.atomic_write import replacing
-from asrkit.build import build_normalizer
-from asrkit.cli.parser import complain
-from asrkit.cli.recognizer import context_of, load_file
-from asrkit.commands.align import text_in
-from asrkit.data.corpora.cues import read_cues
-from asrkit.data.labelled import Labelled
-from asrkit.data.splits import from_folder
+from asrkit.cli.options import add_channel, add_context, add_model
+from asrkit.cli.parser import Parser, Target, complain, real
+from asrkit.commands.data import PURPOSES
 from asrkit.errors import UserError, shown
-from asrkit.evaluation.wer import without_errors
 from asrkit.extras import need
-from asrkit.runtime import recognizer_of
-from asrkit.text.graphemes import in_one_line, units
-from asrkit.transcription.segmentation import Options, Piece, pieces_of
+
+if TYPE_CHECKING:
+    from asrkit.transcription.segmentation import Piece
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Divide a long recording: `asrkit data segment`."""
+    arguments = Parser(
+        "asrkit data segment", PURPOSES["segment"],
+        "asrkit data segment book.mp3 book.txt --model MODEL --output book.jsonl\n\n"
+        "exit status: 0 all of the text was found, 1 some was left out, 2 nothing was written",
+    )  # fmt: skip
+    add_model(arguments)
+    add_context(arguments)
+    arguments.add_argument("file", help="an audio file")
+    arguments.add_argument("text", metavar="TEXT", help="its text: a text file, .srt or .vtt")
+    arguments.add_argument("--output", required=True, type=Target, metavar="FILE", help="manifest")
+    arguments.add_argument("--speaker", help="name of the speaker, for the manifest")
+    group = arguments.group("pieces")
+    group.add_argument(
+        "--min-score", type=real(0.0, 1.0), default=0.1, metavar="P",
+        help="lowest score, of a piece's worst word; other pieces are left out (default 0.1)",
+    )  # fmt: skip
+    group.add_argument(
+        "--pause", type=real(0.04, 10.0), default=0.2, metavar="S",
+        help="shortest pause in which the recording is cut, seconds (default 0.2)",
+    )  # fmt: skip
+    group.add_argument(
+        "--shortest", type=real(0.1, 600.0), default=1.0, metavar="S",
+        help="shortest piece, seconds (default 1)",
+    )  # fmt: skip
+    group.add_argument(
+        "--longest", type=real(1.0, 600.0), default=15.0, metavar="S",
+        help="longest piece, seconds (default 15)",
+    )  # fmt: skip
+    add_channel(arguments)
+    return arguments.run(segment, argv)
+
 
 SUBTITLES = (".srt", ".vtt")
 
 
 def segment(options: argparse.Namespace) -> int:
+    from tqdm import tqdm
+
+    from asrkit.build import build_normalizer
+    from asrkit.cli.recognizer import context_of, load_file
+    from asrkit.commands.align import text_in
+    from asrkit.data.corpora.cues import read_cues
+    from asrkit.data.labelled import Labelled
+    from asrkit.evaluation.wer import without_errors
+    from asrkit.runtime import recognizer_of
+    from asrkit.text.graphemes import in_one_line, units
+    from asrkit.transcription.segmentation import Options, pieces_of
+
     need("rapidfuzz")
     if options.track is not None:
         raise UserError(
@@ -68,6 +110,8 @@ def segment(options: argparse.Namespace) -> int:
 
 def write(options: argparse.Namespace, path: Path, pieces: list[Piece]) -> None:
     """Write a manifest of pieces; those that are left out have their problem."""
+    from asrkit.data.splits import from_folder
+
     audio = from_folder(str(Path(options.file).absolute()), path.absolute().parent)
     name, rows = Path(options.file).stem, list[dict[str, Any]]()
     for piece in pieces:

@@ -1,36 +1,106 @@
 """Decode files or a manifest: python -m asrkit.decode --model MODEL a.wav b.mp3 …"""
 
+from __future__ import annotations
+
 import argparse
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from tqdm import tqdm
-
-from asrkit.cli.options import check_speakers, refuse_channel
-from asrkit.cli.parser import same_file
-from asrkit.cli.recognizer import load_recognizer
-from asrkit.data.labelled import Labelled, jobs_of
-from asrkit.data.manifest import LeftOut
-from asrkit.errors import UserError, shown
-from asrkit.runtime import Recognizer
-from asrkit.runtime.dialogue import calls
-from asrkit.runtime.formats import FORMATS
-from asrkit.runtime.words import sureness
-from asrkit.training.progress import duration
-from asrkit.transcription.batches import Decoded, outcomes
-from asrkit.transcription.output import Output, recording_of, report
-from asrkit.transcription.pseudo_labels import (
-    ConfidentManifest,
-    apart,
-    check_confident,
-    check_plain,
+from asrkit.cli.choices import ENGINES, LEASE_SECONDS
+from asrkit.cli.options import (
+    add_batch,
+    add_channel,
+    add_model,
+    add_output,
+    add_recognizer,
+    check_speakers,
+    refuse_channel,
 )
-from asrkit.transcription.shards import decode_corpus, merged
+from asrkit.cli.parser import Parser, Target, real, same_file, whole
+from asrkit.errors import UserError, shown
+
+if TYPE_CHECKING:
+    from asrkit.data.labelled import Labelled
+    from asrkit.data.manifest import LeftOut
+    from asrkit.runtime import Recognizer
+    from asrkit.transcription.batches import Decoded
+    from asrkit.transcription.output import Output
+    from asrkit.transcription.pseudo_labels import ConfidentManifest
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = Parser(
+        "asrkit decode", __doc__,
+        "asrkit decode --model exp/conformer/model.safetensors a.wav b.mp3\n"
+        "  asrkit decode --model MODEL --manifest test.jsonl --chunk-ms 640\n"
+        "  asrkit decode --manifest new.jsonl --confident 0.9 --output pseudo.jsonl",
+        "--model MODEL [options] FILE … | --manifest MANIFEST",
+    )  # fmt: skip
+    add_model(arguments)
+    add_recognizer(arguments)
+    arguments.add_argument("files", nargs="*", metavar="FILE", help="an audio file, or a folder")
+    arguments.add_argument(
+        "--manifest", help="manifest, or lhotse's cuts; with texts, WER and CER are printed too"
+    )
+    add_channel(arguments, split=True)
+    add_output(arguments, "txt")
+    arguments.group("output").add_argument(
+        "--nbest", type=whole(0, 100_000), metavar="N", default=0,
+        help="the N likeliest texts with their scores, in jsonl",
+    )  # fmt: skip
+    arguments.group("output").add_argument(
+        "--confident", type=real(0.0, 1.0), metavar="P",
+        help="write a manifest for training, of the texts whose words have a mean confidence of P",
+    )  # fmt: skip
+    arguments.group("output").add_argument(
+        "--output", type=Target, metavar="FILE", help="the manifest of --confident"
+    )
+    add_batch(arguments)
+    add_corpus(arguments)
+    arguments.set_defaults(argv=tuple(sys.argv[1:] if argv is None else argv))  # for workers
+    return arguments.run(decode, argv)
+
+
+def add_corpus(arguments: Parser) -> None:
+    """Add the options of a corpus that is decoded in shards."""
+    group = arguments.group("a corpus")
+    group.add_argument(
+        "--shards", type=whole(1, 1_000_000), metavar="N",
+        help="decode a manifest in N parts, and join them to one file in --output-dir; the same"
+        " command shares the work with other running ones, and resumes stopped ones",
+    )  # fmt: skip
+    group.add_argument(
+        "--workers", type=whole(0, 1024), metavar="W", default=1,
+        help="processes to start here; 0: only join parts (default 1)",
+    )  # fmt: skip
+    group.add_argument(
+        "--engine", choices=ENGINES, default="processes",
+        help="starter of the workers (default processes)",
+    )  # fmt: skip
+    group.add_argument(
+        "--lease-seconds", type=real(0.1, 86_400.0), metavar="SECONDS",
+        help="time after which another process takes the part of one that has ended (default "
+        f"{LEASE_SECONDS:g}; equal for all)",
+    )  # fmt: skip
+
 
 JSON = ("json", "jsonl")
 
 
 def decode(options: argparse.Namespace) -> int:
+    from tqdm import tqdm
+
+    from asrkit.cli.recognizer import load_recognizer
+    from asrkit.data.labelled import jobs_of
+    from asrkit.runtime.dialogue import calls
+    from asrkit.runtime.words import sureness
+    from asrkit.training.progress import duration
+    from asrkit.transcription.batches import outcomes
+    from asrkit.transcription.output import Output, report
+    from asrkit.transcription.pseudo_labels import ConfidentManifest, apart, check_plain
+    from asrkit.transcription.shards import decode_corpus
+
     check(options)
     check_speakers(options)
     if not options.files and not options.manifest:
@@ -103,6 +173,9 @@ def show(
     jobs: list[Labelled], outcomes: list[Decoded], output: Output | ConfidentManifest, nbest: int
 ) -> None:
     """Write the transcript of a recording's channels; report errors on standard error."""
+    from asrkit.data.manifest import LeftOut
+    from asrkit.transcription.output import recording_of
+
     call, errors = [], dict[str, None]()
     for job, outcome in zip(jobs, outcomes, strict=True):
         if isinstance(outcome.result, UserError):
@@ -117,6 +190,10 @@ def show(
 
 def check(options: argparse.Namespace) -> None:
     """Raise UserError for options that do not fit together."""
+    from asrkit.runtime.formats import FORMATS
+    from asrkit.transcription.pseudo_labels import check_confident
+    from asrkit.transcription.shards import merged
+
     check_confident(options)
     if options.shards is None:
         if options.workers != 1 or options.engine != "processes":

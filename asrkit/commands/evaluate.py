@@ -1,45 +1,90 @@
 """Error rates and delays at several chunk sizes: python -m asrkit.evaluate --model M dev.jsonl"""
 
+from __future__ import annotations
+
 import argparse
 import json
-from typing import Any
-
-import torch
-from tqdm import tqdm
+from typing import TYPE_CHECKING, Any
 
 from asrkit.atomic_write import replacing
-from asrkit.build import build_normalizer
-from asrkit.cli.parser import complain
-from asrkit.cli.recognizer import (
-    context_of,
-    endpointer_of,
-    hotwords_of,
-    lm_of,
-    load_file,
-    name_left_out,
-    postprocess_of,
-    search_of,
-    second_pass_of,
+from asrkit.cli.options import (
+    add_backend,
+    add_batch,
+    add_model,
+    add_right_context,
+    add_search,
+    add_second_pass,
+    add_segments,
 )
-from asrkit.data.manifest import LeftOut
+from asrkit.cli.parser import Parser, Target, complain
 from asrkit.errors import UserError
-from asrkit.evaluation import Score, recognize, scores
-from asrkit.evaluation.places import PlaceErrors, places, places_table
-from asrkit.evaluation.scoring import scores_of_channels
-from asrkit.evaluation.tables import table
-from asrkit.evaluation.testset import read_batches
-from asrkit.evaluation.turns import turns_table
-from asrkit.evaluation.wer import interval_shown, total
-from asrkit.evaluation.written import lacking, normalizer_of, rules_of, written_tables
 from asrkit.extras import need
-from asrkit.model import FULL
-from asrkit.model_file import ModelFile
-from asrkit.runtime import Recognizer, recognizer_of
-from asrkit.runtime.load import searches_of
-from asrkit.runtime.threads import leave_cores
+
+if TYPE_CHECKING:
+    from asrkit.data.manifest import LeftOut
+    from asrkit.evaluation import Score
+    from asrkit.evaluation.places import PlaceErrors
+    from asrkit.model_file import ModelFile
+    from asrkit.runtime import Recognizer
+
+
+CHUNKS = "full,640,320,160"
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = Parser(
+        "asrkit evaluate", __doc__,
+        "python -m asrkit.evaluate --model exp/conformer/model.safetensors data/digits/test.jsonl\n"
+        "  python -m asrkit.evaluate --model MODEL --chunk-ms full,640 --format json dev.jsonl\n"
+        "  python -m asrkit.evaluate --model MODEL --chunk-ms 640 --backend onnx-int8 dev.jsonl\n"
+        "  asrkit evaluate --model MODEL --chunk-ms full,640,320 --by-place dev.jsonl\n"
+        "  asrkit evaluate --model MODEL --endpoint-ms 600 --second-pass full dev.jsonl\n"
+        "  asrkit evaluate --model MODEL --chunk-ms 320 --endpoint-ms 600 --turns dev.jsonl",
+    )  # fmt: skip
+    add_model(arguments)
+    add_backend(arguments)
+    group = arguments.group("context")
+    group.add_argument(
+        "--chunk-ms", default=CHUNKS, metavar="MS,…",
+        help=f"chunks in ms, or full, separated by commas (default {CHUNKS})",
+    )  # fmt: skip
+    group.add_argument("--left-ms", metavar="MS", help="left context in ms (default: the model's)")
+    add_right_context(arguments)
+    add_search(arguments)
+    add_segments(arguments)
+    add_second_pass(arguments)
+    arguments.add_argument(
+        "--by-place", action="store_true",
+        help="also show errors by the place of words in their chunk and utterance",
+    )  # fmt: skip
+    arguments.add_argument(
+        "--turns", action="store_true",
+        help="also show the time from the end of speech to the final text, and turns cut too early",
+    )  # fmt: skip
+    arguments.add_argument(
+        "--written", choices=["english", "basic"],
+        help="also score the texts normalised by these rules of whisper-normalizer, their marks and"
+        " their capitals (default: for models with text.written, by their language)",
+    )  # fmt: skip
+    arguments.add_argument("--format", choices=["text", "json"], default="text")
+    arguments.add_argument("--output", type=Target, help="file to write instead of standard output")
+    add_batch(arguments)
+    arguments.add_argument("manifest", help="recordings with their texts")
+    return arguments.run(evaluate, argv)
 
 
 def evaluate(options: argparse.Namespace) -> int:
+    from tqdm import tqdm
+
+    from asrkit.build import build_normalizer
+    from asrkit.cli.recognizer import load_file, name_left_out
+    from asrkit.evaluation import recognize, scores
+    from asrkit.evaluation.places import places, places_table
+    from asrkit.evaluation.scoring import scores_of_channels
+    from asrkit.evaluation.testset import read_batches
+    from asrkit.evaluation.turns import turns_table
+    from asrkit.evaluation.written import lacking, normalizer_of, rules_of, written_tables
+
     need("jiwer")  # now, not after an hour of recognition
     file = load_file(options)
     recognizers, aligner = recognizers_of(options, file)
@@ -89,6 +134,22 @@ def recognizers_of(
     options: argparse.Namespace, file: ModelFile
 ) -> tuple[dict[str, Recognizer], Recognizer]:
     """Return a recogniser for each chunk of --chunk-ms, by name, and one to align references."""
+    import torch
+
+    from asrkit.cli.recognizer import (
+        context_of,
+        endpointer_of,
+        hotwords_of,
+        lm_of,
+        postprocess_of,
+        search_of,
+        second_pass_of,
+    )
+    from asrkit.model import FULL
+    from asrkit.runtime import recognizer_of
+    from asrkit.runtime.load import searches_of
+    from asrkit.runtime.threads import leave_cores
+
     endpointer, postprocess = endpointer_of(options), postprocess_of(options)
     hotwords, search = hotwords_of(options), search_of(options, file)
     recognizers, passes = {}, []
@@ -140,6 +201,9 @@ def as_json(
 
 
 def rates_table(found: dict[str, Score]) -> str:
+    from asrkit.evaluation.tables import table
+    from asrkit.evaluation.wer import interval_shown, total
+
     whole = total(score.words for score in found.values())
     titles = [whole.name, "95 %", "errors", f"{whole.unit}s"]
     titles += ["CER"] * (whole.name != "CER")

@@ -1,56 +1,81 @@
 """Export a model, or its encoder alone: python -m asrkit.export --model MODEL --output enc.ts"""
 
+from __future__ import annotations
+
 import argparse
 import os
 from contextlib import ExitStack, suppress
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import torch
-from tqdm import tqdm
-
-from asrkit import audio
 from asrkit.atomic_write import replacing
-from asrkit.backends import Backend, eager
-from asrkit.backends.backend import of_step
-from asrkit.backends.check import compare_parts, largest_of
-from asrkit.backends.export_metadata import (
-    PARTS,
-    Exported,
-    data_path,
-    export_path,
-    part_path,
-    read_by,
-)
-from asrkit.backends.onnx import of_file, read_parts
-from asrkit.backends.onnx import read as read_onnx
-from asrkit.backends.registry import check
-from asrkit.backends.transducer import TransducerParts, part_steps
-from asrkit.build import build_frontend, build_normalizer, build_search
-from asrkit.cli.recognizer import context_of
-from asrkit.config import MOST_FRAMES, parse_search
-from asrkit.data.labelled import Labelled
-from asrkit.data.manifest import ManifestError, read_manifest
+from asrkit.cli.choices import CONTENTS, EXPORTS
+from asrkit.cli.options import add_context, add_model_file
+from asrkit.cli.parser import Parser, Target
 from asrkit.errors import UserError, shown
-from asrkit.evaluation import Score, recognize, scores
-from asrkit.evaluation.testset import read_scored, utterances
-from asrkit.export import int8, onnx, sherpa_folder, torchscript
-from asrkit.export.sherpa_layouts import Layout, layout_of
-from asrkit.export.verification import eager_step, largest_difference, tolerance
 from asrkit.extras import need, pip_install
-from asrkit.model import TransducerHead
-from asrkit.model_file import ModelFile, load_model
-from asrkit.runtime import Recognizer
-from asrkit.runtime.threads import set_threads
+
+if TYPE_CHECKING:
+    import torch
+
+    from asrkit.backends import Backend
+    from asrkit.backends.export_metadata import Exported
+    from asrkit.backends.transducer import TransducerParts
+    from asrkit.data.labelled import Labelled
+    from asrkit.evaluation import Score
+    from asrkit.export.sherpa_layouts import Layout
+    from asrkit.model_file import ModelFile
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = Parser(
+        "asrkit export", __doc__,
+        "python -m asrkit.export --model MODEL --format torchscript --output encoder.ts\n"
+        "  python -m asrkit.export --model MODEL --format onnx\n"
+        "  python -m asrkit.export --model MODEL --format onnx-int8 --manifest dev.jsonl\n"
+        "  python -m asrkit.export --model MODEL --format onnx --chunk-ms full\n"
+        "  python -m asrkit.export --model MODEL --format onnx --what model --output m.onnx\n"
+        "  python -m asrkit.export --model MODEL --format sherpa-onnx --output FOLDER",
+    )  # fmt: skip
+    add_model_file(arguments)
+    arguments.add_argument(
+        "--output",
+        type=Target,
+        help="the file to write, for sherpa-onnx the folder (default: beside the model, where "
+        "decode looks for it)",
+    )
+    arguments.add_argument("--format", choices=EXPORTS, default="torchscript")
+    arguments.add_argument(
+        "--what", choices=CONTENTS,
+        help="; ".join(f"{what}: {contents}" for what, contents in CONTENTS.items())
+        + " (default: encoder for torchscript, ctc for onnx)",
+    )  # fmt: skip
+    add_context(arguments)
+    arguments.add_argument("--audio", help="recording to replay (default: one of the dev set)")
+    arguments.add_argument(
+        "--manifest", help="recordings with texts on which int8 is tried (default: the dev set)"
+    )
+    return arguments.run(export, argv)
+
 
 REPLAYED = 3  # recordings that sherpa-onnx also recognises
 MOST_LOST = 0.3  # percentage points of the error rate that int8 may cost
 
 
 def export(options: argparse.Namespace) -> int:
+    from asrkit import audio
+    from asrkit.backends.check import compare_parts, largest_of
+    from asrkit.backends.export_metadata import data_path, read_by
+    from asrkit.backends.onnx import read as read_onnx
+    from asrkit.export import onnx, sherpa_folder, torchscript
+    from asrkit.export.sherpa_layouts import layout_of
+    from asrkit.export.verification import eager_step, largest_difference, tolerance
+    from asrkit.model import TransducerHead
+    from asrkit.model_file import load_model
+    from asrkit.runtime.threads import set_threads
+
     if options.manifest is not None and not options.format.endswith("int8"):
         raise UserError(
             f"--manifest has no effect with --format {options.format}: its recordings are for a "
@@ -109,6 +134,8 @@ def export(options: argparse.Namespace) -> int:
 
 def paths_of(output: Path, layout: Layout | None, in_parts: bool) -> list[Path]:
     """Return the paths of an export's files, the network's first."""
+    from asrkit.backends.export_metadata import PARTS, part_path
+
     if layout is not None:
         return [output / name for name in layout.files]
     return [output, *(part_path(output, part) for part in PARTS if in_parts)]
@@ -119,6 +146,8 @@ def with_data(temporary: Path, output: Path) -> list[Path]:
 
     A crash between the two moves leaves an export that differs from eager, which is refused.
     """
+    from asrkit.backends.export_metadata import data_path
+
     written, data = data_path(temporary), data_path(output)
     if not written.is_file():
         return []
@@ -136,6 +165,12 @@ def with_data(temporary: Path, output: Path) -> list[Path]:
 
 def with_parts(file: ModelFile, exported: Exported, paths: list[Path]) -> TransducerParts:
     """Write predictor and joiner of a transducer as ONNX; return the files' parts."""
+    from asrkit.backends.export_metadata import PARTS
+    from asrkit.backends.onnx import read_parts
+    from asrkit.backends.transducer import part_steps
+    from asrkit.export import onnx
+    from asrkit.model import TransducerHead
+
     head = file.model.head
     assert isinstance(head, TransducerHead)
     for part, module, path in zip(PARTS, part_steps(head), paths, strict=True):
@@ -157,6 +192,13 @@ def wired(
     folder; return a line about texts of sherpa-onnx, if it is installed."""
     import onnx as onnx_package
 
+    from asrkit.backends import eager
+    from asrkit.backends.onnx import of_file
+    from asrkit.build import build_search
+    from asrkit.config import parse_search
+    from asrkit.export import sherpa_folder
+    from asrkit.runtime import Recognizer
+
     backend = of_file(paths[0], file, eager(file.model, exported.context), parts=paths[1:])
     for model, path in zip(layout.wired(paths, file, exported), paths, strict=True):
         onnx_package.save(model, path)
@@ -176,6 +218,8 @@ def wired(
 
 def some(path: str | None, file: ModelFile, most: int = REPLAYED) -> list[str | None]:
     """Return the path of a recording, or of some of the dev set, or None for noise."""
+    from asrkit.data.manifest import ManifestError, read_manifest
+
     paths: list[str | None] = [path]
     if path is None:
         with suppress(ManifestError):
@@ -187,12 +231,18 @@ def some(path: str | None, file: ModelFile, most: int = REPLAYED) -> list[str | 
 
 def default_output(options: argparse.Namespace, file: ModelFile, exported: Exported) -> Path:
     """Return the default path, beside the model file."""
+    from asrkit.backends.export_metadata import export_path
+
     if file.path is None or not Path(options.model).is_file():
         raise UserError(f"{options.model} is not a file's path: name the output with --output")
     return export_path(file.path, exported, options.format)
 
 
 def exported_of(options: argparse.Namespace, file: ModelFile) -> Exported:
+    from asrkit.backends.export_metadata import Exported, read_by
+    from asrkit.cli.recognizer import context_of
+    from asrkit.config import MOST_FRAMES
+
     readable, heads = read_by(file.model.head), {"ctc", "transducer"}
     what = options.what or ("encoder" if options.format == "torchscript" else readable)
     context = context_of(options, file)
@@ -219,6 +269,8 @@ def exported_of(options: argparse.Namespace, file: ModelFile) -> Exported:
 
 def check_size(form: str, size: int) -> None:
     """Raise UserError for weights of `size` bytes in float32 that one file cannot hold."""
+    from asrkit.export import onnx
+
     held, other = (size / 4, "onnx") if form.endswith("int8") else (size, f"{form}-int8")
     if held > onnx.MOST_BYTES:
         raise UserError(
@@ -229,6 +281,9 @@ def check_size(form: str, size: int) -> None:
 
 def recordings(manifest: str) -> list[Labelled]:
     """Return the recordings of a manifest that have a text."""
+    from asrkit.data.manifest import ManifestError
+    from asrkit.evaluation.testset import read_scored
+
     try:
         labelled = [each for each in read_scored(manifest, []) if each.text]
     except ManifestError as error:
@@ -242,6 +297,13 @@ def quantized(
     file: ModelFile, exported: Exported, path: Path, parts: list[Path], trial: list[Labelled]
 ) -> str:
     """Convert a float32 file to int8 in its place if it recognises as well; describe the result."""
+    from asrkit.backends import eager
+    from asrkit.backends.backend import of_step
+    from asrkit.backends.onnx import of_file, read_parts
+    from asrkit.backends.registry import check
+    from asrkit.export import int8
+    from asrkit.export.verification import eager_step
+
     module = eager_step(file, exported)
     reference = eager(file.model, exported.context)
     observed = int8.ObservedStep(path, module)
@@ -263,6 +325,13 @@ def quantized(
 
 def score(backend: Backend, file: ModelFile, trial: list[Labelled]) -> Score:
     """Score a backend on all readable recordings, singly, because int8 would observe padding."""
+    from tqdm import tqdm
+
+    from asrkit.build import build_frontend, build_normalizer, build_search
+    from asrkit.evaluation import recognize, scores
+    from asrkit.evaluation.testset import utterances
+    from asrkit.runtime import Recognizer
+
     normalize = build_normalizer(file.config.text)
     search = build_search(file.config.search, file.model.head)
     recognizer = Recognizer(
@@ -278,6 +347,11 @@ def score(backend: Backend, file: ModelFile, trial: list[Labelled]) -> Score:
 
 def recording(path: str | None, file: ModelFile) -> tuple[torch.Tensor, str]:
     """Return samples to replay, (1, N), and their description."""
+    import numpy as np
+    import torch
+
+    from asrkit import audio
+
     (path,) = some(path, file, 1)
     if path is None:
         noise = np.random.default_rng(0).standard_normal(5 * audio.SAMPLE_RATE) * 0.1

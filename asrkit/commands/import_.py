@@ -1,21 +1,58 @@
-"""The work of `asrkit import`: a model file from another toolkit's checkpoint."""
+"""Convert a checkpoint of another toolkit: asrkit import nemo M.nemo --output O"""
+
+from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from asrkit.catalogue import require_usable
-from asrkit.cli.terms import terms_of
-from asrkit.downloads import Source, find, find_files
+from asrkit.cli.choices import CHECKPOINTS
+from asrkit.cli.parser import Parser, Target, whole
+from asrkit.cli.terms import add_terms, terms_of
 from asrkit.errors import UserError, shown
 from asrkit.hub import PREFIX, address_of
-from asrkit.interop import FILES, import_checkpoint, recorded
-from asrkit.model_file import save_model
 from asrkit.terms import UNKNOWN, Terms
+
+if TYPE_CHECKING:
+    from asrkit.downloads import Source
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = Parser(
+        "asrkit import", __doc__,
+        "asrkit import nemo stt_en.nemo --output stt_en.safetensors --licence CC-BY-4.0",
+    )  # fmt: skip
+    arguments.add_argument("format", choices=CHECKPOINTS, help="toolkit that wrote the checkpoint")
+    arguments.add_argument(
+        "checkpoint", help="file or folder of the checkpoint, or hf://owner/name"
+    )
+    arguments.add_argument("--output", type=Target, required=True, help="the model file to write")
+    add_terms(arguments, "that of the checkpoint, if it states one")
+    arguments.add_argument(
+        "--head", choices=("transducer", "ctc"),
+        help="head of a hybrid model of NeMo (default: the transducer, with the CTC layer beside "
+        "it)",
+    )  # fmt: skip
+    arguments.add_argument(
+        "--prompt", metavar="LANGUAGE",
+        help="language of a model of NeMo with a language prompt, such as de-DE or auto",
+    )  # fmt: skip
+    arguments.add_argument(
+        "--frame-ms", type=whole(20, 80), choices=(20, 40, 80),
+        help="encoder frame of a start from Whisper in ms (default: 40; 20, as in Whisper, takes "
+        "twice the time)",
+    )  # fmt: skip
+    arguments.add_argument("--name", help="name of the model (default: the checkpoint's)")
+    return arguments.run(import_, argv)
+
 
 MOST_CHARACTERS = 200  # length limit of a name
 
 
 def import_(options: argparse.Namespace) -> int:
+    from asrkit.interop import import_checkpoint, recorded
+    from asrkit.model_file import save_model
+
     source = hub_source(options)
     path = Path(options.checkpoint) if source is None else source.fetch()
     if source is not None and len(source.names) == 1:
@@ -53,6 +90,10 @@ def import_(options: argparse.Namespace) -> int:
 
 def hub_source(options: argparse.Namespace) -> Source | None:
     """Return the source of a checkpoint on the hub; None for a path."""
+    from asrkit.catalogue import require_usable
+    from asrkit.downloads import find, find_files
+    from asrkit.interop import FILES
+
     if not options.checkpoint.startswith(PREFIX):
         return None
     address = address_of(options.checkpoint)

@@ -1,21 +1,33 @@
-"""The work of `asrkit info`: the contents of a model file."""
+"""Print the contents of a model file: asrkit info MODEL"""
+
+from __future__ import annotations
 
 import argparse
 import json
 from pathlib import Path
 from textwrap import indent
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import yaml
-
+from asrkit.cli.options import MODEL
+from asrkit.cli.parser import Parser
 from asrkit.errors import printable, shown
-from asrkit.model_file import FORMAT_VERSION, ModelFile, load_model, model_path
-from asrkit.text import events
+
+if TYPE_CHECKING:
+    from asrkit.model_file import ModelFile
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = Parser("asrkit info", __doc__, "asrkit info exp/conformer/model.safetensors")
+    arguments.add_argument("model", help=MODEL)
+    return arguments.run(info, argv)
+
 
 LONGEST_PART = 100_000  # characters shown of the card, the training and the configuration, each
 
 
 def info(options: argparse.Namespace) -> int:
+    from asrkit.model_file import FORMAT_VERSION, load_model, model_path
+
     path = model_path(options.model)
     file = load_model(path)
     size = path.stat().st_size / 1e6
@@ -35,6 +47,8 @@ def info(options: argparse.Namespace) -> int:
 
 def described(file: ModelFile) -> dict[str, str]:
     """Describe the network of a model file: names of properties, and their values as text."""
+    from asrkit.text import events
+
     context, frame_ms = file.config.context, file.model.encoder.rate.frame_ms
     chunks = ["full"] if context.full_share > 0 else []
     chunks += [f"{chunk * frame_ms} ms" for chunk in context.chunk_sizes]
@@ -79,6 +93,8 @@ def origin(record: Any) -> str:
 
 
 def _yaml(values: dict) -> str:
+    import yaml
+
     try:
         if len(text := json.dumps(values, ensure_ascii=False)) > LONGEST_PART:
             return text  # formatting it as YAML would take half a minute

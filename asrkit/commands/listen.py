@@ -3,18 +3,60 @@
 import argparse
 import os
 from contextlib import ExitStack, closing
+from pathlib import Path
 
-from pydantic import ValidationError
-
-from asrkit.audio.opus import RATE
-from asrkit.cli.options import given_token
-from asrkit.cli.recognizer import hotwords_of
-from asrkit.commands.stream import check_source, run, screen_of
+from asrkit.cli.choices import EAGERNESS
+from asrkit.cli.options import add_hotwords, given_token
+from asrkit.cli.parser import Parser, whole
+from asrkit.cli.source import add_live_output, add_source
 from asrkit.errors import UserError
 from asrkit.extras import need
 
+ENCODINGS = ["pcm_s16le", "pcm_f32le", "opus"]
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = Parser(
+        "asrkit listen", __doc__,
+        "asrkit listen http://127.0.0.1:8000 --mic\n"
+        "  asrkit listen https://asr.example.org x.wav --token-file token.txt --encoding opus\n"
+        "  asrkit listen http://127.0.0.1:8000 x.wav --simulate-realtime --format jsonl",
+        "URL [options] FILE | --mic | -",
+    )  # fmt: skip
+    arguments.add_argument("url", metavar="URL", help="URL of asrkit serve: http, https, ws, wss")
+    arguments.add_argument(
+        "source", nargs="*", metavar="FILE",
+        help="an audio file, or - for standard input: raw 16-bit mono samples, or 16-bit WAV",
+    )  # fmt: skip
+    add_source(arguments)
+    group = arguments.group("server")
+    group.add_argument("--token", help="token for the server (default: ASRKIT_TOKEN, if set)")
+    group.add_argument("--token-file", type=Path, metavar="FILE", help="file with the token")
+    group.add_argument(
+        "--encoding", choices=ENCODINGS,
+        help="encoding for the transfer (default: pcm_s16le for the microphone, else pcm_f32le,"
+        " which is exact); opus needs an eighth of pcm_s16le's bytes and loses some quality",
+    )  # fmt: skip
+    group.add_argument(
+        "--pause-ms", type=whole(0, 60_000), metavar="MS",
+        help="pause that ends a segment; 0: none does (default: the server's)",
+    )  # fmt: skip
+    group.add_argument(
+        "--end-of-turn", choices=["off", *EAGERNESS],
+        help="eagerness to end a segment at the end of a turn, too (default: the server's)",
+    )  # fmt: skip
+    add_hotwords(arguments)
+    add_live_output(arguments)
+    return arguments.run(listen, argv)
+
 
 def listen(options: argparse.Namespace) -> int:
+    from pydantic import ValidationError
+
+    from asrkit.audio.opus import RATE
+    from asrkit.cli.recognizer import hotwords_of
+    from asrkit.commands.stream import check_source, run, screen_of
+
     need("websockets")
     from asrkit.serve.client import RemoteSession, address_of
     from asrkit.serve.protocols.messages import Start, problem

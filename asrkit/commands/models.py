@@ -1,10 +1,20 @@
-"""The work of `asrkit models`: the catalogue as a table."""
+"""Print the models that a name downloads: asrkit models"""
+
+from __future__ import annotations
 
 import argparse
+from typing import TYPE_CHECKING
 
-from asrkit.catalogue import Entry, read_catalogue
+from asrkit.cli.parser import Parser
 from asrkit.cli.table import markdown
-from asrkit.downloads import bytes_here
+
+if TYPE_CHECKING:
+    from asrkit.catalogue import Entry
+
+
+def main(argv: list[str] | None = None) -> int:
+    return Parser("asrkit models", __doc__, "asrkit models").run(models, argv)
+
 
 TITLES = [
     "name", "languages", "parameters", "licence", "chunk + ahead in ms", "writes", "download",
@@ -14,6 +24,8 @@ MOST_LANGUAGES = 4  # languages in a cell
 
 
 def models(options: argparse.Namespace) -> int:
+    from asrkit.catalogue import read_catalogue
+
     found = read_catalogue()
     print(markdown(TITLES, map(cells, found.models)))
     print("\nnot runnable:")
@@ -24,6 +36,8 @@ def models(options: argparse.Namespace) -> int:
 
 def cells(entry: Entry) -> list[str]:
     """Return the row of a model."""
+    from asrkit.downloads import bytes_here
+
     languages = " ".join(entry.languages)
     if len(entry.languages) > MOST_LANGUAGES:
         languages = f"{len(entry.languages)} languages"

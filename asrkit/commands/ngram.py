@@ -1,27 +1,59 @@
-"""Estimate a language model from texts: python -m asrkit.ngram --order 3 train.jsonl --output A"""
+"""Estimate a language model from texts: asrkit ngram --order 3 train.jsonl --output A"""
+
+from __future__ import annotations
 
 import argparse
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from asrkit.atomic_write import replacing
-from asrkit.build import build_normalizer
-from asrkit.config import TextConfig
-from asrkit.data.manifest import MAX_EMPTY, MAX_LINE, LeftOut, is_lhotse, read_manifest
+from asrkit.cli.choices import MAX_ORDER
+from asrkit.cli.parser import Parser, Target, whole
 from asrkit.errors import UserError
 from asrkit.lines import LineKind, text_lines
-from asrkit.lm.kneser_ney import arpa_lines, estimate
 from asrkit.lm.lm_fusion import as_word
 from asrkit.lm.ngram import MAX_NGRAMS
-from asrkit.model_file import load_model
-from asrkit.text import TextError
-from asrkit.text.graphemes import units
+
+if TYPE_CHECKING:
+    from asrkit.data.manifest import LeftOut
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = Parser(
+        "asrkit ngram", __doc__,
+        "asrkit ngram --order 3 data/an4/train.jsonl --output lm.arpa\n"
+        "  asrkit ngram --units tokens --model MODEL --order 6 a.txt --output t.arpa",
+    )  # fmt: skip
+    arguments.add_argument(
+        "--order", type=whole(1, MAX_ORDER), default=3, metavar="N",
+        help=f"units in an n-gram, up to {MAX_ORDER} (default 3)",
+    )  # fmt: skip
+    arguments.add_argument("--output", type=Target, required=True, help="the ARPA file to write")
+    arguments.add_argument("--model", help="normalise the texts as this model file does")
+    arguments.add_argument(
+        "--units", choices=["words", "tokens"], default="words",
+        help="unit of an n-gram; words: also characters of scripts without spaces; tokens: those "
+        "of the --model's tokenizer",
+    )  # fmt: skip
+    arguments.add_argument(
+        "--prune", type=whole(0, 1000), nargs="+", default=[0], metavar="N",
+        help="for each order, leave out n-grams that occur at most N times; the last N applies to "
+        "all higher orders (default 0; 0 0 0 1 for large texts)",
+    )  # fmt: skip
+    arguments.add_argument(
+        "texts", nargs="+", help="manifests (.jsonl, lhotse's), or text files, a sentence per line"
+    )
+    return arguments.run(ngram, argv)
+
 
 Split = Callable[[str], list[str]]  # splits a text into units or tokens
 
 
 def ngram(options: argparse.Namespace) -> int:
+    from asrkit.lm.kneser_ney import arpa_lines, estimate
+
     if options.prune[0] or options.prune != sorted(options.prune):
         shown = " ".join(map(str, options.prune))
         raise UserError(f"--prune must begin with 0, for 1-grams, and never fall, got {shown}")
@@ -38,6 +70,11 @@ def ngram(options: argparse.Namespace) -> int:
 
 def splitter(options: argparse.Namespace) -> Split:
     """Return the function that splits a text into units or tokens."""
+    from asrkit.build import build_normalizer
+    from asrkit.config import TextConfig
+    from asrkit.model_file import load_model
+    from asrkit.text.graphemes import units
+
     file = load_model(options.model) if options.model else None
     normalize = build_normalizer(file.config.text if file else TextConfig())
     if options.units == "words":
@@ -50,6 +87,8 @@ def splitter(options: argparse.Namespace) -> Split:
 
 def sentences(paths: list[str], split: Split) -> Iterator[list[str]]:
     """Yield the texts of all files, split; texts that a tokenizer cannot encode are left out."""
+    from asrkit.text import TextError
+
     reasons = []
     for path in paths:
         for text in texts_of(Path(path)):
@@ -64,6 +103,8 @@ def sentences(paths: list[str], split: Split) -> Iterator[list[str]]:
 
 def texts_of(path: Path) -> Iterator[str]:
     """Yield the texts of a manifest, or the lines of any other file."""
+    from asrkit.data.manifest import MAX_EMPTY, MAX_LINE, is_lhotse, read_manifest
+
     if not path.exists():
         raise UserError(f"no text or manifest {path}")
     if is_lhotse(path):

@@ -1,15 +1,29 @@
-"""Store a model file's weights in half the bytes: python -m asrkit.pack --model M --output SMALL"""
+"""Store a model file's weights in half the bytes: asrkit pack --model M --output SMALL"""
 
 import argparse
 from pathlib import Path
 
-import torch
+from asrkit.cli.options import add_model_file
+from asrkit.cli.parser import Parser, Target
+from asrkit.cli.terms import add_terms, changed_terms
 
-from asrkit.cli.terms import changed_terms
-from asrkit.model_file import load_model, save_model
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = Parser(
+        "asrkit pack", __doc__,
+        "asrkit pack --model exp/conformer/model.safetensors --output small.safetensors",
+    )  # fmt: skip
+    add_model_file(arguments)
+    arguments.add_argument("--output", type=Target, required=True, help="the model file to write")
+    add_terms(arguments, "that of the model file")
+    return arguments.run(pack, argv)
 
 
 def pack(options: argparse.Namespace) -> int:
+    import torch
+
+    from asrkit.model_file import load_model, save_model
+
     file = load_model(options.model)
     terms = changed_terms("asrkit pack", options, file.terms)
     save_model(options.output, file._replace(terms=terms), torch.float16)

@@ -1,33 +1,43 @@
 """Write a training configuration that fits a corpus: asrkit plan TRAIN DEV"""
 
+from __future__ import annotations
+
 import argparse
 import math
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import torch
-import yaml
-from tqdm import tqdm
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from asrkit.atomic_write import replacing
-from asrkit.build import build_model, build_normalizer
-from asrkit.commands.data import refuse_twice
-from asrkit.config.read_yaml import read_values
-from asrkit.data.checks.facts import Facts
-from asrkit.data.checks.measure import inspect_all, valid_entries
-from asrkit.data.checks.report import by_manifest, columns
-from asrkit.data.manifest import ManifestError
+from asrkit.cli.options import MODEL
+from asrkit.cli.parser import Parser, Target
 from asrkit.errors import printable
-from asrkit.evaluation.written import is_mark
-from asrkit.model_file import ModelFile, load_model
-from asrkit.pretrained import ready_models
-from asrkit.report.speakers import heard_speakers
-from asrkit.training.dev_texts import unwritable
-from asrkit.training.progress import duration
-from asrkit.training.schedule import resolved
-from asrkit.training.warm_start import load_training
+
+if TYPE_CHECKING:
+    from asrkit.data.checks.facts import Facts
+    from asrkit.model_file import ModelFile
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = Parser(
+        "asrkit plan", __doc__,
+        "asrkit plan my/train.jsonl my/dev.jsonl --output mine.yaml\n"
+        "  python -m asrkit.train --config mine.yaml\n\n"
+        "exit status: 0 planned, 2 nothing was written",
+    )  # fmt: skip
+    arguments.add_argument("train", help="JSONL or lhotse manifest to train on")
+    arguments.add_argument("dev", help="JSONL or lhotse manifest to measure with")
+    arguments.add_argument(
+        "--output", required=True, type=Target, metavar="FILE", help="configuration to write, YAML"
+    )
+    arguments.add_argument(
+        "--start-from", metavar="MODEL",
+        help=f"model to fine-tune: {MODEL}; or none (default: a ready model whose labels write "
+        "these texts, if there is one)",
+    )  # fmt: skip
+    return arguments.run(plan, argv)
+
 
 Values = dict[str, dict[str, Any]]  # of a configuration, by section and key
 
@@ -79,6 +89,8 @@ class Texts:
 
     def is_written(self) -> bool:
         """Return whether many words have a capital and small letters, and many a mark behind."""
+        from asrkit.evaluation.written import is_mark
+
         capital = sum(
             n for word, n in self.train.items() if word not in (word.lower(), word.upper())
         )
@@ -87,6 +99,9 @@ class Texts:
 
     def fit(self, file: ModelFile) -> bool:
         """Return whether a model's labels can write nearly all words."""
+        from asrkit.build import build_normalizer
+        from asrkit.training.dev_texts import unwritable
+
         spell, words = build_normalizer(file.config.text), Counter[str]()
         for word, count in (self.train + self.dev).items():
             words[spell(word)] += count
@@ -100,6 +115,8 @@ def planned(row: Row, texts: Texts, start: str | None, chosen: dict[str, Any]) -
         start: model to fine-tune, which has its own network and labels; None to begin anew.
         chosen: more settings, by dotted key: the manifests and the folder.
     """
+    from asrkit.config.read_yaml import read_values
+
     if start is None:
         tokenizer = texts.tokenizer(row)
         chosen = chosen | row.settings | {"text.tokenizer": tokenizer, "text.case": "keep"}
@@ -118,6 +135,19 @@ def planned(row: Row, texts: Texts, start: str | None, chosen: dict[str, Any]) -
 
 
 def plan(options: argparse.Namespace) -> int:
+    import torch
+    import yaml
+    from tqdm import tqdm
+
+    from asrkit.build import build_model
+    from asrkit.commands.data_check import refuse_twice
+    from asrkit.data.checks.measure import inspect_all, valid_entries
+    from asrkit.data.checks.report import by_manifest, columns
+    from asrkit.report.speakers import heard_speakers
+    from asrkit.training.progress import duration
+    from asrkit.training.schedule import resolved
+    from asrkit.training.warm_start import load_training
+
     paths = options.train, options.dev
     refuse_twice(paths)
     entries = [valid_entries(path) for path in paths]
@@ -158,6 +188,8 @@ def plan(options: argparse.Namespace) -> int:
 
 def usable(facts: Iterable[Facts], path: str) -> list[Facts]:
     """Return the utterances with a text and a length; name how many others there are."""
+    from asrkit.data.manifest import ManifestError
+
     found = list(facts)
     kept = [each for each in found if each.text.strip() and each.seconds]
     if not kept:
@@ -174,6 +206,9 @@ def usable(facts: Iterable[Facts], path: str) -> list[Facts]:
 
 def starting_model(wanted: str | None, texts: Texts) -> str | None:
     """Return the model to fine-tune: the wanted one, or a ready one whose labels fit, or None."""
+    from asrkit.model_file import load_model
+    from asrkit.pretrained import ready_models
+
     if wanted is not None:
         return None if wanted == "none" else wanted
     return next(

@@ -1,32 +1,46 @@
-"""Upload a model file and its card, Markdown after properties in YAML, to the Hugging Face hub."""
+"""Upload a model file and its card to the Hugging Face hub: asrkit push MODEL owner/name"""
+
+from __future__ import annotations
 
 import argparse
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import yaml
-
-from asrkit.cli.parser import complain
+from asrkit.cli.options import MODEL
+from asrkit.cli.parser import Parser, complain
 from asrkit.cli.table import markdown
-from asrkit.cli.terms import changed_terms
-from asrkit.commands.info import card_beside, described
-from asrkit.config import ConfigError
-from asrkit.config.read_yaml import parse_yaml
+from asrkit.cli.terms import add_terms, changed_terms
 from asrkit.errors import UserError, shown
-from asrkit.evaluation.wer import UNITS
 from asrkit.hub import CARD, PREFIX, Address, address_of, upload
 from asrkit.hub import MODEL as MODEL_NAME
-from asrkit.model_file import (
-    CANARY,
-    ModelFile,
-    TrainingRecord,
-    load_model,
-    model_path,
-    read_terms_of,
-)
-from asrkit.pretrained import ready_models
 from asrkit.terms import Terms, inherited, licence_of, spelled
+
+if TYPE_CHECKING:
+    from asrkit.model_file import ModelFile
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = Parser(
+        "asrkit push", __doc__,
+        "asrkit push exp/mine/model.safetensors me/mine --licence CC-BY-4.0 --dry-run",
+    )  # fmt: skip
+    arguments.add_argument("model", help=MODEL)
+    arguments.add_argument(
+        "repository", metavar="owner/name",
+        help="repository, made if missing; owner/name@branch: a branch, also made if missing",
+    )  # fmt: skip
+    add_terms(arguments, "that of the model file")
+    arguments.add_argument("--private", action="store_true", help="make a private repository")
+    arguments.add_argument("--message", help="commit message")
+    arguments.add_argument(
+        "--overwrite-card", action="store_true", help="replace an existing README.md"
+    )
+    arguments.add_argument(
+        "--dry-run", action="store_true", help="print the card, and upload nothing"
+    )
+    return arguments.run(push, argv)
+
 
 TASK = "automatic-speech-recognition"
 LICENCES = {  # licences that the hub has names for
@@ -59,6 +73,9 @@ is that of offline recognition at the same chunk size.
 
 
 def push(options: argparse.Namespace) -> int:
+    from asrkit.commands.info import card_beside
+    from asrkit.model_file import load_model, model_path
+
     address = address_of(PREFIX + options.repository.removeprefix(PREFIX))
     path = model_path(options.model)
     file = load_model(path)
@@ -81,6 +98,9 @@ def push(options: argparse.Namespace) -> int:
 
 def pushed_terms(options: argparse.Namespace, file: ModelFile) -> Terms:
     """Return the terms for the repository; report a licence that is not the model's own."""
+    from asrkit.model_file import read_terms_of
+    from asrkit.pretrained import ready_models
+
     terms = changed_terms("asrkit push", options, file.terms)
     start = file.config.training.start_from
     if start in ready_models():  # other names are paths on the machine of the training
@@ -108,6 +128,10 @@ def card_of(file: ModelFile, address: Address, own: str | None) -> str:
 
     The text of the model's own card is kept; without properties it gets some, and an example.
     """
+    import yaml
+
+    from asrkit.commands.info import described
+
     if own is not None and own.startswith("---\n"):
         return own
     name, model = address.repository.partition("/")[2], file.config.model
@@ -146,6 +170,9 @@ def card_of(file: ModelFile, address: Address, own: str | None) -> str:
 
 def stated_licence(card: str) -> str | None:
     """Return the licence in a card's properties, or None."""
+    from asrkit.config import ConfigError
+    from asrkit.config.read_yaml import parse_yaml
+
     _, _, rest = card.partition("---\n")
     try:
         found = parse_yaml(rest.partition("\n---")[0])
@@ -168,6 +195,8 @@ def numbers(found: object) -> dict[str, float]:
 
 def names_of_rates(file: ModelFile) -> list[str]:
     """Return the names of the error rates on the training's dev set, that by units first."""
+    from asrkit.evaluation.wer import UNITS
+
     names = [name.lower() for name in UNITS]
     return [name for name in names if f"dev_{name}" in file.training] or names[:1]
 
@@ -189,6 +218,8 @@ def evaluated(file: ModelFile) -> list[dict[str, Any]]:
 
 def trained(file: ModelFile) -> str:
     """Describe the training and the scores in the model file."""
+    from asrkit.model_file import CANARY, TrainingRecord
+
     record = TrainingRecord.model_validate(file.training)
     hours, seconds = record.audio_hours_per_epoch, record.wall_seconds
     known = {

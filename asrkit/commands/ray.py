@@ -14,10 +14,16 @@ a lost replica resumes its call with another one, from the store that all replic
 from typing import TYPE_CHECKING, Any
 
 from asrkit.cli.options import given_token
-from asrkit.commands.serve import check_origins, recognizers, server_of, set_threads, store_of
+from asrkit.commands.serve import (
+    arguments_of,
+    check_origins,
+    recognizers,
+    server_of,
+    set_threads,
+    store_of,
+)
 from asrkit.errors import UserError
 from asrkit.extras import need
-from asrkit.serve.__main__ import arguments_of
 
 if TYPE_CHECKING:
     from ray.serve import Application

@@ -1,38 +1,57 @@
-"""The work of `asrkit report`: a training as one page."""
+"""A training as one page to look at: asrkit report EXP"""
+
+from __future__ import annotations
 
 import argparse
 import sys
 from pathlib import Path
-
-from tqdm import tqdm
+from typing import TYPE_CHECKING
 
 from asrkit.atomic_write import replacing
-from asrkit.build import build_normalizer
-from asrkit.cli.recognizer import context_of, hotwords_of, lm_of, name_left_out, search_of
-from asrkit.data.manifest import LeftOut
+from asrkit.cli.options import MODEL, add_batch, add_context, add_search
+from asrkit.cli.parser import Parser, Target, whole
 from asrkit.errors import UserError
-from asrkit.evaluation import Outcome, recognize, scores
-from asrkit.evaluation.testset import read_batches, read_scored, utterances
-from asrkit.evaluation.written import normalizer_of, rules_of
 from asrkit.extras import need
-from asrkit.model import FULL, FULL_CONTEXT, Context
-from asrkit.model_file import ModelFile, load_model, model_path
-from asrkit.report.errors import (
-    confusions_section,
-    evenly_chosen,
-    examples_section,
-    groups_section,
-    worst,
-    worst_section,
-)
-from asrkit.report.html import Html, page, tag
-from asrkit.report.players import Players
-from asrkit.report.posteriorgram import example_of
-from asrkit.report.tensorboard import read_scalars
-from asrkit.report.training import Experiment, curves_section, scores_section, tiles
-from asrkit.report.words import Recognized, word_pairs
-from asrkit.runtime import Recognizer, recognizer_of
-from asrkit.runtime.threads import set_threads
+
+if TYPE_CHECKING:
+    from asrkit.data.manifest import LeftOut
+    from asrkit.evaluation import Outcome
+    from asrkit.model import Context
+    from asrkit.model_file import ModelFile
+    from asrkit.report.html import Html
+    from asrkit.report.training import Experiment
+    from asrkit.report.words import Recognized
+    from asrkit.runtime import Recognizer
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = Parser(
+        "asrkit report", __doc__,
+        "asrkit report exp/conformer\n"
+        "  asrkit report exp/conformer --manifest data/digits/test.jsonl --chunk-ms 320",
+    )  # fmt: skip
+    add_context(arguments)
+    add_search(arguments)
+    arguments.add_argument("--manifest", help="recordings with texts (default: the training's dev)")
+    arguments.add_argument(
+        "--output",
+        type=Target,
+        help="page to write (default: EXP/report.html, or NAME.html here for a model)",
+    )
+    arguments.add_argument(
+        "--examples", type=whole(0, 1000), default=4, help="number of alignments (default 4)"
+    )
+    arguments.add_argument(
+        "--worst", type=whole(0, 100_000), default=20,
+        help="number of worst utterances (default 20)",
+    )  # fmt: skip
+    add_batch(arguments)
+    arguments.add_argument(
+        "--device", default="cpu", help="torch device: cpu, cuda, … (default cpu)"
+    )
+    arguments.add_argument("experiment", metavar="EXP", help=f"a training's output_dir, {MODEL}")
+    return arguments.run(report, argv)
+
 
 PARTS = {
     "scores": "Scores", "curves": "Curves", "examples": "Alignments", "worst": "Worst utterances",
@@ -41,6 +60,26 @@ PARTS = {
 
 
 def report(options: argparse.Namespace) -> int:
+    from tqdm import tqdm
+
+    from asrkit.build import build_normalizer
+    from asrkit.cli.recognizer import name_left_out
+    from asrkit.evaluation import recognize, scores
+    from asrkit.evaluation.testset import read_batches, read_scored, utterances
+    from asrkit.evaluation.written import normalizer_of, rules_of
+    from asrkit.report.errors import (
+        confusions_section,
+        evenly_chosen,
+        examples_section,
+        groups_section,
+        worst,
+        worst_section,
+    )
+    from asrkit.report.html import page, tag
+    from asrkit.report.players import Players
+    from asrkit.report.posteriorgram import example_of
+    from asrkit.report.training import curves_section, scores_section, tiles
+
     need("jiwer")
     experiment, output = read_experiment(options.experiment)
     file = experiment.file
@@ -75,7 +114,7 @@ def report(options: argparse.Namespace) -> int:
         worst_section(bad, lambda name: play(recordings[name].load()), chunk),
         confusions_section(recognized, chunk),
         groups_section(recognized, chunk, file.config.training.start_from),
-        tag("footer", f"Made by python -m asrkit.report {options.experiment}"),
+        tag("footer", f"Made by asrkit report {options.experiment}"),
     )
     path = Path(options.output or output)
     with replacing(path) as temporary:  # "replace": a lone surrogate in a transcript
@@ -86,6 +125,11 @@ def report(options: argparse.Namespace) -> int:
 
 def read_experiment(named: str) -> tuple[Experiment, Path]:
     """Return a training's folder, or that of a lone model file, and the path of its page."""
+    from asrkit.model_file import load_model, model_path
+    from asrkit.report.tensorboard import read_scalars
+    from asrkit.report.training import Experiment
+    from asrkit.runtime.threads import set_threads
+
     folder = Path(named)
     if folder.is_dir():
         path, name, output = folder / "model.safetensors", folder.resolve().name, "report.html"
@@ -103,6 +147,10 @@ def recognizers_of(
 ) -> tuple[dict[str, Recognizer], Recognizer, str]:
     """Return recognisers by name, the longest chunk first: one for each chunk of the training and
     the chosen one. Also return the one that aligns references, and the chosen one's name."""
+    from asrkit.cli.recognizer import context_of, hotwords_of, lm_of, search_of
+    from asrkit.model import FULL, FULL_CONTEXT
+    from asrkit.runtime import recognizer_of
+
     chosen = recognizer_of(
         file, context_of(options, file), search_of(options, file), options.device, lm_of(options)
     ).with_hotwords(hotwords_of(options))
@@ -123,12 +171,16 @@ def recognizers_of(
 def context_of_chunks(options: argparse.Namespace, file: ModelFile) -> Context:
     """Return the context around the chunks: the chosen one, or the model's own if the chosen one
     is full context, which has none."""
+    from asrkit.cli.recognizer import context_of
+
     chosen = context_of(options, file)
     return file.config.context.live if chosen.full else chosen
 
 
 def decoding(options: argparse.Namespace, file: ModelFile, recognizer: Recognizer) -> str:
     """Describe the decoding of the recordings in words."""
+    from asrkit.cli.recognizer import search_of
+
     left = context_of_chunks(options, file).left
     return (
         f"{search_of(options, file).kind.replace('_', ' ')} search, "
@@ -140,6 +192,9 @@ def decoding(options: argparse.Namespace, file: ModelFile, recognizer: Recognize
 
 def with_speakers(outcomes: list[Outcome], manifest: str) -> list[Recognized]:
     """Return the recognised words with their speakers."""
+    from asrkit.evaluation.testset import read_scored
+    from asrkit.report.words import Recognized, word_pairs
+
     speakers = {each.id: each.speaker for each in read_scored(manifest, [])}
     return [
         Recognized(o.id, speakers[o.id], o.seconds, word_pairs(o.reference, o.text))
@@ -153,5 +208,7 @@ def described(manifest: str, recognized: list[Recognized]) -> str:
 
 
 def heading(name: str) -> Html:
+    from asrkit.report.html import tag
+
     links = (tag("a", title, href=f"#{part}") for part, title in PARTS.items())
     return tag("header", tag("h1", name), tag("nav", *links))

@@ -1,7 +1,8 @@
 """Serve a model to many callers: asrkit serve --model MODEL --port 8000"""
 
+from __future__ import annotations
+
 import argparse
-import gc
 import ipaddress
 import os
 import re
@@ -12,29 +13,165 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
 
-import torch
-
 from asrkit import hub
-from asrkit.catalogue import entry_of, with_prompt
-from asrkit.cli.options import given_token
-from asrkit.cli.parser import complain
-from asrkit.cli.recognizer import load_recognizer
+from asrkit.cli.options import MODEL, add_device, add_recognizer, given_token
+from asrkit.cli.parser import Parser, complain, real, whole
 from asrkit.errors import UserError, reason, shown
 from asrkit.extras import need
-from asrkit.runtime import Recognizer
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+    from asrkit.runtime import Recognizer
+    from asrkit.serve.call_store import Store
+    from asrkit.serve.processes import Neighbours
+    from asrkit.serve.server import Server
+
+LOGS = ("off", "text", "json")
+
+
+def main(argv: list[str] | None = None) -> int:
+    return arguments_of().run(serve, argv)
+
+
+def arguments_of() -> Parser:
+    """Return the parser of the options."""
+    arguments = Parser(
+        "asrkit serve", __doc__,
+        "asrkit serve --model MODEL\n"
+        "  asrkit serve --model en=MODEL --model de=MODEL\n"
+        "  asrkit serve --model MODEL --workers 4\n"
+        "  asrkit serve --model MODEL --host 0.0.0.0 --token-file /etc/asrkit.token\n"
+        "  curl -F file=@x.wav http://127.0.0.1:8000/v1/audio/transcriptions",
+        "[--model MODEL] [options]",
+    )  # fmt: skip
+    add_models(arguments)
+    add_recognizer(arguments, live=True)
+    add_network(arguments)
+    add_limits(arguments)
+    arguments.add_argument(
+        "--log", choices=LOGS, default="off",
+        help="log calls and requests to standard error, without their texts (default off: log "
+        "problems only)",
+    )  # fmt: skip
+    add_restarts(arguments)
+    return arguments
+
+
+def add_models(arguments: Parser) -> None:
+    group = arguments.group("model")
+    group.add_argument(
+        "--model", action="append", metavar="[NAME=]MODEL",
+        help=f"{MODEL}; NAME is the name that clients ask for; may be repeated (default "
+        "small-en-alnum)",
+    )  # fmt: skip
+    group.add_argument(
+        "--alias", action="append", default=[], metavar="NAME=MODEL",
+        help="further name of a served model, for clients that always ask for this one, such as "
+        "whisper-1=small-en-alnum; may be repeated",
+    )  # fmt: skip
+    add_device(arguments)
+
+
+def add_network(arguments: Parser) -> None:
+    """Add the options of addresses, of access and of encryption."""
+    group = arguments.group("network")
+    group.add_argument(
+        "--host", default="127.0.0.1", help="address to listen on (default 127.0.0.1)"
+    )
+    group.add_argument(
+        "--port", type=whole(0, 65535), default=8000, help="port; 0: any free one (default 8000)"
+    )
+    group.add_argument(
+        "--wyoming", type=whole(0, 65535), metavar="PORT",
+        help="serve Home Assistant's protocol, which has no token, on this port too (usually "
+        "10300)",
+    )  # fmt: skip
+    group.add_argument(
+        "--token", help="token that clients have to send; other users of the machine see it"
+    )
+    group.add_argument("--token-file", type=Path, metavar="FILE", help="file that holds the token")
+    group.add_argument(
+        "--insecure",
+        action="store_true",
+        help="allow an address that other machines reach without a token",
+    )
+    group.add_argument(
+        "--origin", action="append", default=[], metavar="URL",
+        help="other site whose pages may connect, such as https://example.org, or '*' for all; may "
+        "be repeated",
+    )  # fmt: skip
+    group.add_argument(
+        "--allow-host", action="append", default=[], metavar="NAME",
+        help="host name of this server, needed without a token; IP addresses and localhost are "
+        "always allowed; may be repeated",
+    )  # fmt: skip
+    group.add_argument(
+        "--trust-proxy", action="append", default=[], metavar="ADDRESS",
+        help="address or network of a proxy in front, whose X-Forwarded-For names the client; "
+        "may be repeated",
+    )  # fmt: skip
+    group.add_argument("--tls-cert", metavar="FILE", help="certificate, in PEM")
+    group.add_argument("--tls-key", metavar="FILE", help="key of the certificate, in PEM")
+
+
+def add_limits(arguments: Parser) -> None:
+    group = arguments.group("limits")
+    group.add_argument(
+        "--threads",
+        type=whole(1, 256),
+        default=1,
+        help="threads that run the network (default 1)",
+    )
+    group.add_argument(
+        "--workers", type=whole(1, 256), default=1, metavar="N",
+        help="processes that share the port, on Linux; SIGHUP replaces them one by one (default 1)",
+    )  # fmt: skip
+    group.add_argument(
+        "--streams", type=whole(1, 100_000),
+        help="most concurrent calls (default: measured at the start)",
+    )  # fmt: skip
+    group.add_argument(
+        "--upload-mb", type=whole(1, 100_000), default=200, help="largest upload, MB (default 200)"
+    )
+    group.add_argument(
+        "--call-minutes",
+        type=whole(1, 100_000),
+        default=240,
+        help="longest call, minutes (default 240)",
+    )
+
+
+def add_restarts(arguments: Parser) -> None:
+    """Add the options of calls that outlive the process."""
+    group = arguments.group("restarts")
+    group.add_argument(
+        "--state-dir", type=Path, metavar="DIR",
+        help="save calls to this folder: they outlive the process, and other processes on this "
+        "machine can resume them",
+    )  # fmt: skip
+    group.add_argument(
+        "--redis",
+        metavar="URL",
+        help="save calls to Redis, for several machines: redis://host:6379/0",
+    )
+    group.add_argument(
+        "--save-seconds", type=real(0.1, 30.0), metavar="S",
+        help="seconds between two saves of a call; after a crash clients send that audio again "
+        "(default 5)",
+    )  # fmt: skip
+    group.add_argument(
+        "--state-key-file", type=Path, metavar="FILE",
+        help="file with the key that authenticates saved calls, 16 bytes or more (default: a file "
+        "created in DIR)",
+    )  # fmt: skip
+
 
 DEFAULT = "small-en-alnum"
 ORIGIN = re.compile(  # as browsers write it, which leave out the own port of a scheme
     r"(?!http://[^/]*:80$|https://[^/]*:443$)[a-z][a-z0-9+.-]*://[a-z0-9._:\[\]-]+"
 )
 OF_ALL_SITES = "*", "null"  # any page can make a sandboxed frame, whose origin is null
-
-if TYPE_CHECKING:
-    from multiprocessing.connection import Connection
-
-    from asrkit.serve.call_store import Store
-    from asrkit.serve.processes import Neighbours
-    from asrkit.serve.server import Server
 
 
 class Ports(NamedTuple):
@@ -92,13 +229,15 @@ def serve_together(options: argparse.Namespace, about: str, ports: list[Ports]) 
 
 
 def set_threads() -> None:
+    import torch
+
     torch.set_num_threads(1)  # per step, also for ONNX Runtime: the workers share the cores
     # The event loop needs a worker's interpreter lock after each packet, and waited 5 ms for it.
     sys.setswitchinterval(0.0005)
 
 
 def work(
-    options: argparse.Namespace, ports: Ports, neighbours: "Neighbours", ready: "Connection"
+    options: argparse.Namespace, ports: Ports, neighbours: Neighbours, ready: Connection
 ) -> None:
     """Serve in one of several processes."""
     from asrkit.serve import logs
@@ -117,7 +256,7 @@ def run(
     options: argparse.Namespace,
     models: dict[str, Recognizer],
     ports: Ports,
-    neighbours: "Neighbours | None" = None,
+    neighbours: Neighbours | None = None,
     *beside: AbstractAsyncContextManager[None],
 ) -> None:
     """Serve until a signal ends this process.
@@ -125,6 +264,8 @@ def run(
     Args:
         beside: context managers of the application, see `app_of`.
     """
+    import gc
+
     import uvicorn
 
     from asrkit.serve.app import app_of
@@ -146,8 +287,8 @@ def run(
 def server_of(
     options: argparse.Namespace,
     models: dict[str, Recognizer],
-    neighbours: "Neighbours | None" = None,
-) -> "Server":
+    neighbours: Neighbours | None = None,
+) -> Server:
     """Return the server that the options describe; see `run`."""
     from asrkit.serve.server import Limits, Server
 
@@ -180,6 +321,8 @@ def tell(options: argparse.Namespace, about: str, ports: Ports) -> None:
 
 def recognizers(options: argparse.Namespace) -> dict[str, Recognizer]:
     """Return the recognisers that the options describe, by the names of their models."""
+    from asrkit.cli.recognizer import load_recognizer
+
     found: dict[str, Recognizer] = {}
     for text in options.model or [DEFAULT]:
         name, _, path = text.partition("=")
@@ -210,13 +353,15 @@ def aliases(given: list[str], models: dict[str, Recognizer]) -> dict[str, Recogn
 
 def name_of(model: str) -> str:
     """Return the name for clients of a model without a name."""
+    from asrkit.catalogue import entry_of, with_prompt
+
     text, _ = with_prompt(model)
     if text.startswith(hub.PREFIX):
         return hub.address_of(text).repository.partition("/")[2]
     return text if entry_of(text) else Path(model).stem
 
 
-def store_of(options: argparse.Namespace) -> "tuple[Store | None, bytes | None]":
+def store_of(options: argparse.Namespace) -> tuple[Store | None, bytes | None]:
     """Return the store for calls, if not the process, and the key that authenticates them."""
     from asrkit.serve.call_store import FolderStore, RedisStore
     from asrkit.serve.server import Limits

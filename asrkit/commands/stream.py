@@ -1,5 +1,7 @@
 """Stream a file, the microphone or raw samples: asrkit stream --model MODEL --mic"""
 
+from __future__ import annotations
+
 import argparse
 import sys
 import time
@@ -8,27 +10,46 @@ from contextlib import ExitStack, suppress
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-import numpy as np
-
-from asrkit import audio
-from asrkit.audio.file import channel_name
-from asrkit.audio.microphone import Microphone
-from asrkit.audio.pcm_pipe import piped
-from asrkit.audio.reading import apart
-from asrkit.audio.recorder import check_recording, recording
 from asrkit.cli.interrupt import until_interrupted
-from asrkit.cli.microphone_monitor import Watch
-from asrkit.cli.options import check_speakers
-from asrkit.cli.recognizer import load_recognizer
-from asrkit.cli.terminal import JsonLines, Screen
+from asrkit.cli.options import add_model, add_recognizer, check_speakers
+from asrkit.cli.parser import Parser
+from asrkit.cli.source import add_live_output, add_source
 from asrkit.errors import UserError, shown
-from asrkit.runtime import Recognizer, Result
-from asrkit.runtime.words import far_from_model, sureness
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from asrkit.audio.microphone import Microphone
+    from asrkit.cli.terminal import Screen
+    from asrkit.runtime import Recognizer, Result
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = Parser(
+        "asrkit stream", __doc__,
+        "asrkit stream --model MODEL x.wav --simulate-realtime\n"
+        "  asrkit stream --model MODEL --mic\n"
+        "  asrkit stream --model MODEL x.wav --format jsonl\n"
+        "  ffmpeg -i x.mp4 -f s16le -ac 1 -ar 16000 - | asrkit stream --model MODEL -",
+        "--model MODEL [options] FILE | --mic | -",
+    )  # fmt: skip
+    arguments.add_argument(
+        "source", nargs="*", metavar="FILE",
+        help="an audio file, or - for standard input: raw 16-bit mono samples, 16-bit WAV, or what "
+        "FFmpeg reads from a pipe",
+    )  # fmt: skip
+    add_model(arguments)
+    add_recognizer(arguments, live=True)
+    add_source(arguments)
+    add_live_output(arguments)
+    return arguments.run(stream, argv)
 
 
 def stream(options: argparse.Namespace) -> int:
+    from asrkit.cli.recognizer import load_recognizer
+
     check_source(options)
     screen = screen_of(options)
     recognizer = load_recognizer(options)
@@ -59,6 +80,8 @@ class Channels:
 
 def screen_of(options: argparse.Namespace) -> Screen:
     """Return the screen that prints results as the options describe."""
+    from asrkit.cli.terminal import JsonLines, Screen
+
     if options.partials and options.format == "jsonl":
         raise UserError(
             "--partials has no effect with --format jsonl, which has every partial result: leave "
@@ -69,6 +92,8 @@ def screen_of(options: argparse.Namespace) -> Screen:
 
 def check_source(options: argparse.Namespace) -> None:
     """Raise UserError unless there is one source, and a name for its copy."""
+    from asrkit.audio.recorder import check_recording
+
     options.source += [options.file] * (options.file is not None)
     if len(options.source) + options.mic != 1:
         raise UserError(
@@ -98,6 +123,13 @@ class Live(Protocol):
 
 def run(options: argparse.Namespace, start: Callable[[int, int], Live], screen: Screen) -> int:
     """Show the text of the source on the screen; return the exit status."""
+    from asrkit import audio
+    from asrkit.audio.file import channel_name
+    from asrkit.audio.microphone import Microphone
+    from asrkit.audio.reading import apart
+    from asrkit.audio.recorder import recording
+    from asrkit.runtime.words import far_from_model, sureness
+
     split = options.channel == "split"
     microphone = None
     with ExitStack() as stack:
@@ -152,6 +184,8 @@ def run(options: argparse.Namespace, start: Callable[[int, int], Live], screen: 
 
 def watched(microphone: Microphone, screen: Screen, with_meter: bool) -> Iterator[np.ndarray]:
     """Yield the packets of a microphone; show its level and problems on the screen."""
+    from asrkit.cli.microphone_monitor import Watch
+
     screen.note(f"listening to {microphone.name!r}; Ctrl-C ends")
     watch = Watch(microphone)
     for packet in microphone:
@@ -191,6 +225,9 @@ def channels_of(options: argparse.Namespace) -> int | None:
 
 def file_packets(options: argparse.Namespace) -> tuple[int, int, Iterator[np.ndarray]]:
     """Return rate, channels to recognise, and packets of a file, or of standard input."""
+    from asrkit import audio
+    from asrkit.audio.pcm_pipe import piped
+
     (source,) = options.source
     blocks: Iterator[np.ndarray]
     if source == "-":

@@ -1,5 +1,7 @@
 """Train a recogniser: python -m asrkit.train --config conf/conformer.yaml [section.key=value]"""
 
+from __future__ import annotations
+
 import argparse
 import json
 import logging
@@ -9,44 +11,40 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
-
-import torch
-import yaml
+from typing import TYPE_CHECKING, TextIO
 
 from asrkit.atomic_write import replacing
-from asrkit.build import build_frontend, build_model
-from asrkit.config import Config, ConfigError, DataConfig
-from asrkit.config.locate import recipes
-from asrkit.config.read_yaml import parse_yaml
-from asrkit.data.manifest import LeftOut
+from asrkit.cli.parser import Parser
 from asrkit.errors import UserError
-from asrkit.evaluation.scoring import rates, unit_rates
-from asrkit.evaluation.written import lacking
 from asrkit.extras import need
-from asrkit.model_file import ModelFile, load_model, read_terms_of, save_model
 from asrkit.registry import refusal
 from asrkit.terms import UNKNOWN, Terms, inherited, read_terms
-from asrkit.training.adapters import merge, restrict
-from asrkit.training.checkpoints import Checkpoints, EpochWeights, Rates
-from asrkit.training.dataset import (
-    Corpus,
-    empty_bins,
-    feature_statistics,
-    hours_of_epoch,
-    shared_corpus,
-    text_encoder,
-)
-from asrkit.training.dev_texts import dev_warning, trained_warning
-from asrkit.training.distributed import Ranks
-from asrkit.training.labels import keeps_labels
-from asrkit.training.progress import duration
-from asrkit.training.resume_checks import fixed
-from asrkit.training.schedule import resolved
-from asrkit.training.trackers import Tracker, start_tensorboard
-from asrkit.training.trainer import Trainer
-from asrkit.training.validation import log_rates, scores_on
-from asrkit.training.warm_start import CONFIG, load_training, start_from
+
+if TYPE_CHECKING:
+    from asrkit.config import Config, DataConfig
+    from asrkit.data.manifest import LeftOut
+    from asrkit.training.checkpoints import Rates
+    from asrkit.training.dataset import Corpus
+    from asrkit.training.distributed import Ranks
+    from asrkit.training.trainer import Trainer
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = Parser(
+        "asrkit train", __doc__,
+        "python -m asrkit.train --config conformer training.epochs=10\n"
+        "  python -m asrkit.train --config conformer --resume\n"
+        "  torchrun --nproc-per-node 2 -m asrkit train --config my/config.yaml",
+    )  # fmt: skip
+    arguments.add_argument("--config", required=True, help="YAML file, or a name of conf/")
+    arguments.add_argument("--resume", action="store_true", help="continue where training stopped")
+    arguments.add_argument(
+        "--change-schedule", action="store_true",
+        help="with --resume: continue with other epochs, rates, batches, draws or recordings",
+    )  # fmt: skip
+    arguments.add_argument("overrides", nargs="*", metavar="section.key=value")
+    return arguments.run(train, argv)
+
 
 logger = logging.getLogger("asrkit")
 
@@ -56,6 +54,10 @@ MODEL, LABELS = "model.safetensors", "tokenizer"
 
 
 def train(options: argparse.Namespace) -> int:
+    from asrkit.config import ConfigError
+    from asrkit.training.distributed import Ranks
+    from asrkit.training.warm_start import CONFIG, load_training
+
     if options.change_schedule and not options.resume:
         raise ConfigError("--change-schedule needs --resume")
     config = load_training(options.config, options.overrides, options.resume)
@@ -82,6 +84,8 @@ def with_terms(config: Config, former: Path | None) -> Config:
         former: configuration file of the same training before it was resumed. A resumed training
             keeps its terms, even if the first model no longer exists.
     """
+    from asrkit.model_file import read_terms_of
+
     terms = Terms(config.data.licence, tuple(config.data.languages))
     if former is not None:
         before = former_terms(former)
@@ -103,6 +107,9 @@ def with_terms(config: Config, former: Path | None) -> Config:
 
 def former_terms(path: Path) -> Terms:
     """Read the terms in a training's configuration file; missing terms are unknown."""
+    from asrkit.config import ConfigError
+    from asrkit.config.read_yaml import parse_yaml
+
     try:
         values = parse_yaml(path.read_text(encoding="utf-8"))
         return read_terms(values["data"])
@@ -112,6 +119,9 @@ def former_terms(path: Path) -> Terms:
 
 def prepare(config: Config, folder: Path, resume: bool, overrides: list[str]) -> None:
     """Make missing manifests and the output folder; reject a folder with a training."""
+    from asrkit.config import ConfigError
+    from asrkit.training.checkpoints import Checkpoints
+
     checkpoints = Checkpoints(folder / "checkpoints", 1).paths()
     if not resume and (checkpoints or any(folder.glob("**/*.safetensors"))):
         raise ConfigError(
@@ -134,6 +144,9 @@ def make_manifests(data: DataConfig, overrides: list[str]) -> None:
     are overridden on the command line, or in a folder that is not named after the recipe, as in a
     copied configuration. The recipe does run if the command line names it.
     """
+    from asrkit.config import ConfigError
+    from asrkit.config.locate import recipes
+
     manifests = [("data.dev", data.dev), *(("data.train", path) for path in data.train)]
     missing = [
         f"{key}: no manifest {Path(path)}" for key, path in reversed(manifests)
@@ -174,6 +187,8 @@ def start_log(folder: Path, first: bool) -> None:
 
 def claim(folder: Path, log: TextIO) -> None:
     """Lock a training's log while this process lives, so that no other training uses the folder."""
+    from asrkit.config import ConfigError
+
     try:
         import fcntl  # POSIX
 
@@ -185,6 +200,21 @@ def claim(folder: Path, log: TextIO) -> None:
 
 
 def run(asked: Config, folder: Path, command: argparse.Namespace, ranks: Ranks) -> int:
+    import torch
+    import yaml
+
+    from asrkit.build import build_model
+    from asrkit.config import ConfigError
+    from asrkit.training.adapters import restrict
+    from asrkit.training.checkpoints import Checkpoints, EpochWeights
+    from asrkit.training.dataset import hours_of_epoch, shared_corpus
+    from asrkit.training.labels import keeps_labels
+    from asrkit.training.resume_checks import fixed
+    from asrkit.training.schedule import resolved
+    from asrkit.training.trackers import Tracker, start_tensorboard
+    from asrkit.training.trainer import Trainer
+    from asrkit.training.warm_start import CONFIG
+
     corpus = shared_corpus(asked, ranks, folder / LABELS if command.resume else None)
     report(corpus.left_out, folder / "left_out.jsonl", ranks)
     config = resolved(asked, corpus.seconds)
@@ -238,6 +268,12 @@ def run(asked: Config, folder: Path, command: argparse.Namespace, ranks: Ranks) 
 
 def begin(trainer: Trainer, command: argparse.Namespace, folder: Path) -> None:
     """Initialise the trainer from a checkpoint, a model, or the statistics of the features."""
+    from asrkit.build import build_frontend
+    from asrkit.evaluation.written import lacking
+    from asrkit.training.dataset import empty_bins, feature_statistics
+    from asrkit.training.dev_texts import dev_warning, trained_warning
+    from asrkit.training.warm_start import start_from
+
     if command.resume:
         if trainer.resume(command.change_schedule):
             progress = trainer.progress
@@ -271,6 +307,11 @@ def rates_before(name: str, corpus: Corpus, trainer: Trainer) -> Rates:
 
     All ranks must call this.
     """
+    from asrkit.evaluation.scoring import unit_rates
+    from asrkit.model_file import load_model
+    from asrkit.training.dataset import text_encoder
+    from asrkit.training.validation import log_rates, scores_on
+
     first = load_model(name)
     model = first.model.to(trainer.ranks.device)
     encode = text_encoder(first.config, first.tokenizer)
@@ -311,6 +352,11 @@ def report(left_out: list[LeftOut], path: Path, ranks: Ranks) -> None:
 
 def finish(trainer: Trainer, config: Config, folder: Path) -> None:
     """Average the chosen epochs and score the average, on all ranks; the first writes the model."""
+    from asrkit.evaluation.scoring import rates
+    from asrkit.model_file import ModelFile, save_model
+    from asrkit.training.adapters import merge
+    from asrkit.training.progress import duration
+
     average, epochs = trainer.ranks.from_first(
         lambda: trainer.epochs.average(trainer.model, trainer.epochs.chosen(trainer.scores()))
     )

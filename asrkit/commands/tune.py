@@ -1,44 +1,43 @@
-"""The work of `asrkit tune`: the best weight and bonus of a language model.
+"""Find the weight of a language model: asrkit tune --model M --lm lm.arpa dev.jsonl"""
 
-The network processes every utterance once. Then the search tries pairs of a weight and a bonus: it
-moves to the best neighbour of a pair, and in finer steps if no neighbour is better.
-"""
+from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import product
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from torch import Tensor
-from tqdm import tqdm
-
-from asrkit.build import build_fusion, build_normalizer, build_search
-from asrkit.cli.recognizer import (
-    context_of,
-    hotwords_of,
-    lm_of,
-    load_file,
-    name_left_out,
-    search_of,
-)
-from asrkit.config import parse_search
-from asrkit.data.manifest import LeftOut
+from asrkit.cli.options import add_batch, add_context, add_model, add_search
+from asrkit.cli.parser import Parser
 from asrkit.errors import UserError
-from asrkit.evaluation import Outcome, ReferenceRecording
-from asrkit.evaluation.outcomes import traced
-from asrkit.evaluation.scoring import score_of
-from asrkit.evaluation.testset import read_batches
-from asrkit.evaluation.wer import interval_shown
-from asrkit.evaluation.written import normalizer_of, rules_of
 from asrkit.extras import need
 from asrkit.lm import LIMIT
-from asrkit.runtime import Recognizer, recognizer_of
-from asrkit.search import KINDS, Fusion, Search
 
-Known = Sequence[
-    tuple[ReferenceRecording, Tensor]
-]  # utterances with the frames of the head, (E, V)
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from asrkit.data.manifest import LeftOut
+    from asrkit.evaluation import Outcome, ReferenceRecording
+    from asrkit.runtime import Recognizer
+    from asrkit.search import Fusion, Search
+
+    # Utterances with the frames of the head, (E, V).
+    Known = Sequence[tuple[ReferenceRecording, Tensor]]
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = Parser(
+        "asrkit tune", __doc__,
+        "asrkit tune --model MODEL --lm lm.arpa data/an4/dev.jsonl\n"
+        "  asrkit tune --model MODEL --lm t.arpa --lm-units tokens --beam 20 dev.jsonl",
+    )  # fmt: skip
+    add_model(arguments)
+    add_context(arguments)
+    add_search(arguments)
+    add_batch(arguments)
+    arguments.add_argument("manifest", help="recordings with their texts, not used in training")
+    return arguments.run(tune, argv)
 
 
 class Pair(NamedTuple):
@@ -50,6 +49,22 @@ STEPS = (Pair(0.2, 0.5), Pair(0.1, 0.25))
 
 
 def tune(options: argparse.Namespace) -> int:
+    from asrkit.build import build_fusion, build_normalizer
+    from asrkit.cli.recognizer import (
+        context_of,
+        hotwords_of,
+        lm_of,
+        load_file,
+        name_left_out,
+        search_of,
+    )
+    from asrkit.evaluation.scoring import score_of
+    from asrkit.evaluation.testset import read_batches
+    from asrkit.evaluation.wer import interval_shown
+    from asrkit.evaluation.written import normalizer_of, rules_of
+    from asrkit.runtime import recognizer_of
+    from asrkit.search import KINDS
+
     need("jiwer")
     lm = lm_of(options)
     if lm is None:
@@ -107,6 +122,10 @@ def log_probs(
     recognizer: Recognizer, batches: Iterable[Sequence[ReferenceRecording]]
 ) -> Iterator[tuple[ReferenceRecording, Tensor]]:
     """Return each utterance with its frames: the network processes it once, for all searches."""
+    from asrkit.build import build_search
+    from asrkit.config import parse_search
+    from asrkit.evaluation.outcomes import traced
+
     quick = recognizer.with_search(build_search(parse_search("greedy"), recognizer.backend.head))
     for batch in batches:
         for utterance, (_, trace) in zip(batch, traced(quick, batch), strict=True):
@@ -115,6 +134,10 @@ def log_probs(
 
 def read(recognizer: Recognizer, known: Known) -> list[Outcome]:
     """Return the texts of a recogniser for the log-probabilities of each utterance."""
+    from tqdm import tqdm
+
+    from asrkit.evaluation import Outcome
+
     return [
         Outcome(
             utterance.id, utterance.seconds, recognizer.rewrite(utterance.reference),

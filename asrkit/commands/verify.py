@@ -1,33 +1,57 @@
-"""Compare streaming with offline, station by station: python -m asrkit.verify --model M x.wav"""
+"""Compare streaming with offline, station by station: asrkit verify --model M x.wav"""
+
+from __future__ import annotations
 
 import argparse
 import random
 from collections.abc import Iterator
 from itertools import product
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-import torch
-from torch import Tensor
-
-from asrkit import audio
-from asrkit.backends import onnx
-from asrkit.backends.check import TOLERANCE, difference
-from asrkit.build import build_frontend
-from asrkit.commands.kernels import device_of_kernels, verify_kernels
+from asrkit.cli.options import MODEL
+from asrkit.cli.parser import Parser, whole
 from asrkit.errors import UserError
-from asrkit.evaluation.recording_search import Trace
-from asrkit.export import torchscript
-from asrkit.export.verification import largest_difference, tolerance
-from asrkit.model import FULL, Context, EncoderStep, Network
-from asrkit.model.context import fitted
-from asrkit.model.subsampling import split_steps
-from asrkit.model_file import ModelFile, load_model
-from asrkit.runtime import Endpointer, Recognizer, Result, recognizer_of
-from asrkit.runtime.second_pass import LONGEST_MS
-from asrkit.runtime.threads import set_threads
 
-MOST_WHOLE = audio.SAMPLE_RATE * LONGEST_MS // 1000  # samples that full context sees at once
+if TYPE_CHECKING:
+    import numpy as np
+    from torch import Tensor
+
+    from asrkit.model import Context, EncoderStep, Network
+    from asrkit.model_file import ModelFile
+    from asrkit.runtime import Recognizer, Result
+
+
+def main(argv: list[str] | None = None) -> int:
+    arguments = Parser(
+        "asrkit verify", __doc__,
+        "asrkit verify --model MODEL x.wav\n"
+        "  asrkit verify --model MODEL --chunk-ms 160,640 --left-ms 2560 x.wav y.wav\n"
+        "  asrkit verify --kernels",
+    )  # fmt: skip
+    arguments.group("model").add_argument("--model", help=MODEL)
+    arguments.add_argument(
+        "--chunk-ms", default="160,320,640,1280", metavar="MS,…",
+        help="chunks in ms (default 160,320,640,1280)",
+    )  # fmt: skip
+    arguments.add_argument(
+        "--left-ms", default="0,1280,5120", metavar="MS,…",
+        help="left contexts in ms (default 0,1280,5120)",
+    )  # fmt: skip
+    arguments.add_argument(
+        "--right-ms", metavar="MS,…",
+        help="right contexts in ms (default: the model's own, and those of its training)",
+    )  # fmt: skip
+    arguments.add_argument("--exported", metavar="FILE", help="file that asrkit export wrote")
+    arguments.add_argument("--seed", type=whole(0, 2**63), default=0, help="seed of packet sizes")
+    arguments.add_argument(
+        "--kernels", action="store_true",
+        help="compare the attention kernels on this machine's GPU with the plain attention, "
+        "without a model or recordings",
+    )  # fmt: skip
+    arguments.add_argument("files", nargs="*", help="recordings")
+    return arguments.run(verify, argv)
+
+
 PAUSE_MS = 400  # pause that ends a segment of the second pass
 
 
@@ -43,11 +67,21 @@ class Row(NamedTuple):
 
     @property
     def passed(self) -> bool:
+        from asrkit.backends.check import TOLERANCE
+
         worst = max(self.subsampling, *self.blocks, self.log_probs, self.batch)
         return worst <= TOLERANCE and self.same_text
 
 
 def verify(options: argparse.Namespace) -> int:
+    import torch
+
+    from asrkit import audio
+    from asrkit.backends.check import TOLERANCE
+    from asrkit.commands.kernels import device_of_kernels, verify_kernels
+    from asrkit.model_file import load_model
+    from asrkit.runtime.threads import set_threads
+
     if options.kernels:
         if options.model or options.files or options.exported:
             raise UserError("--kernels takes neither a model nor recordings: leave them out")
@@ -62,22 +96,33 @@ def verify(options: argparse.Namespace) -> int:
         samples = audio.mono(samples)
         print(f"{path}: {len(samples) / rate:.2f} s at {rate} Hz, packets of random sizes")
         passed &= verify_frontend(file, samples, rate, options.seed)
-        rows = [
-            verify_setting(file, samples, rate, context, options.seed)
-            for context in settings(options, file)
-        ]
-        show(rows)
-        passed &= all(row.passed for row in rows)
-        passed &= verify_second_pass(file, samples, rate, options.seed)
+        with torch.inference_mode():
+            rows = [
+                verify_setting(file, samples, rate, context, options.seed)
+                for context in settings(options, file)
+            ]
+            show(rows)
+            passed &= all(row.passed for row in rows)
+            passed &= verify_second_pass(file, samples, rate, options.seed)
     if options.exported:
         passed &= verify_exported(file, options.exported, audio.load(options.files[0]))
     print("streaming equals offline" if passed else f"FAILED: above {TOLERANCE:.0e}, or other text")
     return 0 if passed else 1
 
 
+def most_whole() -> int:
+    """Return the number of samples that full context sees at once."""
+    from asrkit import audio
+    from asrkit.runtime.second_pass import LONGEST_MS
+
+    return audio.SAMPLE_RATE * LONGEST_MS // 1000
+
+
 def settings(options: argparse.Namespace, file: ModelFile) -> list[Context]:
     """Return the contexts that the options ask for, then the model's own and those of the training
     menu, then full context."""
+    from asrkit.model import FULL, Context
+
     rate, context = file.model.encoder.rate, file.config.context
     chunks = [rate.frames("--chunk-ms", each, 1) for each in options.chunk_ms.split(",")]
     lefts = [rate.frames("--left-ms", each) for each in options.left_ms.split(",")]
@@ -91,6 +136,13 @@ def settings(options: argparse.Namespace, file: ModelFile) -> list[Context]:
 
 def verify_frontend(file: ModelFile, samples: np.ndarray, rate: int, seed: int) -> bool:
     """Compare resampler and features in packets with all samples at once."""
+    import numpy as np
+    import torch
+
+    from asrkit import audio
+    from asrkit.backends.check import TOLERANCE, difference
+    from asrkit.build import build_frontend
+
     resampler, pieces = audio.Resampler(rate), []
     unfinished = resampler.start()
     for packet in packets(samples, seed):
@@ -110,15 +162,22 @@ def verify_frontend(file: ModelFile, samples: np.ndarray, rate: int, seed: int) 
     return max(resampling, features) <= TOLERANCE
 
 
-@torch.inference_mode()
 def verify_setting(
     file: ModelFile, samples: np.ndarray, rate: int, context: Context, seed: int
 ) -> Row:
     """Compare single chunks with one step over everything, and a session with a batch."""
+    import torch
+
+    from asrkit import audio
+    from asrkit.backends.check import difference
+    from asrkit.model import EncoderStep
+    from asrkit.model.context import fitted
+    from asrkit.runtime import recognizer_of
+
     recognizer, frame_rate = recognizer_of(file, context), file.model.encoder.rate
     whole = audio.resample(samples, rate)
     # In full context the network never sees more than a window.
-    row = torch.from_numpy(whole[: MOST_WHOLE if context.full else None])[None]
+    row = torch.from_numpy(whole[: most_whole() if context.full else None])[None]
     feats, _ = audio.features(recognizer.engine.frontend, row, torch.tensor([row.size(1)]))
     name = "full"
     if context.full:
@@ -139,6 +198,10 @@ def verify_setting(
 
 def stations(model: Network, step: EncoderStep, feats: Tensor, frames: int) -> list[Tensor]:
     """Return outputs of subsampling, layers and head, with `frames` feature frames per step."""
+    import torch
+
+    from asrkit.model.subsampling import split_steps
+
     encoder, context, state = step.encoder, step.context, step.init_state(1)
     outputs: list[list[Tensor]] = []
     layers, ahead = range(len(encoder.layers) + 1), encoder.rate.ahead_frames(context)
@@ -150,11 +213,16 @@ def stations(model: Network, step: EncoderStep, feats: Tensor, frames: int) -> l
     return [torch.cat(pieces, dim=1) for pieces in zip(*outputs, strict=True)]
 
 
-@torch.inference_mode()
 def verify_second_pass(file: ModelFile, samples: np.ndarray, rate: int, seed: int) -> bool:
     """Compare the second pass of a stream with one step in full context, and its segments."""
+    from asrkit import audio
+    from asrkit.backends.check import TOLERANCE, difference
+    from asrkit.evaluation.recording_search import Trace
+    from asrkit.model import FULL
+    from asrkit.runtime import Endpointer, recognizer_of
+
     live = recognizer_of(file, second_pass="full")
-    whole = audio.resample(samples, rate)[:MOST_WHOLE]
+    whole = audio.resample(samples, rate)[: most_whole()]
     offline = recognizer_of(file, FULL)
     trace = Trace(offline.search)
     text = in_packets(live.with_final_search(trace), whole, audio.SAMPLE_RATE, seed).text
@@ -186,6 +254,10 @@ def in_packets(recognizer: Recognizer, samples: np.ndarray, rate: int, seed: int
 
 def verify_batch(recognizer: Recognizer, feats: Tensor, alone: Tensor) -> float:
     """Compare the recording as the shorter row of a padded batch with the recording alone."""
+    import torch
+
+    from asrkit.backends.check import difference
+
     longer = torch.cat([feats, feats.flip(1)], dim=1)  # (1, 2T, F)
     batch = torch.cat([torch.nn.functional.pad(feats, (0, 0, 0, feats.size(1)), value=7.0), longer])
     batch = torch.nn.functional.pad(batch, (0, 0, 0, recognizer.engine.spec.ahead_frames))
@@ -196,6 +268,12 @@ def verify_batch(recognizer: Recognizer, feats: Tensor, alone: Tensor) -> float:
 
 def verify_exported(file: ModelFile, path: str, samples: np.ndarray) -> bool:
     """Compare an exported file with eager over the stream."""
+    import torch
+
+    from asrkit.backends import onnx
+    from asrkit.export import torchscript
+    from asrkit.export.verification import largest_difference, tolerance
+
     module, exported = (onnx if path.endswith(".onnx") else torchscript).read(path)
     stream = torch.from_numpy(samples)[None]
     worst = largest_difference(file, exported, module, stream)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from asrkit.average import main
+from asrkit.commands.average import main
 from asrkit.model_file import load_model, save_model
 from asrkit.text import CharTokenizer
 from asrkit.training.checkpoints import EpochWeights

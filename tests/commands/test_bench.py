@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from asrkit.__main__ import COMMANDS
-from asrkit.bench import main
-from asrkit.commands.bench import rows_of
+from asrkit.commands.bench import main, rows_of
 from asrkit.model import Context
 from asrkit.model_file import save_model
 from asrkit.runtime import Batcher, recognizer_of
@@ -48,7 +47,7 @@ def test_every_stream_is_stepped(monkeypatch: pytest.MonkeyPatch) -> None:
     assert rows_of({"eager": (recognizer, 0.0)}, 1, 5, 2, batchers=2)[0].streams == 5
     # Not Batcher.step itself: the worker of a server of other tests may take a step meanwhile.
     lazy = type("Lazy", (Batcher,), {"step": lambda self: [None] * 3})
-    monkeypatch.setattr("asrkit.commands.bench.Batcher", lazy)
+    monkeypatch.setattr("asrkit.runtime.Batcher", lazy)
     with pytest.raises(AssertionError):
         rows_of({"eager": (recognizer, 0.0)}, 1, 4, 2)
 

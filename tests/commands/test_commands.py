@@ -1,6 +1,5 @@
 """The commands as a user meets them: help, output, exit status, and one line for a mistake."""
 
-import importlib
 import json
 import os
 import subprocess
@@ -97,14 +96,11 @@ def test_a_command_sets_the_wait_policy_before_torch_is_imported(
 def test_stopped_while_torch_is_imported(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = importlib.import_module
-
-    def interrupted(module: str) -> ModuleType:
-        if module == "asrkit.commands.decode":
+    class Stopped(ModuleType):
+        def __getattr__(self, name: str) -> object:
             raise KeyboardInterrupt
-        return real(module)
 
-    monkeypatch.setattr(importlib, "import_module", interrupted)
+    monkeypatch.setitem(sys.modules, "asrkit.cli.recognizer", Stopped("asrkit.cli.recognizer"))
     assert main(["decode", "--model", "m.safetensors", "x.wav"]) == 130
     assert capsys.readouterr().err == "asrkit decode: stopped\n"
 

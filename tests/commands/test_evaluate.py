@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from asrkit import compare, decode, evaluate, ngram
+from asrkit.commands import compare, decode, evaluate, ngram
 from asrkit.model_file import save_model
 from asrkit.text import CharTokenizer
 from asrkit.text.graphemes import units

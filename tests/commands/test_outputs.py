@@ -10,7 +10,7 @@ import pytest
 import soundfile
 
 import asrkit
-from asrkit import align, decode
+from asrkit.commands import align, decode
 from asrkit.errors import UserError
 from asrkit.model_file import save_model
 from asrkit.runtime import Recognizer, Result, Word

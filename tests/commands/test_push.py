@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from asrkit import push
+from asrkit.commands import push
 from asrkit.commands.push import card_of
 from asrkit.hub import Address
 from asrkit.model_file import load_model, model_path, save_model

@@ -19,19 +19,19 @@ import pytest
 import soundfile
 
 import asrkit
-from asrkit.commands.serve import check_origins, name_of
+from asrkit.commands.serve import check_origins, main, name_of
 from asrkit.errors import UserError
 from asrkit.pretrained import ready_models
 from asrkit.runtime import BatchedSession, Batcher
 from asrkit.serve import logs
-from asrkit.serve.__main__ import main
 from asrkit.serve.capacity import capacity
 from tests.conftest import PROJECT
 
 
 def test_it_says_where_it_is_and_ends_when_it_is_told_to() -> None:
     process = subprocess.Popen(
-        [sys.executable, "-m", "asrkit.serve", "--port", "0", "--streams", "3", "--wyoming", "0"],
+        [sys.executable, "-m", "asrkit", "serve", "--port", "0", "--streams", "3",
+         "--wyoming", "0"],
         cwd=PROJECT, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert process.stderr is not None
@@ -78,7 +78,7 @@ def test_collections_do_not_search_what_was_loaded(monkeypatch: pytest.MonkeyPat
 
 def test_lines_for_programs() -> None:
     process = subprocess.Popen(
-        [sys.executable, "-m", "asrkit.serve", "--port", "0", "--log", "json"],
+        [sys.executable, "-m", "asrkit", "serve", "--port", "0", "--log", "json"],
         cwd=PROJECT, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     assert process.stderr is not None

@@ -9,7 +9,8 @@ import soundfile
 import torch
 from torch import Tensor
 
-from asrkit import audio, verify
+from asrkit import audio
+from asrkit.commands import verify
 from asrkit.config import parse_config
 from asrkit.model.positions import KINDS
 from asrkit.model.subsampling import split_steps
@@ -79,7 +80,7 @@ def test_control_frames_ahead_that_are_missing(
         for part, length in split_steps(feats, frames, lookahead, ahead):
             yield part, min(length, frames)
 
-    monkeypatch.setattr("asrkit.commands.verify.split_steps", shorter)
+    monkeypatch.setattr("asrkit.model.subsampling.split_steps", shorter)
     assert verify.main(trained_ahead) == 1
     lines = capsys.readouterr().out.splitlines()
     failed = {line.split(",")[0].strip() for line in lines if line.endswith("FAILED")}

@@ -12,6 +12,7 @@ from asrkit import Endpointer, UserError
 from asrkit.backends.check import TOLERANCE
 from asrkit.backends.export_metadata import Exported, described, export_path
 from asrkit.backends.onnx import of_file, read
+from asrkit.commands.verify import main as verify
 from asrkit.export import onnx
 from asrkit.export.__main__ import main as export
 from asrkit.export.verification import eager_step, largest_difference
@@ -20,7 +21,6 @@ from asrkit.model.attention import MAX_ROWS
 from asrkit.model.positions import KINDS
 from asrkit.model_file import ModelFile, load_model, save_model
 from asrkit.runtime import load, recognizer_of
-from asrkit.verify import main as verify
 from tests.conftest import skip, speech, timed, write_wav
 from tests.laws.test_export import file_of
 

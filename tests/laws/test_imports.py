@@ -143,7 +143,7 @@ def test_what_needs_an_extra_says_which(small: Path, environment: dict[str, str]
     commands = {
         f"evaluate {model} two.jsonl": f"jiwer not installed: {train}",
         f"tune {model} --lm lm.arpa two.jsonl": f"jiwer not installed: {train}",
-        "train --config digits": f"lhotse not installed: {train}",
+        "train --config digits": f"tensorboard not installed: {train}",
         "report exp": f"lhotse not installed: {train}",
         "data check two.jsonl": f"lhotse not installed: {train}",
         f"export {model} --format onnx --output e.onnx --audio x.wav": (
@@ -159,8 +159,8 @@ def test_what_needs_an_extra_says_which(small: Path, environment: dict[str, str]
 
 
 def test_control_another_missing_module_is_no_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    from asrkit.info import main
+    from asrkit.commands.info import main
 
-    monkeypatch.setitem(sys.modules, "asrkit.commands.info", None)
+    monkeypatch.setitem(sys.modules, "asrkit.model_file", None)
     with pytest.raises(ModuleNotFoundError):
         main(["m.safetensors"])

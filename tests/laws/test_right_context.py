@@ -17,12 +17,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from asrkit import audio, info, verify
+from asrkit import audio
 from asrkit.backends import eager, onnx
 from asrkit.backends.export_metadata import Exported, samples_ahead
 from asrkit.build import build_frontend
 from asrkit.cli.parser import Parser
 from asrkit.cli.recognizer import context_of
+from asrkit.commands import info, verify
 from asrkit.config import ContextConfig
 from asrkit.errors import UserError
 from asrkit.export.modules import of_stream
@@ -343,8 +344,8 @@ def test_the_shipped_model_looks_ahead() -> None:
 
 COMMANDS = {  # arguments that each command needs
     "bench": "--model small-en-alnum", "decode": "--model small-en-alnum x.wav",
-    "evaluate": "--model small-en-alnum x.jsonl", "export.__main__": "--model small-en-alnum",
-    "report.__main__": "small-en-alnum", "serve.__main__": "",
+    "evaluate": "--model small-en-alnum x.jsonl", "export": "--model small-en-alnum",
+    "report": "small-en-alnum", "serve": "",
     "stream": "--model small-en-alnum x.wav", "tune": "--model small-en-alnum --lm x x.jsonl",
 }  # fmt: skip
 
@@ -354,7 +355,7 @@ def test_a_command_takes_the_models_own_context(
     command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`evaluate` has chunks of its own, which see as far ahead as the model's own."""
-    module = importlib.import_module(f"asrkit.{command}")
+    module = importlib.import_module(f"asrkit.commands.{command}")
     parsed: list[argparse.Namespace] = []
 
     def parse(parser: Parser, work: object, argv: list[str]) -> None:

@@ -10,8 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from asrkit import verify
-from asrkit.commands import kernels
+from asrkit.commands import kernels, verify
 from asrkit.model import ConformerEncoder, EncoderState
 from asrkit.model import triton_attention as fused_attention
 from asrkit.model.attention import ChunkAttention

@@ -8,10 +8,9 @@ import pytest
 import soundfile
 
 from asrkit import train
-from asrkit.commands.report import PARTS
+from asrkit.commands.report import PARTS, main
 from asrkit.data.cuts import load_cuts
 from asrkit.model_file import load_model, save_model
-from asrkit.report.__main__ import main
 from asrkit.text import CharTokenizer
 from tests.conftest import speech, write_config, write_manifest
 from tests.report.pages import Page

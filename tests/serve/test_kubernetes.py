@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from asrkit.serve.__main__ import main
+from asrkit.commands.serve import main
 from asrkit.serve.app import app_of
 from asrkit.serve.metrics import Figures
 from asrkit.serve.server import Server

@@ -212,7 +212,7 @@ def test_several_processes_need_no_folder_for_calls(workers: int) -> None:
 @pytest.mark.slow
 def test_calls_go_on_while_processes_end(recordings: Recordings) -> None:
     """One process is killed and then both are replaced; every text is that of one process."""
-    command = ("-m", "asrkit.serve", "--workers", "2", "--port", "0", "--save-seconds", "1")
+    command = ("-m", "asrkit", "serve", "--workers", "2", "--port", "0", "--save-seconds", "1")
     options = ("--streams", "60", "--endpoint-ms", "400", "--log", "json")
     recognizer = asrkit.load(
         "small-en-alnum", endpointer=asrkit.Endpointer(400), second_pass="full"

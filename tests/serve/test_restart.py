@@ -20,8 +20,8 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
 import asrkit
+from asrkit.commands.serve import main
 from asrkit.runtime import Recognizer
-from asrkit.serve.__main__ import main
 from asrkit.serve.call_store import FolderStore, MemoryStore, RedisStore, Store, StoredCall
 from asrkit.serve.server import Limits, Server
 from tests.conftest import PROJECT
@@ -276,7 +276,7 @@ class Process:
         self.address = f"127.0.0.1:{port}"
         self.process = subprocess.Popen(
             [
-                sys.executable, "-m", "asrkit.serve", "--port", str(port), "--state-dir",
+                sys.executable, "-m", "asrkit", "serve", "--port", str(port), "--state-dir",
                 str(folder), "--save-seconds", "1", "--chunk-ms", "320", "--endpoint-ms", "400",
                 "--streams", "60",  # a machine that does other things would measure fewer
             ],

@@ -114,7 +114,7 @@ def test_decoding_ends_whenever_its_client_leaves(
 )  # fmt: skip
 def test_a_server_that_ends_leaves_no_upload_behind(tmp_path: Path, how: int, name: str) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-m", "asrkit.serve", "--port", "0", "--streams", "5"],
+        [sys.executable, "-m", "asrkit", "serve", "--port", "0", "--streams", "5"],
         cwd=PROJECT, stderr=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(tmp_path)},
     )  # fmt: skip
     assert process.stderr is not None

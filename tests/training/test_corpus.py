@@ -10,8 +10,8 @@ from lhotse import CutSet
 
 from asrkit import audio
 from asrkit.build import build_frontend
+from asrkit.commands.data import main as data
 from asrkit.config import load_config
-from asrkit.data.__main__ import main as data
 from asrkit.data.cuts import load_cuts
 from asrkit.data.manifest import ManifestError
 from asrkit.train import main

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 import torch
 
+from asrkit.commands.report import main as report
 from asrkit.data.cuts import load_cuts
 from asrkit.data.dataset import TextEncoder
 from asrkit.model import Context
 from asrkit.model.head import ctc_frames
 from asrkit.model_file import load_model
-from asrkit.report.__main__ import main as report
 from asrkit.report.tensorboard import read_scalars
 from asrkit.search import GreedySearch
 from asrkit.text import CharTokenizer

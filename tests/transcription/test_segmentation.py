@@ -9,7 +9,7 @@ import soundfile
 
 import asrkit
 from asrkit.audio import SAMPLE_RATE
-from asrkit.data.__main__ import main
+from asrkit.commands.data import main
 from asrkit.data.labelled import Labelled, read_labelled
 from asrkit.model_file import load_model, save_model
 from asrkit.runtime import Word

@@ -117,7 +117,7 @@ def main() -> None:
     if not 1 <= options.join <= len(every):
         sys.exit(f"--join must be 1 to the {len(every)} recordings read, got {options.join}")
     recordings = [np.concatenate((every * 2)[i : i + options.join]) for i in range(len(every))]
-    command = ["-m", "asrkit.serve", "--port", "0", "--streams", "10000", "--threads", threads]
+    command = ["-m", "asrkit", "serve", "--port", "0", "--streams", "10000", "--threads", threads]
     command += options.serve.split()
     trees = dict(each.split("=", 1) for each in options.tree) | {"asrkit": str(TOOLS.parent)}
     # The current folder would come before the tree.

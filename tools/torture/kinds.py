@@ -17,8 +17,8 @@ import yaml
 
 import asrkit
 from asrkit.build import build_fusion, build_hotwords, build_model, build_normalizer
+from asrkit.commands.data import main as data
 from asrkit.config import ConfigError, load_config, parse_language_model, parse_search
-from asrkit.data.__main__ import main as data
 from asrkit.data.corpora.registry import READERS
 from asrkit.data.cut_audio import load_samples
 from asrkit.data.cuts import load_cuts

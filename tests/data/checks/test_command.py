@@ -17,7 +17,7 @@ from tests.test_model_file import a_file
 
 
 def check(*arguments: object) -> int:
-    return importlib.import_module("asrkit.data.__main__").main(["check", *map(str, arguments)])
+    return importlib.import_module("asrkit.commands.data").main(["check", *map(str, arguments)])
 
 
 @pytest.fixture

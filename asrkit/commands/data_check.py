@@ -1,0 +1,165 @@
+"""Check a corpus before training: asrkit data check train.jsonl dev.jsonl"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from asrkit.cli.options import MODEL
+from asrkit.cli.parser import Parser, whole
+from asrkit.commands.data import PURPOSES
+from asrkit.errors import UserError, printable
+
+if TYPE_CHECKING:
+    from asrkit.config import Config
+    from asrkit.data.checks import Facts, Finding
+    from asrkit.data.dataset import TextEncoder
+    from asrkit.text import Tokenizer
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Check manifests: `asrkit data check`."""
+    arguments = Parser(
+        "asrkit data check", PURPOSES["check"],
+        "asrkit data check train.jsonl dev.jsonl --config mine.yaml\n"
+        "  asrkit data check train.jsonl --list --write clean.jsonl\n\n"
+        "exit status: 0 no errors, 1 errors, 2 nothing could be checked",
+    )  # fmt: skip
+    arguments.add_argument(
+        "manifests", nargs="+", help="JSONL or lhotse manifests, the training set first"
+    )
+    rules = arguments.add_mutually_exclusive_group()
+    rules.add_argument(
+        "--config",
+        help="judge by this configuration, with the tokenizer of the first manifest's texts "
+        "(default: the configuration's defaults, characters)",
+    )
+    rules.add_argument("--model", help=f"judge by the configuration and tokenizer of {MODEL}")
+    arguments.add_argument("--format", choices=["text", "json"], default="text")
+    arguments.add_argument("--list", action="store_true", help="print every finding, one a line")
+    arguments.add_argument("--strict", action="store_true", help="let warnings count as errors")
+    arguments.add_argument("--no-audio", action="store_true", help="read headers only: seconds")
+    arguments.add_argument(
+        "--jobs", type=whole(1, 1024), metavar="N",
+        help="threads that read files (default: one for each core)",
+    )  # fmt: skip
+    arguments.add_argument(
+        "--write", metavar="CLEAN", help="write the manifest's utterances without errors here"
+    )
+    return arguments.run(check, argv)
+
+
+def check(options: argparse.Namespace) -> int:
+    from asrkit.build import build_normalizer
+    from asrkit.data.checks import Rules, examine
+    from asrkit.data.checks.clean import rewrite
+    from asrkit.text import is_visible
+    from asrkit.training.dataset import text_encoder
+    from asrkit.training.labels import tokenizer_of
+
+    check_options(options)
+    config, tokenizer = settings(options)
+    findings: list[Finding] = []
+    facts = [each for path in options.manifests for each in read_facts(path, options, findings)]
+    normalize = build_normalizer(config.text)
+    first = (each.text for each in facts if each.manifest == options.manifests[0])
+    tokenizer = tokenizer or tokenizer_of(config, [*filter(is_visible, map(normalize, first))])
+    encode = text_encoder(config, tokenizer)
+    fastest = max(config.augmentation.speed_factors)
+    limits = config.data.min_seconds, config.data.max_seconds
+    findings += examine(facts, Rules(encode, *limits, fastest))
+    show(facts, findings, options, encode)
+    errors = [f for f in findings if f.severity == "error"]
+    if options.strict:
+        errors += [f for f in findings if f.severity == "warning"]
+    if options.write:
+        bad = {f.line for f in errors}
+        kept, all_ = rewrite(
+            options.manifests[0], options.write,
+            lambda number, line: None if number in bad else json.loads(line),
+        )  # fmt: skip
+        print(f"{options.write}: {kept} of {all_} utterances", file=sys.stderr)
+    return 1 if errors else 0
+
+
+def check_options(options: argparse.Namespace) -> None:
+    """Reject options that exclude each other, before audio is read for an hour."""
+    from asrkit.data.manifest import is_lhotse
+
+    refuse_twice(options.manifests)
+    if options.list and options.format == "json":
+        raise UserError(
+            "--list has no effect with --format json, which has every finding: leave one of them "
+            "out"
+        )
+    if options.jobs is not None and all(is_lhotse(Path(path)) for path in options.manifests):
+        raise UserError("--jobs has no effect on lhotse's manifests, which one thread reads")
+    if options.write and (len(options.manifests) > 1 or is_lhotse(Path(options.manifests[0]))):
+        raise UserError("--write cleans a single plain manifest: check each one in its own run")
+
+
+def refuse_twice(manifests: Sequence[str]) -> None:
+    """Raise UserError if two of the manifests are the same file."""
+    if len({*map(os.path.realpath, manifests)}) < len(manifests):
+        raise UserError("a manifest is named twice: dev must have other recordings than train")
+
+
+def settings(options: argparse.Namespace) -> tuple[Config, Tokenizer | None]:
+    """Return the configuration for the checks, and the tokenizer of --model."""
+    from asrkit.config import parse_config
+    from asrkit.model_file import load_model
+    from asrkit.training.warm_start import load_training
+
+    if options.model:
+        file = load_model(options.model)
+        return file.config, file.tokenizer
+    if options.config:
+        return load_training(options.config, []), None
+    return parse_config({"data": {"train": "", "dev": ""}, "training": {"output_dir": ""}}), None
+
+
+def read_facts(path: str, options: argparse.Namespace, findings: list[Finding]) -> list[Facts]:
+    """Read the facts of a manifest with a progress bar; append bad lines to `findings`."""
+    from tqdm import tqdm
+
+    from asrkit.data.checks.measure import inspect_all, read_entries
+
+    entries = read_entries(path, findings)
+    total = len(entries) if isinstance(entries, list) else None
+    facts = inspect_all(entries, options.jobs, decode=not options.no_audio)
+    return list(tqdm(facts, path, total, unit=" file", disable=None, leave=False))
+
+
+def show(
+    facts: list[Facts], findings: list[Finding], options: argparse.Namespace, encode: TextEncoder
+) -> None:
+    from asrkit.data.checks.report import (
+        advice,
+        as_json,
+        by_manifest,
+        columns,
+        commands,
+        listed,
+        table,
+        verdict,
+    )
+    from asrkit.data.manifest import is_lhotse
+
+    totals = by_manifest(facts, options.manifests, encode.normalize)
+    if options.format == "json":
+        print(json.dumps(as_json(findings, totals), ensure_ascii=False, indent=1))
+        return
+    if findings:
+        print("\n".join(map(listed, findings)) if options.list else table(findings), end="\n\n")
+        plain = [path for path in options.manifests if not is_lhotse(Path(path))]
+        mending = commands(findings, plain) if len(plain) == len(options.manifests) else []
+        print("\n".join([advice(findings), *map(printable, mending)]), end="\n\n")
+    print(columns(totals), end="\n\n")
+    print(verdict(findings))
+    if not options.config and not options.model:
+        print("judged by the defaults, text as characters: --config or --model to judge by yours")
