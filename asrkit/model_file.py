@@ -85,7 +85,13 @@ class TrainingRecord(BaseModel):
 
 def save_model(path: str | Path, file: ModelFile, weights: torch.dtype = torch.float32) -> None:
     """Write a model file, atomically; its parameters get a type of STORED, all else is float32."""
-    tensors, header = contents(file)
+    header = {
+        "format_version": FORMAT_VERSION,
+        "config": file.config.model_dump(mode="json"),
+        "training": file.training,
+    } | file.terms.metadata()
+    tensors = {name: t.detach().cpu().contiguous() for name, t in file.model.state_dict().items()}
+    tensors[TOKENIZER] = torch.frombuffer(bytearray(file.tokenizer.to_bytes()), dtype=torch.uint8)
     require_finite(f"{shown(Path(path))} not written", file.model.state_dict())
     for name, _ in file.model.named_parameters():
         tensors[name] = tensors[name].to(weights)
@@ -94,18 +100,6 @@ def save_model(path: str | Path, file: ModelFile, weights: torch.dtype = torch.f
                 f"{shown(Path(path))} not written: {name} is too large for {weights}"
             )
     write_tensors(path, tensors, header)
-
-
-def contents(file: ModelFile) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Return the tensors and the header of a model file, with weights as in memory."""
-    header = {
-        "format_version": FORMAT_VERSION,
-        "config": file.config.model_dump(mode="json"),
-        "training": file.training,
-    } | file.terms.metadata()
-    tensors = {name: t.detach().cpu().contiguous() for name, t in file.model.state_dict().items()}
-    tensors[TOKENIZER] = torch.frombuffer(bytearray(file.tokenizer.to_bytes()), dtype=torch.uint8)
-    return tensors, header
 
 
 def require_finite(problem: str, tensors: Mapping[str, Tensor]) -> None:
@@ -271,11 +265,8 @@ def load_model(model: str | Path) -> ModelFile:
         model: path of the file or of its folder, name of a ready model, or hf://owner/name.
     """
     path = model_path(model)
-    return assembled(shown(path), *read_tensors(path))._replace(path=path)
-
-
-def assembled(name: str, tensors: dict[str, Tensor], found: dict[str, Any] | None) -> ModelFile:
-    """Return a model file from its tensors and header (None if it is missing), both checked."""
+    name = shown(path)
+    tensors, found = read_tensors(path)
     header = _checked(name, found)
     try:
         config = parse_record(header["config"])
@@ -298,7 +289,7 @@ def assembled(name: str, tensors: dict[str, Tensor], found: dict[str, Any] | Non
         raise ModelFileError(f"{name} does not fit together: {reason(error, lines=5)}") from None
     require_finite(name, network.state_dict())
     training = header.get("training", {})
-    return ModelFile(network.eval(), tokenizer, config, training, terms=_terms(name, header))
+    return ModelFile(network.eval(), tokenizer, config, training, path, _terms(name, header))
 
 
 def read_terms_of(model: str | Path) -> Terms:
@@ -350,8 +341,6 @@ def _checked(name: str, header: dict[str, Any] | None) -> dict[str, Any]:
             f"{name}: its header is damaged: {shown(key)}: {found['msg']}, got "
             f"{shown(found['input'])}"
         ) from None
-    if version is None:
-        raise ModelFileError(f"{name}: its header is damaged: it has no format_version")
     if version != FORMAT_VERSION:
         raise ModelFileError(
             f"{name} has format version {shown(version)}; "
