@@ -155,6 +155,18 @@ def test_two_ranks_train_what_one_would_with_twice_the_accumulation(tmp_path: Pa
         check_same(found_of(two, ranks=1), {}, two, 2, False)
 
 
+def test_a_checkpoint_of_an_earlier_version_is_resumed_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config, hashes = config_of(tmp_path), {"the dev utterances": "0123"}
+    check_same(found_of(config), hashes, config, 1, False)
+    assert caplog.messages == ["the checkpoint is of an earlier version: utterances are not "
+                               "compared"]  # fmt: skip
+    caplog.clear()
+    check_same(found_of(config, identity=hashes), hashes, config, 1, False)  # control
+    assert caplog.messages == []
+
+
 def test_fewer_epochs_than_are_done(tmp_path: Path) -> None:
     config = config_of(tmp_path)
     with pytest.raises(ConfigError, match=r"training.epochs is 1, but 3 epochs are already done"):
