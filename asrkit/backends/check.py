@@ -22,7 +22,7 @@ Pair = tuple[Tensor, Tensor]
 def compare(
     backend: Backend, reference: Backend, feats: Tensor, sizes: Sequence[int]
 ) -> tuple[list[Pair], list[Pair]]:
-    """Return the frames of each step, and the last states, of two backends over the same streams.
+    """Return the frames of two backends over the same streams; and their lengths and last states.
 
     The rows began now, an hour ago and a day ago, and have fewer valid frames from row to row. In
     full context, every step is a recording that begins at the first frame.
@@ -33,7 +33,9 @@ def compare(
     """
     spec, backends = reference.spec, (backend, reference)
     states: list[Any] = [aged(each.init_state(len(feats)), spec.rate.frame_ms) for each in backends]
-    shares, start, frames = 1 + torch.arange(len(feats), device=spec.device), 0, []
+    shares, start = 1 + torch.arange(len(feats), device=spec.device), 0
+    frames: list[Pair] = []
+    others: list[Pair] = []
     for size in sizes:
         whole = spec.rate.factor * size + spec.ahead_frames
         part = feats[:, start : start + whole]
@@ -44,9 +46,10 @@ def compare(
             for each, state in zip(backends, states, strict=True)
         ]
         frames.append((outputs[0].frames, outputs[1].frames))
+        others.append((outputs[0].lengths, outputs[1].lengths))
         if not spec.context.full:
             states, start = [each.state for each in outputs], start + spec.rate.factor * size
-    return frames, [] if spec.context.full else [*zip(*states, strict=True)]
+    return frames, others if spec.context.full else [*others, *zip(*states, strict=True)]
 
 
 @torch.inference_mode()

@@ -138,9 +138,9 @@ def check(backend: Backend, file: ModelFile, reference: Backend) -> None:
     many = 2 if spec.context.full else max(2, -(-11 // chunk))
     number = spec.rate.factor * (1 + many) * chunk + spec.ahead_frames
     feats = noise(build_frontend(file.config.model), number, torch.Generator().manual_seed(0))
-    frames, states = compare(backend, reference, feats, (chunk, many * chunk))
+    frames, others = compare(backend, reference, feats, (chunk, many * chunk))
     if exact:
-        require(f"backend {backend.kind} differs", [*frames, *states])
+        require(f"backend {backend.kind} differs", [*frames, *others])
     if isinstance(backend.transducer, TransducerParts):
         pairs = compare_parts(backend.transducer)
         require(f"predictor and joiner of backend {backend.kind} differ", pairs)

@@ -79,13 +79,11 @@ def largest_between(
             feats = stream[:, : stream.size(1) // HOP * HOP].unflatten(1, (-1, HOP))
         else:
             feats, _ = frontend(stream, stream[:, :0])
-        frames, size = (
-            max(1, spec.rate.num_frames(feats.size(1))),
-            len(rows) * spec.context.chunk_size,
-        )
-        sizes = [size] * math.ceil(frames / size)
+        count = max(1, spec.rate.num_frames(feats.size(1)))
+        size = len(rows) * spec.context.chunk_size
+        sizes = [size] * math.ceil(count / size)
         if spec.context.full:
-            sizes = [min(frames, MOST_WHOLE), max(1, min(frames, MOST_WHOLE) // 3)]
-        outputs, states = compare(backend, reference, feats, sizes)
-        pairs += [*outputs, *states]
+            sizes = [min(count, MOST_WHOLE), max(1, min(count, MOST_WHOLE) // 3)]
+        frames, others = compare(backend, reference, feats, sizes)
+        pairs += [*frames, *others]
     return largest_of(pairs)

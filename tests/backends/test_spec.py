@@ -74,3 +74,15 @@ def test_another_device_gets_a_copy() -> None:
     moved = on_device(file, torch.device("meta")).model
     assert {each.device.type for each in moved.parameters()} == {"meta"}
     assert {each.device.type for each in file.model.parameters()} == {"cpu"}
+
+
+def test_control_other_lengths_are_noticed() -> None:
+    """Frames and states may be right where the number of valid frames is not."""
+    plain = eager(tiny_model(), Context(4, 16))
+
+    def step(*given: Any) -> NetworkOutput:
+        output = plain.step(*given)
+        return output._replace(lengths=output.lengths.clamp(max=3))
+
+    with pytest.raises(UserError, match="differs from eager by"):
+        check(plain._replace(step=step), a_file(), plain)
