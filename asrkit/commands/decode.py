@@ -93,7 +93,7 @@ def decode(options: argparse.Namespace) -> int:
 
     from asrkit.cli.recognizer import load_recognizer
     from asrkit.data.labelled import jobs_of
-    from asrkit.runtime.dialogue import calls
+    from asrkit.runtime.formats import calls
     from asrkit.runtime.words import sureness
     from asrkit.training.progress import duration
     from asrkit.transcription.batches import outcomes

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple, TypeAlias
 
 from asrkit.audio.file import channel_name
 from asrkit.errors import UserError, shown
-from asrkit.runtime.dialogue import Turn, calls, turns
 from asrkit.runtime.subtitles import apart, cues, milliseconds, span
 from asrkit.runtime.words import Word, joined
+
+PAUSE_SECONDS = 1.0  # pause that ends a passage, whoever speaks
 
 
 class Recording(NamedTuple):
@@ -56,19 +57,77 @@ def write(form: str, recordings: Sequence[Recording]) -> str:
     return FORMATS[form].header + "".join(map(FORMATS[form].write, found))
 
 
-def turns_of(call: Call) -> list[tuple[Recording, Turn]]:
-    """Return the turns of all channels in order of time, with their channels."""
-    return [(call[turn.channel], turn) for turn in turns([each.words for each in call])]
+class Passage(NamedTuple):
+    """Words of one speaker of a recording whose channels are speakers."""
+
+    channel: int  # index of the speaker
+    words: list[Word]
+
+    @property
+    def text(self) -> str:
+        return joined(self.words)
+
+    @property
+    def start(self) -> float:
+        return self.words[0].start
+
+    @property
+    def end(self) -> float:
+        return self.words[-1].end
+
+
+def passages(speakers: Sequence[Sequence[Word]]) -> list[Passage]:
+    """Return the passages of all speakers by their starts. Those of two speakers may overlap.
+
+    A pause of PAUSE_SECONDS ends a passage, and so does a shorter one in which another speaker
+    begins and ends a word.
+
+    Args:
+        speakers: words of each speaker.
+    """
+    spoken = [(word, number) for number, words in enumerate(speakers) for word in words]
+    ordered: list[Passage] = []
+    latest: dict[int, Passage] = {}  # latest passage of each speaker
+    broken: dict[int, float] = {}  # end of another's first word after this passage
+    for word, number in sorted(spoken, key=lambda pair: (pair[0].start, pair[1])):
+        last = latest.get(number)
+        pause = PAUSE_SECONDS if last is None else round(word.start - last.end, 3)
+        if last is None or pause >= PAUSE_SECONDS or broken.get(number, word.end) <= word.start:
+            latest[number] = last = Passage(number, [])
+            ordered.append(last)
+        last.words.append(word)
+        broken.pop(number, None)
+        for other, passage in latest.items():
+            if other != number and word.start >= passage.end:
+                broken[other] = min(word.end, broken.get(other, word.end))
+    return ordered
+
+
+def calls(items: Sequence[Any]) -> list[list[Any]]:
+    """Group the channels of a recording: neighbours of one `id` whose `channel` counts up."""
+    groups: list[list[Any]] = []
+    for item in items:
+        last = groups[-1][-1] if groups else None
+        if last and last.id == item.id and item.channel and last.channel == item.channel - 1:
+            groups[-1].append(item)
+        else:
+            groups.append([item])
+    return groups
+
+
+def passages_of(call: Call) -> list[tuple[Recording, Passage]]:
+    """Return the passages of all channels in order of time, with their channels."""
+    return [(call[part.channel], part) for part in passages([each.words for each in call])]
 
 
 def txt(call: Call) -> str:
-    """Write the text, or for several channels a line for each turn."""
+    """Write the text, or for several channels a line for each passage."""
     if len(call) == 1:
         return f"{call[0].text}\n"
-    times = ((channel, turn, span(turn.words)) for channel, turn in turns_of(call))
+    times = ((channel, passage, span(passage.words)) for channel, passage in passages_of(call))
     return "".join(
-        f"{clock(start, '.')}–{clock(end, '.')} {channel.name}: {turn.text}\n"
-        for channel, turn, (start, end) in times
+        f"{clock(start, '.')}–{clock(end, '.')} {channel.name}: {passage.text}\n"
+        for channel, passage, (start, end) in times
     )
 
 
@@ -77,18 +136,18 @@ def jsonl(call: Call) -> str:
 
 
 def indented(call: Call) -> str:
-    """Write a recording, or its channels and their turns, as one indented object."""
+    """Write a recording, or its channels and their passages, as one indented object."""
     value = as_object(call[0])
     if len(call) > 1:
         channels = [as_object(each) for each in call]
-        value = {"id": call[0].id, "turns": turns_as_json(call), "channels": channels}
+        value = {"id": call[0].id, "turns": passages_as_json(call), "channels": channels}
     return f"{json.dumps(value, ensure_ascii=False, indent=1)}\n"
 
 
-def turns_as_json(call: Call) -> list[dict[str, Any]]:
+def passages_as_json(call: Call) -> list[dict[str, Any]]:
     return [
-        {**of_channel(channel), "start": turn.start, "end": turn.end, "text": turn.text}
-        for channel, turn in turns_of(call)
+        {**of_channel(channel), "start": part.start, "end": part.end, "text": part.text}
+        for channel, part in passages_of(call)
     ]
 
 
@@ -105,13 +164,13 @@ def as_object(recording: Recording) -> dict[str, Any]:
 
 
 def rows(call: Call) -> str:
-    """Write CSV under CSV_HEADER: a row for each turn, or an empty one for a channel without words.
+    """Write CSV under CSV_HEADER: a row for each passage; an empty one for a silent channel.
 
     Seconds have three decimals.
     """
     said = [
-        (each.id, f"{turn.start:.3f}", f"{turn.end:.3f}", each.speaker, turn.text)
-        for each, turn in turns_of(call)
+        (each.id, f"{part.start:.3f}", f"{part.end:.3f}", each.speaker, part.text)
+        for each, part in passages_of(call)
     ]
     silent = [(each.id, "", "", each.speaker, "") for each in call if not each.words]
     file = io.StringIO()
@@ -140,10 +199,10 @@ def ctm(call: Call) -> str:
 
 
 def rttm(call: Call) -> str:
-    """Write NIST's Rich Transcription Time Marked: a line for each turn, with its speaker."""
+    """Write NIST's Rich Transcription Time Marked: a line for each passage, with its speaker."""
     return "".join(
-        f"SPEAKER {nist(channel, span(turn.words))} <NA> <NA> {field(channel.name)} <NA> <NA>\n"
-        for channel, turn in turns_of(call)
+        f"SPEAKER {nist(channel, span(part.words))} <NA> <NA> {field(channel.name)} <NA> <NA>\n"
+        for channel, part in passages_of(call)
     )
 
 

@@ -10,8 +10,7 @@ import webvtt
 from praatio import textgrid
 
 from asrkit.runtime import Word
-from asrkit.runtime.dialogue import PAUSE_SECONDS, turns
-from asrkit.runtime.formats import FORMATS, Recording, write
+from asrkit.runtime.formats import FORMATS, PAUSE_SECONDS, Recording, passages, write
 from asrkit.runtime.subtitles import LINE_COLUMNS
 
 
@@ -60,7 +59,7 @@ def plainly(speakers: list[list[Word]]) -> list[tuple[float, int, int]]:
 @pytest.mark.parametrize("seed", range(20))
 def test_turns_are_those_of_the_rule(seed: int) -> None:
     call = random_call(seed)
-    found = turns(call)
+    found = passages(call)
     assert [(turn.start, turn.channel, len(turn.words)) for turn in found] == plainly(call)
     for number, words in enumerate(call):  # nothing is lost where turns overlap
         assert [w for turn in found if turn.channel == number for w in turn.words] == words

@@ -217,7 +217,7 @@ class Asked:
     def written(self, channels: list[Channel], seconds: float, recognizer: Recognizer) -> Response:
         """Return the response with the segments of all channels, in the requested format."""
         call = [channel.recording(seconds) for channel in channels]
-        turns = formats.turns_as_json(call) if len(call) > 1 else []
+        turns = formats.passages_as_json(call) if len(call) > 1 else []
         said = turns or [{"text": segment.text} for segment in channels[0].segments]
         text = " ".join(each["text"] for each in said)
         if self.form == "text" and not turns:
@@ -231,7 +231,7 @@ class Asked:
             return JSONResponse({"text": text, "usage": usage, **more})
         if self.form == "diarized_json":
             body = {"task": "transcribe", "duration": seconds, "text": text, "usage": usage}
-            return JSONResponse(body | {"segments": diarized(formats.turns_as_json(call))})
+            return JSONResponse(body | {"segments": diarized(formats.passages_as_json(call))})
         body = {
             "task": "transcribe", "language": self.language_of(recognizer), "duration": seconds,
             "text": text, "usage": usage,
