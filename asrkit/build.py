@@ -29,8 +29,11 @@ from asrkit.lm import (
 )
 from asrkit.model import ConformerEncoder, CTCHead, Head, Network, TransducerHead, build_head
 from asrkit.search import Fusion, Search
-from asrkit.search.forced_alignment import AlignmentError, ForcedAlignment
-from asrkit.search.transducer_alignment import TransducerAlignment
+from asrkit.search.forced_alignment import (
+    AlignmentError,
+    ForcedAlignment,
+    TransducerAlignment,
+)
 from asrkit.text import (
     END_OF_TURN,
     CharTokenizer,

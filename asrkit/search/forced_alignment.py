@@ -1,6 +1,12 @@
-"""Forced alignment: the times of the tokens of a known text."""
+"""Forced alignment: the times of the tokens of a known text.
 
-from typing import NamedTuple
+With a transducer, a path through the text's lattice writes every token in some frame and leaves
+each frame with a blank, as in training; the limit of labels in a frame, which searches have, does
+not apply.
+"""
+
+import math
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -9,8 +15,11 @@ from torch import Tensor
 from asrkit.errors import UserError
 from asrkit.search.base import NOTHING, Hypothesis
 from asrkit.search.ctc import CtcSearch
+from asrkit.search.transducer_greedy import Transducer, TransducerGreedySearch, extended
 
 LEAST = -1e30  # log-probability of impossible labels; a path may use them if it must
+BLOCK = 1 << 22  # logits computed at once: 16 MB in float32
+MOST_CELLS = 1 << 23  # frames times tokens: about a minute on one core, and 0.2 GB
 
 
 class AlignmentError(UserError):
@@ -49,53 +58,39 @@ class ForcedAlignment(CtcSearch):
         Raises:
             AlignmentError: if the tokens need more frames than the stream has.
         """
-        found = self.align(torch.cat(state.frames)) if state.frames else None
-        if found is None:
+        hypothesis = self.align(torch.cat(state.frames)) if state.frames else None
+        if hypothesis is None:
             raise AlignmentError(
                 f"the text is too long for the audio: its {len(self.tokens)} tokens do not fit "
                 f"into {sum(map(len, state.frames))} frames"
             )
-        return found
+        return hypothesis
 
     def align(self, frames: Tensor) -> Hypothesis | None:
-        """Return the likeliest path; None if all frames (E, V) are too few for the tokens."""
-        return align(frames, self.tokens, self.blank)
+        """Return the likeliest path through all frames of the stream, (E, V).
+
+        The result is None if the tokens need more than E frames, or a frame is not finite.
+        """
+        if frames.isnan().any():
+            return None
+        if not self.tokens:
+            return NOTHING
+        if len(self.tokens) > len(frames):
+            return None
+        path = ctc_path(frames.float().numpy(force=True), np.array(self.tokens), self.blank)
+        if path is None:
+            return None
+        states = 2 * np.arange(len(self.tokens)) + 1
+        starts = np.searchsorted(path, states).tolist()
+        ends = np.searchsorted(path, states, side="right").tolist()
+        confidences = (
+            float(frames[start:end, token].max().exp())
+            for start, end, token in zip(starts, ends, self.tokens, strict=True)
+        )
+        return Hypothesis(tuple(self.tokens), tuple(starts), tuple(ends), tuple(confidences))
 
 
-def align(log_probs: Tensor, tokens: list[int], blank: int = 0) -> Hypothesis | None:
-    """Find the likeliest CTC path of these tokens (forced alignment).
-
-    Args:
-        log_probs: log-probabilities (E, V).
-        tokens: tokens (U,), without blanks.
-
-    Returns:
-        The tokens with their frames; None if they need more than E frames, or a frame has NaN.
-    """
-    if log_probs.isnan().any():
-        return None
-    if not tokens:
-        return NOTHING
-    if len(tokens) > len(log_probs):
-        return None
-    path = likeliest_path(log_probs.float().numpy(force=True), np.array(tokens), blank)
-    if path is None:
-        return None
-    states = 2 * np.arange(len(tokens)) + 1
-    starts = np.searchsorted(path, states).tolist()
-    ends = np.searchsorted(path, states, side="right").tolist()
-    return Hypothesis(
-        tuple(tokens),
-        tuple(starts),
-        tuple(ends),
-        tuple(
-            float(log_probs[start:end, token].max().exp())
-            for start, end, token in zip(starts, ends, tokens, strict=True)
-        ),
-    )
-
-
-def likeliest_path(log_probs: np.ndarray, tokens: np.ndarray, blank: int) -> np.ndarray | None:
+def ctc_path(log_probs: np.ndarray, tokens: np.ndarray, blank: int) -> np.ndarray | None:
     """Return the state of each frame on the Viterbi path: token u is state 2u + 1, blanks are even.
 
     Among equally likely paths, the one that stays longest in the later state is returned.
@@ -131,3 +126,104 @@ def likeliest_path(log_probs: np.ndarray, tokens: np.ndarray, blank: int) -> np.
         path[frame] = state
         state -= int(steps[frame, state])
     return path
+
+
+class Readable(Transducer, Protocol):
+    """A transducer head that reads a known text at once."""
+
+    def outputs(self, tokens: Tensor) -> Tensor:
+        """Return `predict`'s outputs after the initial blank and each token.
+
+        (B, U) -> (B, U + 1, J)
+        """
+
+
+class TransducerAlignment(ForcedAlignment):
+    """A search for the times of a known text, with a transducer's frames (E, D).
+
+    Args:
+        head: predictor and joiner, in eval mode.
+        tokens: tokens (U,), without blanks.
+    """
+
+    def __init__(self, head: Readable, tokens: list[int], blank: int = 0) -> None:
+        super().__init__(tokens, blank)
+        self.head = head
+
+    def readable(self, frames: Tensor) -> Tensor:
+        return frames
+
+    def quiet(self, frames: Tensor) -> tuple[bool, ...]:
+        return TransducerGreedySearch(self.head, self.blank).quiet(frames)
+
+    def ends(self, frames: Tensor) -> tuple[float, ...]:
+        return ()
+
+    @torch.inference_mode()
+    def align(self, frames: Tensor) -> Hypothesis | None:
+        """Return the likeliest path; None without a frame, or for logits that are not finite.
+
+        Raises:
+            AlignmentError: if the lattice of frames and tokens is too large.
+        """
+        if not self.tokens:
+            return NOTHING
+        if len(frames) * (len(self.tokens) + 1) > MOST_CELLS:
+            raise AlignmentError(
+                f"forced alignment with a transducer takes at most {MOST_CELLS} pairs of a frame "
+                f"and a token, got {len(frames)} frames and {len(self.tokens)} tokens: align "
+                "shorter recordings"
+            )
+        if not len(frames):
+            return None
+        blanks, labels = self.lattice(frames)
+        if not (np.isfinite(blanks).all() and np.isfinite(labels).all()):
+            return None
+        places = zip(self.tokens, transducer_path(blanks, labels), strict=True)
+        written = [(token, at, math.exp(labels[at, i])) for i, (token, at) in enumerate(places)]
+        return extended(NOTHING, written, 0)
+
+    def lattice(self, frames: Tensor) -> tuple[np.ndarray, np.ndarray]:
+        """Return log-probabilities in each frame after each number of tokens, float64.
+
+        Returns:
+            Those of the blank (E, U + 1), and those of the next token (E, U).
+        """
+        ids = torch.tensor(self.tokens, device=frames.device)
+        predicted = self.head.outputs(ids[None])[0]  # (U + 1, J)
+        blanks, labels = [], []
+        size = max(1, BLOCK // (len(predicted) * self.head.vocab_size))
+        for part in self.head.project(frames).split(size):
+            logits = self.head.join(part[:, None], predicted)  # (e, U + 1, V)
+            log_probs = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(2)
+            blanks.append(log_probs[:, :, self.blank].double())
+            after = ids[None, :, None].expand(len(part), -1, 1)
+            labels.append(log_probs[:, :-1].gather(2, after)[:, :, 0].double())
+        return torch.cat(blanks).numpy(force=True), torch.cat(labels).numpy(force=True)
+
+
+def transducer_path(blanks: np.ndarray, labels: np.ndarray) -> list[int]:
+    """Return the frame of each token on the Viterbi path.
+
+    Among equally likely paths, tokens come late.
+
+    Args:
+        blanks: log-probabilities (E, U + 1) of the blank in frame e after u tokens.
+        labels: log-probabilities (E, U) of token u + 1 there.
+    """
+    scores = np.full(blanks.shape[1], -np.inf)  # at the start of a frame, after u tokens
+    scores[0] = 0.0
+    by_label = np.zeros(blanks.shape, bool)  # whether token u is written in frame e
+    for frame, (blank, label) in enumerate(zip(blanks, labels, strict=True)):
+        # Tokens of one frame add up: a maximum of sums is a running maximum of differences.
+        sums = np.concatenate([[0.0], np.cumsum(label)])
+        apart = scores - sums
+        highest = np.maximum.accumulate(apart)
+        by_label[frame, 1:] = highest[:-1] >= apart[1:]
+        scores = np.where(by_label[frame], highest + sums, scores) + blank
+    path, frame = [], len(blanks) - 1
+    for token in range(labels.shape[1], 0, -1):
+        while not by_label[frame, token]:
+            frame -= 1
+        path.append(frame)
+    return path[::-1]

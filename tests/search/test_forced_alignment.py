@@ -10,7 +10,7 @@ from asrkit.evaluation.delays import Delay, delays, summarize
 from asrkit.model import Context
 from asrkit.model.head import ctc_frames
 from asrkit.search.base import Hypothesis
-from asrkit.search.forced_alignment import align, likeliest_path
+from asrkit.search.forced_alignment import ForcedAlignment, ctc_path
 
 
 def collapsed(path: tuple[int, ...]) -> list[int]:
@@ -31,7 +31,7 @@ def test_alignment_is_the_likeliest_of_all_paths(tokens: list[int]) -> None:
         if token:
             runs.append((token, frame, frame + length))
         frame += length
-    found = align(log_probs, tokens)
+    found = ForcedAlignment(tokens).align(log_probs)
     assert found is not None
     assert list(zip(found.tokens, found.starts, found.ends, strict=True)) == runs
     assert all(0 < score <= 1 for score in found.confidences)
@@ -51,7 +51,7 @@ def test_alignment_equals_torchaudios(sharpness: float) -> None:
         log_probs = (sharpness * torch.randn(shape, generator=draw)).log_softmax(1)
         path, scores = forced_align(log_probs[None], torch.tensor([tokens], dtype=torch.int32))
         spans = merge_tokens(path[0], scores[0].exp())
-        found = align(log_probs, tokens)
+        found = ForcedAlignment(tokens).align(log_probs)
         assert found is not None
         assert found.tokens == tuple(span.token for span in spans)
         assert found.starts == tuple(span.start for span in spans)
@@ -61,7 +61,7 @@ def test_alignment_equals_torchaudios(sharpness: float) -> None:
 def test_control_another_text_has_another_path() -> None:
     log_probs = torch.randn(9, 4, generator=torch.Generator().manual_seed(2)).log_softmax(1)
     numbers = log_probs.numpy()
-    paths = [likeliest_path(numbers, np.array(each), 0).tolist() for each in ([1, 1], [1, 2])]
+    paths = [ctc_path(numbers, np.array(each), 0).tolist() for each in ([1, 1], [1, 2])]
     assert paths[0] != paths[1]
     assert max(paths[0]) >= 3  # a path ends with the last token, or the blank after it
 
@@ -70,7 +70,7 @@ def test_what_is_impossible_is_passed_where_it_must_be() -> None:
     """A log-probability of minus infinity: tokens keep frames of their own."""
     log_probs = torch.full((6, 3), -torch.inf)
     log_probs[:, 0] = 0.0
-    found = align(log_probs, [1, 1, 2])
+    found = ForcedAlignment([1, 1, 2]).align(log_probs)
     assert found is not None
     assert all(start < end for start, end in zip(found.starts, found.ends, strict=True))
     assert found.confidences == (0.0,) * 3
@@ -78,10 +78,10 @@ def test_what_is_impossible_is_passed_where_it_must_be() -> None:
 
 def test_text_longer_than_the_audio_has_no_alignment() -> None:
     log_probs = torch.randn(3, 4).log_softmax(1)
-    assert align(log_probs, [1, 1]) is not None
-    assert align(log_probs, [1, 1, 2]) is None
-    assert align(log_probs * torch.nan, [1, 2]) is None  # not a number
-    assert align(log_probs, []) == Hypothesis((), (), (), ())
+    assert ForcedAlignment([1, 1]).align(log_probs) is not None
+    assert ForcedAlignment([1, 1, 2]).align(log_probs) is None
+    assert ForcedAlignment([1, 2]).align(log_probs * torch.nan) is None  # not a number
+    assert ForcedAlignment([]).align(log_probs) == Hypothesis((), (), (), ())
 
 
 def test_delays_of_known_tokens_are_as_worked_out() -> None:

@@ -8,9 +8,8 @@ import torch
 from torch import Tensor
 
 from asrkit.model import TransducerHead
-from asrkit.search import TransducerGreedySearch, transducer_alignment
-from asrkit.search.forced_alignment import AlignmentError, AlignmentState
-from asrkit.search.transducer_alignment import TransducerAlignment, align
+from asrkit.search import TransducerGreedySearch, forced_alignment
+from asrkit.search.forced_alignment import AlignmentError, AlignmentState, TransducerAlignment
 from tests.search.test_transducer_greedy import HEADS, frames, head
 
 
@@ -35,11 +34,11 @@ def by_enumeration(own: TransducerHead, encoded: Tensor, tokens: list[int]) -> t
 def test_alignment_is_the_likeliest_of_all_paths(
     options: dict[str, Any], block: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transducer_alignment, "BLOCK", block)
+    monkeypatch.setattr(forced_alignment, "BLOCK", block)
     own, several, crowded = head(**options), set(), 0
     for seed, tokens in enumerate([[3], [1, 2], [5, 5], [4, 1, 4], [1, 2, 3, 4]]):
         encoded = frames(5, seed)
-        found = align(own, encoded, tokens)
+        found = TransducerAlignment(own, tokens).align(encoded)
         assert found is not None
         assert found.tokens == tuple(tokens)
         assert found.starts == by_enumeration(own, encoded, tokens)
@@ -60,9 +59,9 @@ def test_control_a_predictor_that_forgets_is_noticed() -> None:
             alone = [super(Forgetful, self).outputs(each[None, None]) for each in tokens[0]]
             return torch.cat([alone[0][:, :1], *(each[:, 1:] for each in alone)], dim=1)
 
-    right = [align(own, frames(6, seed), tokens) for seed in range(5)]
+    right = [TransducerAlignment(own, tokens).align(frames(6, seed)) for seed in range(5)]
     own.__class__ = Forgetful
-    assert [align(own, frames(6, seed), tokens) for seed in range(5)] != right
+    assert [TransducerAlignment(own, tokens).align(frames(6, seed)) for seed in range(5)] != right
 
 
 @pytest.mark.parametrize("options", HEADS)
@@ -81,20 +80,23 @@ def test_the_split_of_the_frames_changes_no_alignment() -> None:
     own, encoded, tokens = head(**HEADS[1]), frames(40), [4, 1, 4, 2, 9]
     searching = TransducerAlignment(own, tokens)
     state = searching.step(searching.step(searching.start(), encoded[:13]), encoded[13:])
-    assert searching.best(state) == align(own, encoded, tokens)
+    assert searching.best(state) == TransducerAlignment(own, tokens).align(encoded)
     assert searching.quiet(encoded) == TransducerGreedySearch(own).quiet(encoded)
 
 
 def test_lattices_that_cannot_be_aligned(monkeypatch: pytest.MonkeyPatch) -> None:
     own = head(**HEADS[1])
-    assert align(own, frames(0), [1]) is None
-    assert align(own, torch.full((3, 16), torch.nan, dtype=torch.float64), [1]) is None
-    nothing = align(own, frames(0), [])
+    assert TransducerAlignment(own, [1]).align(frames(0)) is None
+    assert (
+        TransducerAlignment(own, [1]).align(torch.full((3, 16), torch.nan, dtype=torch.float64))
+        is None
+    )
+    nothing = TransducerAlignment(own, []).align(frames(0))
     assert nothing is not None
     assert nothing.tokens == ()
-    monkeypatch.setattr(transducer_alignment, "MOST_CELLS", 11)
-    assert align(own, frames(3), [1, 2]) is not None
+    monkeypatch.setattr(forced_alignment, "MOST_CELLS", 11)
+    assert TransducerAlignment(own, [1, 2]).align(frames(3)) is not None
     with pytest.raises(AlignmentError, match="got 4 frames and 2 tokens: align shorter"):
-        align(own, frames(4), [1, 2])
+        TransducerAlignment(own, [1, 2]).align(frames(4))
     with pytest.raises(AlignmentError, match="1 tokens do not fit into 0 frames"):
         TransducerAlignment(own, [1]).best(AlignmentState())
