@@ -54,17 +54,6 @@ class Resampler:
         silence = 0 if self._tile is None else self._tile.half - 1
         return ResamplerPast(np.zeros(silence, self.dtype), 0, 0)
 
-    def check(self, past: ResamplerPast) -> None:
-        """Raise ValueError unless this can be the past of a running stream."""
-        tile, (samples, taken, given) = self._tile, past
-        waiting, expected = 0, taken
-        if tile is not None:
-            expected = tile.complete(taken)
-            start = tile.input(expected // tile.size * tile.size)
-            waiting = tile.half - 1 + taken - start
-        if samples.dtype != self.dtype or samples.shape != (waiting,) or given != expected:
-            raise ValueError("the past of the resampler does not fit its rate")
-
     def step(
         self, past: ResamplerPast, samples: np.ndarray, last: bool = False
     ) -> tuple[np.ndarray, ResamplerPast]:

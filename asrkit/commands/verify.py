@@ -113,7 +113,7 @@ def verify(options: argparse.Namespace) -> int:
 def most_whole() -> int:
     """Return the number of samples that full context sees at once."""
     from asrkit import audio
-    from asrkit.runtime.second_pass import LONGEST_MS
+    from asrkit.runtime.long_audio import LONGEST_MS
 
     return audio.SAMPLE_RATE * LONGEST_MS // 1000
 

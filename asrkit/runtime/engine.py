@@ -1,17 +1,86 @@
 """A backend with its frontend and speech detector, shared by all streams."""
 
 import copy
+import importlib.util
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from asrkit.audio import HOP, Fbank, Frontend
+from asrkit.audio import HOP, SAMPLE_RATE, Fbank, Frontend
 from asrkit.audio.resampler import needed
 from asrkit.backends import Backend, Spec
+from asrkit.backends.pytorch import unwarned
+from asrkit.errors import UserError
+from asrkit.extras import pip_install
 from asrkit.model import EncoderState
-from asrkit.runtime.vad import SpeechDetector
+
+BLOCK, CONTEXT = 512, 64  # samples at 16 kHz of a block, and the samples before it that silero sees
+FRONTEND = (  # attributes that state the options of a frontend
+    "num_mels", "lead_frames", "frame_size", "hop", "fft_size", "before", "after", "mirrored",
+    "edge", "marker", "preemphasis", "low", "high", "margin", "guard", "floor",
+)  # fmt: skip
+
+
+class SpeechState(NamedTuple):
+    samples: Tensor  # (64 + p,), the 64 samples before the next block, and its p samples so far
+    memory: Tensor  # (2, 1, 128)
+    total: int  # number of samples processed
+    speech: bool  # whether the incomplete frame has speech so far
+
+
+class SpeechDetector:
+    """A detector of speech by silero-vad, which confirms the pauses that the network finds.
+
+    Each step receives a state and returns the next. An encoder frame has speech if a 32 ms block
+    that ends in the frame has speech.
+
+    Args:
+        frame_ms: milliseconds of an encoder frame, at least 32.
+
+    Raises:
+        UserError: if silero-vad is not installed.
+    """
+
+    def __init__(self, frame_ms: int) -> None:
+        self.frame = frame_ms * SAMPLE_RATE // 1000  # samples of an encoder frame
+        # Its path is found without an import: the package would set torch's number of threads.
+        package = importlib.util.find_spec("silero_vad")
+        if package is None or package.origin is None:
+            raise UserError(f"the speech detector needs silero-vad: {pip_install('silero_vad')}")
+        file = Path(package.origin).parent / "data" / "silero_vad.jit"
+        with unwarned():
+            self.model = torch.jit.load(str(file), "cpu").eval()._model
+
+    def start(self) -> SpeechState:
+        """Return the state of a stream that has not started."""
+        samples, memory = (
+            torch.zeros(shape, dtype=torch.float32, device="cpu")
+            for shape in ((CONTEXT,), (2, 1, 128))
+        )
+        return SpeechState(samples, memory, 0, False)
+
+    @torch.inference_mode()
+    def step(self, state: SpeechState, samples: Tensor) -> tuple[SpeechState, list[bool]]:
+        """Return the state after more samples, and whether each completed frame has speech.
+
+        Args:
+            samples: (n,) in [-1, 1] at 16 kHz.
+        """
+        waiting, memory, total, unfinished = state
+        end = total - (len(waiting) - CONTEXT)  # end of the last block
+        waiting = torch.cat([waiting, samples.float().cpu()])
+        done, total = total // self.frame, total + len(samples)
+        speech = [unfinished] + [False] * (total // self.frame - done)
+        while len(waiting) >= CONTEXT + BLOCK:
+            prob, memory = self.model(waiting[None, : CONTEXT + BLOCK], memory)
+            waiting, end = waiting[BLOCK:], end + BLOCK
+            if prob > 0.5:
+                speech[(end - 1) // self.frame - done] = True
+        return SpeechState(waiting.clone(), memory, total, speech[-1]), speech[:-1]
 
 
 class Engine:
@@ -52,6 +121,25 @@ class Engine:
         """
         return self.frontend(samples, past)
 
+    def identity(self) -> dict[str, Any]:
+        """Return the values that the head's frames depend on, except samples, as JSON."""
+        options, former = map(frontend_options, (self.frontend, Fbank(self.frontend.num_mels)))
+        return {
+            "weights": self.backend.weights(),
+            **self.context_identity(),
+            "frontend": None if options == former else options,
+        }
+
+    def context_identity(self) -> dict[str, Any]:
+        """Return the kind of the backend and the context, as JSON."""
+        return {
+            "backend": self.backend.kind,
+            "precision": str(self.spec.dtype).removeprefix("torch."),
+            "chunk_size": self.spec.context.chunk_size,
+            "left_context": self.spec.context.left,
+            "right_context": self.spec.context.right,
+        }
+
     def init_state(self, batch_size: int) -> EncoderState:
         """Return the network's past of streams that have not started."""
         return self.backend.init_state(batch_size)
@@ -79,7 +167,7 @@ class Engine:
         output = self.backend.step(feats.to(device), lengths.to(device), state)
         frames = output.frames if self.backend.head.IN_SEARCH else output.frames.cpu()
         rows = zip(frames, output.lengths.tolist(), strict=True)
-        return [own[:size] for own, size in rows], output.state
+        return [row[:size] for row, size in rows], output.state
 
     def step_of(
         self, feats: Sequence[Tensor], state: EncoderState
@@ -87,6 +175,12 @@ class Engine:
         """Compute `step` for streams with (T, F) each, of any lengths."""
         lengths = torch.tensor([len(each) for each in feats], device=feats[0].device)
         return self.step(pad_sequence([*feats], batch_first=True), lengths, state)
+
+
+def frontend_options(frontend: Frontend) -> dict[str, Any]:
+    """Return the kind and the options of a frontend, as JSON."""
+    values = {name: getattr(frontend, name) for name in FRONTEND if hasattr(frontend, name)}
+    return {"kind": type(frontend).__name__, **values}
 
 
 def build_engine(backend: Backend, frontend: Frontend | None, vad: bool) -> Engine:

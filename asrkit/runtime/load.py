@@ -1,7 +1,6 @@
 """Loading a recogniser from a model file."""
 
 import copy
-import functools
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from asrkit.model import FULL, FULL_CONTEXT, Context
 from asrkit.model_file import ModelFile, load_model
 from asrkit.runtime.endpoint import Endpointer
 from asrkit.runtime.postprocess import find_postprocess
-from asrkit.runtime.recognizer import Origin, Recognizer
+from asrkit.runtime.recognizer import Recognizer
 from asrkit.runtime.threads import leave_cores, set_threads
 from asrkit.search import KINDS, Search
 
@@ -75,7 +74,6 @@ def load(
         ModelFileError: for a file that cannot be loaded.
         UserError: for an argument that is not valid.
     """
-    arguments = dict(locals())
     chosen, chosen_second = (
         None if each is None else parse_search(each) for each in (search, second_search)
     )
@@ -83,15 +81,13 @@ def load(
     rewrite = None if postprocess is None else find_postprocess(postprocess)
     file = load_model(path)
     number = set_threads(threads, file.num_parameters)
-    rate, own = file.model.encoder.rate, file.config.context.live
-    context = rate.context(own, chunk_size, left_context, right_context)
+    rate, live = file.model.encoder.rate, file.config.context.live
+    context = rate.context(live, chunk_size, left_context, right_context)
     recognizer = recognizer_of(
         file, context, chosen, device, model, endpointer, rewrite, backend, second_pass,
         chosen_second,
     )  # fmt: skip
     leave_cores(recognizer.backend.kind, number)
-    here = None if file.path is None else file.path.absolute()
-    recognizer.origin = Origin(functools.partial(load, **arguments | {"path": here or path}))
     return recognizer
 
 
@@ -145,11 +141,10 @@ def searches_of(
         UserError: if the last pass does not use a language model, or the model cannot be read.
     """
     head = file.model.head
-    if lm is None:
-        return build_search(first, head), None if second is None else build_search(second, head)
-    fusion = build_fusion(lm, second or first, file.tokenizer)
-    fused = build_search(first, head, fusion if KINDS[first.kind].takes_fusion else None)
-    return fused, None if second is None else build_search(second, head, fusion)
+    fusion = None if lm is None else build_fusion(lm, second or first, file.tokenizer)
+    first_fusion = fusion if KINDS[first.kind].takes_fusion else None
+    last = None if second is None else build_search(second, head, fusion)
+    return build_search(first, head, first_fusion), last
 
 
 def on_device(file: ModelFile, device: torch.device) -> ModelFile:

@@ -1,10 +1,15 @@
 """Functions that rewrite recognised text, for example with digits or capitals."""
 
+import hashlib
 import importlib
+import inspect
 import os
 import sys
 from collections.abc import Callable
-from importlib.metadata import EntryPoint, distributions
+from contextlib import suppress
+from importlib.metadata import EntryPoint, PackageNotFoundError, distributions
+from importlib.metadata import version as version_of
+from typing import Any
 
 from asrkit.errors import UserError, reason, shown
 from asrkit.text.spelled import join_spelled
@@ -71,3 +76,35 @@ def applied(postprocess: Callable[[str], str], text: str) -> str:
     if not isinstance(new, str):
         raise UserError(f"postprocess must return a text, got {shown(new)} for {shown(text)}")
     return new
+
+
+def identity_of(function: Callable[..., Any]) -> str:
+    """Return a hash that changes when a function's results may change.
+
+    It covers the text attribute `identity`, if the function has one. Otherwise it covers module,
+    name, source, and version of the package, but not what the function calls or reads.
+
+    Raises:
+        UserError: for a lambda, a closure, a method, or another object, without `identity`.
+    """
+    identity = getattr(function, "identity", None)
+    module = getattr(function, "__module__", None) or type(function).__module__
+    name = getattr(function, "__qualname__", type(function).__qualname__)
+    if not isinstance(identity, str):
+        owner = getattr(function, "__self__", None)
+        has_state = getattr(function, "__closure__", None) or not (
+            owner is None or inspect.ismodule(owner)
+        )
+        if has_state or not inspect.isroutine(function) or "<" in name:
+            raise UserError(
+                f"streams of a recognizer with the postprocess {shown(name)} cannot be saved: set "
+                "its attribute identity to a text that changes whenever its results do, or use a "
+                "function of a module"
+            )
+        source = version = ""
+        with suppress(OSError, TypeError):  # it is not written in Python
+            source = inspect.getsource(function)
+        with suppress(PackageNotFoundError, ValueError):  # it is not of an installed package
+            version = version_of(module.partition(".")[0])
+        identity = f"{version} {source}"
+    return hashlib.sha256(f"{module}:{name} {identity}".encode()).hexdigest()

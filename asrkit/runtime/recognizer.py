@@ -1,9 +1,12 @@
 """A recogniser: an engine and decoding options, with which sessions turn samples into text."""
 
+import copy
 import functools
+import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
 from torch import Tensor
@@ -13,36 +16,22 @@ from asrkit.backends import Backend
 from asrkit.build import build_hotwords, refused_hotwords
 from asrkit.errors import UserError, reason
 from asrkit.lm import weighed
-from asrkit.runtime.content import UnknownContentError, content_of
 from asrkit.runtime.endpoint import Endpointer
 from asrkit.runtime.engine import build_engine
-from asrkit.runtime.fingerprint import differences, identity
-from asrkit.runtime.postprocess import applied
+from asrkit.runtime.long_audio import build_second_pass, frames_of_recordings
+from asrkit.runtime.postprocess import applied, identity_of
 from asrkit.runtime.results import Result
-from asrkit.runtime.rows import frames_of_recordings, numbered, results_of_rows
-from asrkit.runtime.second_pass import build_second_pass
-from asrkit.runtime.serialization import SavedStreamError, read, unpack
+from asrkit.runtime.serialization import SavedStreamError, differences, read, unpack
 from asrkit.runtime.session import PACKET_SECONDS, Session, SessionValue
-from asrkit.runtime.stream import Stream
+from asrkit.runtime.stream import Stream, duration
 from asrkit.runtime.threads import survive_forks
-from asrkit.runtime.transcript import DecodingOptions
+from asrkit.runtime.transcript import DecodingOptions, Transcript, searched
 from asrkit.search import Search
 from asrkit.terms import UNKNOWN, Terms
 from asrkit.text import Tokenizer, WordTokenizer, end_of_turn, normalize
 
 Phrases = Mapping[str, float] | Iterable[str]  # with weights, or without
-T = TypeVar("T", bound=Session)
-
-
-class Origin(NamedTuple):
-    """The call of `asrkit.load` that made a recogniser. Pickle stores the call, not the weights."""
-
-    load: "functools.partial[Recognizer]"
-    hotwords: tuple[Phrases, ...] = ()  # hotwords added after the call
-
-    def recognizer(self) -> "Recognizer":
-        """Make the recogniser again, with threads that fit this process."""
-        return functools.reduce(Recognizer.with_hotwords, self.hotwords, self.load(threads=None))
+AnySession = TypeVar("AnySession", bound=Session)
 
 
 class Recognizer:
@@ -79,31 +68,44 @@ class Recognizer:
         frontend: audio.Frontend | None = None,
         terms: Terms = UNKNOWN,
     ) -> None:
-        spec = backend.spec
-        self.end_of_turn = end_of_turn(tokenizer)
-        first = search.bound(backend.transducer, self.end_of_turn)
-        self.decoding = DecodingOptions(tokenizer, first, endpointer, postprocess)
-        self.normalizer, self.terms = normalizer, terms
-        self.origin: Origin | None = None  # `load` sets it
         survive_forks()
-        self._identity: dict[str, Any] | None = None  # computed on first use
-        # The content is hashed before the first call, which may change the function's data.
-        self._postprocess: str | UserError | None = None
-        if postprocess is not None:
-            try:
-                self._postprocess = content_of(postprocess)
-            except UnknownContentError as error:  # raised where the content is needed
-                self._postprocess = error
-        self._check_label(endpointer)
-        if self.decoding.resets_encoder and spec.context.full:
+        self.normalizer, self.terms = normalizer, terms
+        self.end_of_turn = end_of_turn(tokenizer)
+        self.engine = build_engine(backend, frontend, endpointer is not None and endpointer.vad)
+        second = None
+        if second_pass is not None:
+            second = build_second_pass(second_pass, second_search or search, self.engine)
+        self._set(DecodingOptions(tokenizer, search, endpointer, postprocess, second))
+
+    def _set(self, decoding: DecodingOptions) -> None:
+        """Set the decoding options, with searches for this network.
+
+        Raises:
+            UserError: for an endpointer that needs a label which the model does not have.
+            ValueError: for one that resets the encoder in full context.
+        """
+        endpointer, postprocess, second = decoding.endpointer, decoding.postprocess, decoding.second
+        if endpointer and endpointer.end_of_turn and self.end_of_turn is None:
+            raise UserError(
+                f"end_of_turn {endpointer.end_of_turn}: this model has no label for ends of turns; "
+                "train it with text.end_of_turn=true, or let pauses end segments"
+            )
+        if decoding.resets_encoder and self.engine.spec.context.full:
             raise ValueError(
                 "an endpointer with reset_encoder=True needs a chunk_size, got full context"
             )
-        self.engine = build_engine(backend, frontend, endpointer is not None and endpointer.vad)
-        if second_pass is not None:
-            last = (second_search or search).bound(second_pass.transducer, self.end_of_turn)
-            second = build_second_pass(second_pass, last, self.engine)
-            self.decoding = self.decoding._replace(second=second)
+        search = decoding.search.bound(self.backend.transducer, self.end_of_turn)
+        if second is not None:
+            last = second.search.bound(second.engine.backend.transducer, self.end_of_turn)
+            second = second._replace(search=last)
+        former = vars(self).get("decoding")
+        if former is None or former.postprocess is not postprocess:
+            self._postprocess: str | None = None
+            if postprocess is not None:
+                with suppress(UserError):  # raised where the identity is needed
+                    self._postprocess = identity_of(postprocess)
+        self.decoding = decoding._replace(search=search, second=second)
+        self._identity: dict[str, Any] | None = None  # computed on first use
 
     @property
     def backend(self) -> Backend:
@@ -196,9 +198,6 @@ class Recognizer:
         other = self.with_final_search(self.final_search.plus(fusion))
         if self.decoding.second is not None and self.search.takes_fusion:
             other = other.with_search(self.search.plus(fusion))
-        if self.origin is not None:
-            added = (*self.origin.hotwords, phrases)
-            other.origin = self.origin._replace(hotwords=added)
         return other
 
     def refused_hotwords(self, phrases: Iterable[str]) -> dict[str, str]:
@@ -207,7 +206,6 @@ class Recognizer:
 
     def with_search(self, search: Search) -> "Recognizer":
         """Return a recogniser of the same model with another search in the first pass."""
-        search = search.bound(self.backend.transducer, self.end_of_turn)
         return self.with_decoding(self.decoding._replace(search=search))
 
     def with_final_search(self, search: Search) -> "Recognizer":
@@ -215,7 +213,6 @@ class Recognizer:
         second = self.decoding.second
         if second is None:
             return self.with_search(search)
-        search = search.bound(second.engine.backend.transducer, self.end_of_turn)
         return self.with_decoding(self.decoding._replace(second=second._replace(search=search)))
 
     def with_decoding(self, decoding: DecodingOptions) -> "Recognizer":
@@ -224,28 +221,9 @@ class Recognizer:
         Raises:
             UserError: for an endpointer that needs a label which the model does not have.
         """
-        self._check_label(decoding.endpointer)
-        other = object.__new__(type(self))  # copy.copy would load the model again
-        vars(other).update(vars(self))
-        other.decoding, other._identity, other.origin = decoding, None, None
+        other = copy.copy(self)
+        other._set(decoding)
         return other
-
-    def _check_label(self, endpointer: Endpointer | None) -> None:
-        """Raise UserError for an endpointer that needs a label which the model does not have."""
-        if endpointer is None or endpointer.end_of_turn is None or self.end_of_turn is not None:
-            return
-        raise UserError(
-            f"end_of_turn {endpointer.end_of_turn}: this model has no label for ends of turns; "
-            "train it with text.end_of_turn=true, or let pauses end segments"
-        )
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        if self.origin is None:
-            raise UserError(
-                "only a recognizer of asrkit.load can be pickled, with or without hotwords: it is "
-                "loaded again from its model file; in the other process call asrkit.load"
-            )
-        return Origin.recognizer, (self.origin,)
 
     def start(
         self, sample_rate: int = audio.SAMPLE_RATE, hotwords: Phrases | None = None
@@ -258,7 +236,9 @@ class Recognizer:
         """
         return self.begin(Session, sample_rate, hotwords)
 
-    def begin(self, make: Callable[..., T], sample_rate: int, hotwords: Phrases | None = None) -> T:
+    def begin(
+        self, make: Callable[..., AnySession], sample_rate: int, hotwords: Phrases | None = None
+    ) -> AnySession:
         """Return the result of `make`, called with the arguments of `Session`: a session."""
         phrases = {} if hotwords is None else weighed(hotwords)
         decoding = self.with_hotwords(phrases).decoding
@@ -275,14 +255,17 @@ class Recognizer:
 
         Raises:
             SavedStreamError: for data of another recogniser or changed data; with a key, also for
-                data without the key's tag. Without a key, forged data may produce any text.
+                data without the key's tag. Without a key, forged data may produce any text or
+                error.
         """
         return self.restored(Session, data, key)
 
-    def restored(self, make: Callable[..., T], data: bytes, key: bytes | None) -> T:
+    def restored(
+        self, make: Callable[..., AnySession], data: bytes, key: bytes | None
+    ) -> AnySession:
         """Restore a session of any kind, made by `make` as in `begin`."""
-        theirs, raw, tensors = unpack(data, key)
-        if others := differences(theirs, self.identity()):
+        stored, raw, tensors = unpack(data, key)
+        if others := differences(stored, self.identity()):
             raise SavedStreamError(
                 f"the stream was saved by another recogniser, with {'; '.join(others[:3])}"
             )
@@ -290,7 +273,7 @@ class Recognizer:
             value = read(SessionValue, raw, tensors)
             session = self.begin(make, value.sample_rate, value.hotwords)
             session._restore(value)
-        except ValueError as error:
+        except Exception as error:  # forged values can raise any exception
             raise SavedStreamError(f"the saved stream is damaged: {reason(error)}") from None
         return session
 
@@ -301,7 +284,19 @@ class Recognizer:
             UserError: for a postprocess whose content cannot be compared.
         """
         if self._identity is None:  # takes longer than the rest of saving a stream
-            self._identity = identity(self.engine, self.decoding, self._postprocess)
+            endpointer, second = self.decoding.endpointer, self.decoding.second
+            postprocess = self.decoding.postprocess
+            if postprocess is not None and self._postprocess is None:
+                self._postprocess = identity_of(postprocess)
+            self._identity = {
+                "tokenizer": hashlib.sha256(self.tokenizer.to_bytes()).hexdigest(),
+                **self.engine.identity(),
+                "search": self.search.identity(),
+                "endpointer": endpointer and endpointer.options,
+                "postprocess": self._postprocess,
+                "second_pass": second and second.engine.context_identity(),
+                "second_search": second and second.search.identity(),
+            }
         return self._identity
 
     def transcribe(
@@ -358,18 +353,22 @@ class Recognizer:
         Raises:
             AudioError: for samples that cannot be used; the message has the index of the utterance.
         """
-        mono = [numbered(i, samples) for i, samples in enumerate(utterances)]
+        mono = []
+        for i, samples in enumerate(utterances):
+            try:
+                mono.append(audio.mono(samples))
+            except audio.AudioError as error:
+                raise audio.AudioError(f"utterance {i}: {error}") from None
         if not mono:
             return []
-        if not self.takes_rows:
-            return [self._transcribe(samples) for samples in mono]
-        sizes = [len(samples) for samples in mono]
-        return results_of_rows(self.engine, self.decoding, self.frames(mono), sizes)
-
-    def _transcribe(self, mono: np.ndarray) -> Result:
-        session = self.start()
-        session._append(mono)
-        return session.finish()
+        if self.takes_rows:
+            return self._results(self.frames(mono), [len(samples) for samples in mono])
+        results = []
+        for samples in mono:
+            session = self.start()
+            session._append(samples)
+            results.append(session.finish())
+        return results
 
     def frames(self, recordings: Sequence[np.ndarray]) -> list[Tensor]:
         """Return the head's frames of recordings at 16 kHz, rows of one step: (E, V) each.
@@ -382,4 +381,23 @@ class Recognizer:
     def read(self, frames: Tensor, num_samples: int) -> Result:
         """Return the result of a whole recording of `num_samples` samples at 16 kHz in one pass,
         from its frames (E, V)."""
-        return results_of_rows(self.engine, self.decoding, [frames], [num_samples])[0]
+        return self._results([frames], [num_samples])[0]
+
+    def _results(self, frames: Sequence[Tensor], num_samples: Sequence[int]) -> list[Result]:
+        """Compute `read` for several recordings; without endpoints, their searches share steps."""
+        spec, decoding = self.engine.spec, self.decoding._replace(second=None)
+        transcripts = [
+            Transcript(
+                decoding, spec.rate.frame_ms, spec.context_name, self.engine.frontend.lead_ms
+            )
+            for _ in frames
+        ]
+        states: list[Any] = [None] * len(transcripts)
+        if decoding.endpointer is None:  # else another segment searches the frames after it
+            states = searched([transcript.live for transcript in transcripts], frames)
+        results = []
+        rows = zip(transcripts, frames, num_samples, states, strict=True)
+        for transcript, part, size, after in rows:
+            transcript.append(part, duration(size), after=after)
+            results.append(transcript.finish(duration(size)))
+        return results

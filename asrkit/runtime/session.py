@@ -13,7 +13,7 @@ from asrkit import audio
 from asrkit.errors import shown
 from asrkit.model import EncoderState
 from asrkit.runtime.results import Result, Segment
-from asrkit.runtime.serialization import pack, require
+from asrkit.runtime.serialization import pack
 from asrkit.runtime.stream import Stream, StreamValue
 from asrkit.runtime.transcript import searched
 
@@ -132,14 +132,7 @@ class Session:
             return pack(value, self._identity(), key)
 
     def _restore(self, value: SessionValue) -> None:
-        """Restore the value of a session that started like this one.
-
-        Raises:
-            ValueError: if the value is not valid.
-        """
-        require(value.before >= 0 and value.commits >= 0, "the earlier streams have negative sizes")
-        require(bool(value.streams), "there is no stream")
-        require(all(each.ended for each in value.streams[:-1]), "two streams are open")
+        """Restore the value of a session that started like this one."""
         self._segments += value.segments
         self._commits, before = value.commits, value.before
         self._streams.clear()
@@ -295,7 +288,7 @@ class Steps:
         if len(rows) > 1:
             fields = (field.split(1) for field in joined)
             states = [EncoderState(*each) for each in zip(*fields, strict=True)]
-        after = searched([row.live for row in rows], frames)
+        after = searched([row.transcript.live for row in rows], frames)
         for row, *output in zip(rows, frames, states, sizes, after, strict=True):
             with suppress(Exception), row.changing():
                 row.advance(*output)
@@ -314,8 +307,8 @@ class Steps:
         assert engine is not None
         feats = [row.ended_feats[0] for row in rows]
         frames, _ = engine.step_of(feats, engine.init_state(len(rows)))
-        segments = [row.second_search(part) for row, part in zip(rows, frames, strict=True)]
-        after = searched(*zip(*segments, strict=True))
+        texts = [row.transcript.second_search(each) for row, each in zip(rows, frames, strict=True)]
+        after = searched(*zip(*texts, strict=True))
         for row, *output in zip(rows, frames, after, strict=True):
             with suppress(Exception), row.changing():
                 row.append_second_pass(*output)

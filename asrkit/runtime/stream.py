@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -11,16 +11,30 @@ from torch import Tensor
 
 from asrkit import audio
 from asrkit.model import EncoderState
-from asrkit.runtime.engine import Engine
-from asrkit.runtime.feature_queue import FeatureQueue
+from asrkit.runtime.engine import Engine, SpeechState
+from asrkit.runtime.long_audio import Windows
 from asrkit.runtime.results import Segment
-from asrkit.runtime.stream_value import StreamValue, check
-from asrkit.runtime.transcript import DecodingOptions, OpenSegment, Transcript
-from asrkit.runtime.vad import SpeechState
-from asrkit.runtime.windows import Windows
+from asrkit.runtime.transcript import DecodingOptions, Transcript, TranscriptValue
 from asrkit.runtime.words import seconds
 
 MOST_WAITING = 100  # feature frames whose samples may wait: a chunk's, at most a second
+
+
+class StreamValue(NamedTuple):
+    """The stored values of a stream; its other attributes are derived from these."""
+
+    packets: np.ndarray
+    resampler: audio.ResamplerPast
+    past: Tensor
+    samples: Tensor
+    feats: Tensor  # frames that no step has processed
+    kept: Tensor  # frames before them, which the second pass needs
+    detector: SpeechState | None
+    speech: tuple[bool, ...]
+    transcript: TranscriptValue
+    ended_feats: tuple[Tensor, ...]
+    state: EncoderState
+    ended: bool
 
 
 class Stream:
@@ -60,38 +74,37 @@ class Stream:
         before: int = 0,
         segments: list[Segment] | None = None,
     ) -> None:
+        spec, frontend = engine.spec, engine.frontend
         self.engine, self.before, self._resets = engine, before, decoding.resets_encoder
-        precision = "float64" if engine.spec.dtype == torch.float64 else "float32"
+        precision = "float64" if spec.dtype == torch.float64 else "float32"
         self._resampler = audio.Resampler(sample_rate, dtype=precision)
         self.sample_rate = self._resampler.rate
         self._unresampled = self._resampler.start()
         self._packets = np.zeros(0, dtype=precision)  # (n,) samples that wait for the resampler
-        self._past = engine.frontend.start(1)  # (1, P)
+        self._past = frontend.start(1)  # (1, P)
         self._samples = self._past[:, :0]  # (1, N) samples that wait for the frontend
-        self._no_feats = self._past.new_zeros(0, engine.spec.num_mels)
-        self._feats = FeatureQueue(self._no_feats, engine.spec.chunk_frames)
+        self._no_feats = self._past.new_zeros(0, spec.num_mels)
+        self._feats = FeatureQueue(self._no_feats)
         self._next = 0  # number of the first feature frame that no step has processed
-        self._speech_state: SpeechState | None = None
-        if engine.detector is not None:
-            self._speech_state = engine.detector.start()
+        self._speech_state = engine.detector.start() if engine.detector else None
         # Flags for future encoder frames, the first of which may start before the samples.
-        self._speech = [False] * -(-engine.spec.rate.lead_frames // engine.spec.rate.factor)
+        self._speech = [False] * -(-spec.rate.lead_frames // spec.rate.factor)
         # Whole milliseconds; halves are rounded up.
         self._before_ms = (2000 * before + self.sample_rate) // (2 * self.sample_rate)
-        self._transcript = Transcript(
-            decoding, engine.spec.rate.frame_ms, engine.spec.context_name, engine.frontend.lead_ms,
-            self._before_ms, segments,
+        self.transcript = Transcript(
+            decoding, spec.rate.frame_ms, spec.context_name, frontend.lead_ms, self._before_ms,
+            segments,
         )  # fmt: skip
         self._windows: Windows | None = None
-        if engine.spec.context.full:
-            self._windows = Windows(engine.spec.rate, decoding.search.quiet)
+        if spec.context.full:
+            self._windows = Windows(spec.rate, decoding.search.quiet)
         self.second = decoding.second and decoding.second.engine
         self.ended_feats: deque[Tensor] = deque()
         self.ended = False
         self.state = engine.init_state(1)
-        self.result = self._transcript.partial()
         self.error: BaseException | None = None
         self.over = False
+        self.update_result()
 
     @contextmanager
     def changing(self) -> Iterator[None]:
@@ -109,7 +122,7 @@ class Stream:
     def cancel(self) -> None:
         """End the stream without a result and drop all waiting data."""
         self.over = self.ended = True
-        self._feats.restore(self._no_feats)
+        self._feats = FeatureQueue(self._no_feats)
         self.ended_feats.clear()
         self._next, self._past = 0, self._past[:, :0].clone()
         self._samples, self._packets = self._past, self._packets[:0].copy()
@@ -160,18 +173,14 @@ class Stream:
     def _extract(self, last: bool) -> None:
         """Turn the samples that wait for the frontend into frames that wait for the network."""
         if last:
-            self._samples = self._with_end()
+            samples = torch.cat([self._past, self._samples], dim=1)
+            size = torch.tensor([samples.size(1)], device=samples.device)
+            padded = self.engine.frontend.ended(samples, size)
+            self._samples = padded[:, self._past.size(1) :]
         feats, past = self.engine.features(self._samples, self._past)
         self._past = past.clone()  # a view would keep all samples in memory
         self._samples = self._samples[:, :0].clone()
         self._feats.append(feats[0])
-
-    def _with_end(self) -> Tensor:
-        """Return the samples that wait for the frontend, and the padding after the last sample."""
-        past = self._past.size(1)
-        samples = torch.cat([self._past, self._samples], dim=1)
-        size = torch.tensor([samples.size(1)], device=samples.device)
-        return self.engine.frontend.ended(samples, size)[:, past:]
 
     @property
     def due(self) -> int:
@@ -182,7 +191,7 @@ class Stream:
         """
         spec = self.engine.spec
         if self._windows is not None:
-            window = self._windows.whole(self._transcript.frame, self._pending)
+            window = self._windows.whole(self.transcript.frame, self._pending)
             if window:
                 return window
         if self.ended:
@@ -208,11 +217,6 @@ class Stream:
         """Return the first `frames` waiting feature frames, (T, F). They stay until `advance`."""
         return self._feats.read(self._next, self._next + frames)
 
-    @property
-    def live(self) -> OpenSegment:
-        """Segment to which `advance` appends its first frames."""
-        return self._transcript.live
-
     def advance(
         self, frames: Tensor, state: EncoderState, num_feats: int, after: Any = None
     ) -> None:
@@ -225,40 +229,29 @@ class Stream:
             frames: (E, V), output of the head.
             state: the network's past after these frames.
             num_feats: number of feature frames of the step.
-            after: state of the search of `live` after the frames, if it is known; never in full
-                context.
+            after: state of the live segment's search after the frames, if it is known; never in
+                full context.
         """
-        if self._windows is not None and num_feats < self._pending:
-            frames, num_feats = self._window_text(frames, last=False)
-            state = self.engine.init_state(1)
-        elif self._windows is not None:
-            frames, _ = self._window_text(frames, last=True)
+        factor, num_ended = self.engine.spec.rate.factor, self.transcript.num_ended
+        if self._windows is None:
+            num_feats = min(num_feats, factor * len(frames))
         else:
-            num_feats = min(num_feats, self.engine.spec.rate.factor * len(frames))
-        count, num_ended = len(frames), self._transcript.num_ended
+            start, last = self.transcript.frame, num_feats == self._pending
+            frames = self._windows.text(frames, start, last)
+            if not last:
+                end = start + len(frames)
+                num_feats = factor * (self._windows.first(end) - self._windows.first(start))
+                state = self.engine.init_state(1)
         self._next += num_feats
-        self.state = state
-        self._transcript.append(frames, self._duration, self._speech[:count], after)
+        self.state, count = state, len(frames)
+        self.transcript.append(frames, self._duration, self._speech[:count], after)
         del self._speech[:count]
-        if self._resets and self._transcript.num_ended > num_ended:
+        if self._resets and self.transcript.num_ended > num_ended:
             self.state = self.engine.init_state(1)
         if self.ended and not self.due:
             self._end()
         else:
             self._move_on()
-
-    def _window_text(self, frames: Tensor, last: bool) -> tuple[Tensor, int]:
-        """Return the frames of a window's text, and the number of feature frames to drop."""
-        assert self._windows is not None
-        start = self._transcript.frame
-        text = self._windows.text(frames, start, last)
-        end = start + len(text)
-        seen = end - self._windows.before(end) - (start - self._windows.before(start))
-        return text, self.engine.spec.rate.factor * seen
-
-    def second_search(self, frames: Tensor) -> tuple[OpenSegment, Tensor]:
-        """Return the segment to which the second pass appends, and the frames of its text."""
-        return self._transcript.second_search(frames)
 
     def append_second_pass(self, frames: Tensor, after: Any = None) -> None:
         """Append the second pass's frames (E, V) of `ended_feats[0]`.
@@ -268,31 +261,37 @@ class Stream:
             after: state of the second pass's search after its frames, if it is known.
         """
         self.ended_feats.popleft()
-        self._transcript.append_second_pass(frames, self._duration, after)
+        self.transcript.append_second_pass(frames, self._duration, after)
         self._move_on()
 
     def _end(self) -> None:
         """End the text: no step of the first pass follows."""
         self.state = self.engine.init_state(0)
-        self._transcript.finish(self._duration)
+        self.transcript.finish(self._duration)
         self._move_on()
         start = self._feats.start
-        self._feats.restore(self._feats.read(start, self._next), start)
+        self._feats = FeatureQueue(self._feats.read(start, self._next), start)
 
     def _move_on(self) -> None:
         """Update the result, and read the features of new spans."""
-        factor, transcript = self.engine.spec.rate.factor, self._transcript
-        for span, _ in list(transcript.waiting)[len(self.ended_feats) :]:
-            ahead = min(self._pending, self.engine.spec.rate.lookahead)
-            last = factor * span.last + ahead
-            self.ended_feats.append(self._feats.read(factor * span.first, last))
-        kept = self._next if self.second is None else factor * transcript.spans.first
-        self._feats.drop(min(kept, self._next))
+        rate = self.engine.spec.rate
+        for span, _ in list(self.transcript.waiting)[len(self.ended_feats) :]:
+            last = rate.factor * span.last + min(self._pending, rate.lookahead)
+            self.ended_feats.append(self._feats.read(rate.factor * span.first, last))
+        self._feats.drop(self._first_kept)
         self.update_result()
-        self.over = self.result.is_final
 
     def update_result(self) -> None:
-        self.result = self._transcript.partial()
+        self.result = self.transcript.partial()
+        self.over = self.over or self.result.is_final
+
+    @property
+    def _first_kept(self) -> int:
+        """Number of the first feature frame that a step of either pass needs."""
+        if self.second is None:
+            return self._next
+        needed = self.engine.spec.rate.factor * self.transcript.spans.first_needed
+        return min(needed, self._next)
 
     @property
     def num_appended(self) -> int:
@@ -302,7 +301,7 @@ class Stream:
     @property
     def seconds_processed(self) -> float:
         """Seconds of the session's audio that the network has processed."""
-        appended, transcript = self.num_appended / self.sample_rate, self._transcript
+        appended, transcript = self.num_appended / self.sample_rate, self.transcript
         if not self.over:
             reached = seconds(transcript.frame, transcript.frame_ms, transcript.lead_ms)
             appended = min(appended, reached)
@@ -315,40 +314,56 @@ class Stream:
     @property
     def value(self) -> StreamValue:
         """Return the value from which `restore` continues a stream with the same options."""
-        first = self.engine.spec.rate.factor * self._transcript.spans.first
         return StreamValue(
-            self._packets, self._unresampled, self._past, self._samples,
-            self.feats(self._pending), self._speech_state, tuple(self._speech),
-            self._transcript.value, tuple(self.ended_feats),
-            None if self.second is None else self._feats.read(first, self._next), self.state,
+            self._packets, self._unresampled, self._past, self._samples, self.feats(self._pending),
+            self._feats.read(self._first_kept, self._next), self._speech_state,
+            tuple(self._speech), self.transcript.value, tuple(self.ended_feats), self.state,
             self.ended,
         )  # fmt: skip
 
     def restore(self, value: StreamValue) -> None:
-        """Restore the stream from a value.
-
-        Raises:
-            ValueError: if the value does not fit a stream with these options.
-        """
-        fresh = self.value
-        self._transcript.restore(value.transcript, self.engine.spec.vocab_size)
-        check(value, fresh, self.engine, self._windows, self._transcript.spans.first)
-        if not value.ended:
-            self._resampler.check(value.resampler)
-        self._packets, self._unresampled = value.packets, value.resampler
-        self.ended = value.ended
-        self._past, self._samples = (
-            each.to(self._past.device) for each in (value.past, value.samples)
-        )
-        kept = self._no_feats if value.kept is None else value.kept.to(self._past.device)
-        first = self.engine.spec.rate.factor * self._transcript.spans.first
-        self._feats.restore(kept, first)
-        self._feats.append(value.feats.to(self._past.device))
-        self._next, self._speech = first + len(kept), [*value.speech]
-        self._speech_state = value.detector
-        self.ended_feats = deque(each.to(self._past.device) for each in value.ended_feats)
+        """Restore the value of a stream with the same options."""
+        device = self._past.device
+        self._packets, self._unresampled, self.ended = value.packets, value.resampler, value.ended
+        self._past, self._samples = value.past.to(device), value.samples.to(device)
+        self._speech_state, self._speech = value.detector, [*value.speech]
+        self.transcript.restore(value.transcript)
+        self.ended_feats = deque(each.to(device) for each in value.ended_feats)
         self.state = EncoderState(*(each.to(self.engine.spec.device) for each in value.state))
-        self._move_on()
+        first = self.engine.spec.rate.factor * self.transcript.spans.first_needed
+        self._feats = FeatureQueue(value.kept.to(device), first)
+        self._feats.append(value.feats.to(device))
+        self._next = first + len(value.kept)
+        self.update_result()
+
+
+class FeatureQueue:
+    """Feature frames by their number in the stream, from the oldest that is still needed.
+
+    Attributes:
+        start: number of the first frame.
+        end: number of the next frame to append.
+    """
+
+    def __init__(self, feats: Tensor, start: int = 0) -> None:
+        self._parts, self.start, self.end = [feats], start, start + len(feats)
+
+    def append(self, feats: Tensor) -> None:
+        """Append (T, F)."""
+        self._parts = [*self._parts, feats] if self.end > self.start else [feats]
+        self.end += len(feats)
+
+    def read(self, first: int, last: int) -> Tensor:
+        """Return a view of (T, F): frames first … last-1, or up to the end."""
+        if len(self._parts) > 1:
+            self._parts = [torch.cat(self._parts)]
+        return self._parts[0][max(0, first - self.start) : max(0, last - self.start)]
+
+    def drop(self, before: int) -> None:
+        """Drop the frames before this number, without a copy of all others each time."""
+        self.start, rest = max(self.start, before), self.read(before, self.end)
+        is_small = 2 * rest.nbytes < rest.untyped_storage().nbytes()
+        self._parts = [rest.clone() if is_small else rest]
 
 
 def duration(num_samples: int, before_ms: int = 0) -> float:

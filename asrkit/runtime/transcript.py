@@ -18,10 +18,10 @@ from torch import Tensor
 
 from asrkit.errors import UserError
 from asrkit.runtime.endpoint import Endpointer, EndpointState
+from asrkit.runtime.long_audio import SecondPass, Span, Spans, SpansValue
 from asrkit.runtime.postprocess import applied
 from asrkit.runtime.results import Grown, Result, Segment, candidates
-from asrkit.runtime.second_pass import SecondPass, Span, Spans, SpansValue
-from asrkit.runtime.serialization import read, require
+from asrkit.runtime.serialization import read
 from asrkit.runtime.words import Word, WordReader, joined, rewritten, seconds
 from asrkit.search import Search
 from asrkit.text import Tokenizer, decode
@@ -74,10 +74,8 @@ class OpenSegment:
     def value(self) -> SegmentValue:
         return SegmentValue(self.read.start, savable(self.search).to_value(self.state))
 
-    def restore(self, value: SegmentValue, vocab_size: int, frame: int) -> None:
-        """Restore the value of a segment whose last frame so far precedes frame `frame`."""
-        state = read(savable(self.search).Value, *value.state)
-        self.state = self.search.from_value(state, vocab_size, frame - value.start)
+    def restore(self, value: SegmentValue) -> None:
+        self.state = self.search.from_value(read(savable(self.search).Value, *value.state))
 
     def append(self, frames: Tensor, after: Any = None) -> None:
         """Append (E, V) frames.
@@ -265,44 +263,17 @@ class Transcript:
             self.spans.value, waiting, None if self.final is None else self.final.value,
         )  # fmt: skip
 
-    def restore(self, value: TranscriptValue, vocab_size: int) -> None:
-        """Restore a value of a stream with the same options.
-
-        Raises:
-            ValueError: if the value is not valid.
-        """
-        frame, spans, final = value.frame, [span for span, _ in value.waiting], value.final
-        require(
-            0 <= value.start <= frame and 0 <= value.live.start <= frame, "a segment starts late"
-        )
-        require((value.endpoint is None) == (self.endpoint is None), "an endpointer is missing")
-        require((final is None) == (self.final is None), "a second pass is missing")
-        if value.endpoint is not None:
-            count, pause, _, goes_on = value.endpoint
-            require(0 <= pause <= count <= frame, "the pause is longer than the stream")
-            require(0.0 <= goes_on <= 1.0, "the end of a turn has no probability")
-        if final is not None:
-            count = value.spans.start + len(value.spans.quiet)
-            require(count == frame, f"the spans have {count} frames of {frame}")
-        self.spans.restore(value.spans, frame)
-        done = 0 if final is None else final.start
-        for span in spans:
-            require(
-                done <= span.start <= span.end <= span.last <= frame
-                and 0 <= span.first <= span.start
-                and span.first < span.last,
-                "the spans overlap",
-            )
-            done = span.end
-        self.frame, self.start = frame, value.start
-        self.num_ended, self.finished = value.num_ended, value.finished
-        self.endpoint, self.waiting = value.endpoint, deque(value.waiting)
+    def restore(self, value: TranscriptValue) -> None:
+        """Restore the value of a stream with the same options."""
+        self.frame, self.start, self.num_ended = value.frame, value.start, value.num_ended
+        self.finished, self.endpoint = value.finished, value.endpoint
+        self.spans.restore(value.spans)
+        self.waiting = deque(value.waiting)
         self.live = self.begin(self.decoding.search, value.live.start)
-        self.live.restore(value.live, vocab_size, frame)
-        if final is not None and self.decoding.second is not None:
-            self.final = self.begin(self.decoding.second.search, final.start)
-            first = spans[0].start if spans else value.spans.start
-            self.final.restore(final, vocab_size, first)
+        self.live.restore(value.live)
+        if value.final is not None and self.decoding.second is not None:
+            self.final = self.begin(self.decoding.second.search, value.final.start)
+            self.final.restore(value.final)
 
     def partial(self) -> Result:
         """Return the result so far; final if the stream has ended and no span waits."""

@@ -79,24 +79,14 @@ def chains(paths: Iterable[Path | None], stable: StablePrefix) -> Chains:
 
 
 def paths_of(chains: Chains) -> tuple[list[Path | None], StablePrefix]:
-    """Return the paths and the stable prefix of `chains`.
-
-    Raises:
-        ValueError: if a link or an end has an invalid number.
-    """
+    """Return the paths and the stable prefix of `chains`."""
     tokens, starts, ends, confidences = chains.stable
     stable = StablePrefix(None, chains.stable)
     if tokens:  # only the identity of this link is used, not its contents
         stable = StablePrefix(
             (None, tokens[-1], starts[-1], ends[-1], confidences[-1]), chains.stable
         )
-    found: list[Path | None] = [stable.path]
+    paths: list[Path | None] = [stable.path]
     for before, token, start, end, highest in chains.links:
-        if not 0 <= before < len(found):
-            raise ValueError(
-                f"the number of a previous link must be below {len(found)}, got {before}"
-            )
-        found.append((found[before], token, start, end, highest))
-    if not all(end is None or 0 <= end < len(found) for end in chains.ends):
-        raise ValueError(f"the ends of paths must be numbers below {len(found)}")
-    return [None if end is None else found[end] for end in chains.ends], stable
+        paths.append((paths[before], token, start, end, highest))
+    return [None if end is None else paths[end] for end in chains.ends], stable

@@ -22,24 +22,6 @@ class Hypothesis(NamedTuple):
 NOTHING = Hypothesis((), (), (), ())
 
 
-def checked(hypothesis: Hypothesis, vocab_size: int, blank: int, frame: int) -> Hypothesis:
-    """Check that a hypothesis is possible with `vocab_size` labels and `frame` frames; return it.
-
-    Raises:
-        ValueError: if it is impossible.
-    """
-    tokens, starts, ends, confidences = hypothesis
-    edges = [edge for pair in zip(starts, ends, strict=True) for edge in pair]
-    if not (
-        len(tokens) == len(starts) == len(confidences)
-        and all(0 <= token < vocab_size and token != blank for token in tokens)
-        and [0, *edges, frame] == sorted([0, *edges, frame])
-        and all(0.0 <= each <= 2.0 for each in confidences)
-    ):
-        raise ValueError(f"a hypothesis does not fit {vocab_size} labels and {frame} frames")
-    return hypothesis
-
-
 class Ranked(NamedTuple):
     hypothesis: Hypothesis
     score: float  # natural logarithm of the probability, plus the scores of the fusion
@@ -65,14 +47,25 @@ class Search:
     head: Any = None
     end_of_turn: int | None = None
     Value: Any = None
+    OPTIONS: tuple[str, ...] = ("blank", "blank_penalty", "end_of_turn")  # attributes, if any
 
     def bound(self, head: Any, end_of_turn: int | None) -> "Search":
         """Return the search for a network, whose attributes replace the search's, if not None."""
-        own = {"head": head, "end_of_turn": end_of_turn}
-        changes = {name: value for name, value in own.items() if value is not None}
+        attributes = {"head": head, "end_of_turn": end_of_turn}
+        changes = {
+            name: value
+            for name, value in attributes.items()
+            if value is not None and value != getattr(self, name)
+        }
         search = copy.copy(self) if changes else self
         vars(search).update(changes)
         return search
+
+    def identity(self) -> dict[str, str]:
+        """Return the kind and the options of the search, equal in every process."""
+        values = {name: getattr(self, name, None) for name in self.OPTIONS}
+        texts = {name: str(value) for name, value in values.items() if value is not None}
+        return {"kind": type(self).__name__, **texts}
 
     def plus(self, fusion: Fusion) -> "Search":
         """Return a copy that adds the scores of one more fusion.
@@ -120,6 +113,6 @@ class Search:
         """Return the underivable parts of a state as plain data."""
         return state._replace(quiet=(), ends=())
 
-    def from_value(self, value: Any, vocab_size: int, frames: int) -> Any:
-        """Return the state of a value; ValueError if it does not fit `vocab_size` and `frames`."""
-        raise NotImplementedError
+    def from_value(self, value: Any) -> Any:
+        """Return the state of a value, in the process that restores it."""
+        return value

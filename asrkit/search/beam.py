@@ -1,6 +1,7 @@
 """The part of a beam search that does not depend on the head: its options and its results."""
 
 import copy
+import hashlib
 import math
 from collections.abc import Iterator
 from typing import Any
@@ -33,6 +34,7 @@ class BeamSearch(Search):
     """
 
     takes_fusion = True
+    OPTIONS = (*Search.OPTIONS, "beam", "log_min_token", "log_skip_blank")
 
     def __init__(
         self,
@@ -56,6 +58,10 @@ class BeamSearch(Search):
         more.fusion = Both(self.fusion, fusion)
         more.ceiling = math.exp(more.fusion.ceiling)
         return more
+
+    def identity(self) -> dict[str, str]:
+        fusion = hashlib.sha256(self.fusion.identity().encode()).hexdigest()
+        return {**super().identity(), "fusion": fusion}
 
     def partial(self, state: Any) -> Hypothesis:
         return backtrace(state.beam[0].path, state.stable)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from asrkit.search.base import NOTHING, Hypothesis, checked
+from asrkit.search.base import NOTHING, Hypothesis
 from asrkit.search.ctc import CtcSearch, checked_penalty
 
 
@@ -69,10 +69,3 @@ class GreedySearch(CtcSearch):
             frame += 1
         hypothesis = Hypothesis(tuple(tokens), tuple(starts), tuple(ends), tuple(confidences))
         return GreedyState(hypothesis, last, frame)
-
-    def from_value(self, value: GreedyState, vocab_size: int, frames: int) -> GreedyState:
-        hypothesis, last, frame, *_ = value
-        checked(hypothesis, vocab_size, self.blank, frames)
-        if frame != frames or last not in (self.blank, *hypothesis.tokens[-1:]):
-            raise ValueError("the last frame of a search does not match its hypothesis")
-        return value

@@ -30,7 +30,6 @@ from asrkit.search.backtrace import (
     extend_stable,
     paths_of,
 )
-from asrkit.search.base import checked
 from asrkit.search.beam import TIE, BeamSearch, is_due, log
 from asrkit.search.ctc import CtcSearch
 
@@ -134,27 +133,13 @@ class PrefixBeamSearch(CtcSearch, BeamSearch):
             chains(paths, state.stable), state.log_scale, state.frame,
         )  # fmt: skip
 
-    def from_value(self, value: PrefixBeamValue, vocab_size: int, frames: int) -> PrefixBeamState:
+    def from_value(self, value: PrefixBeamValue) -> PrefixBeamState:
         paths, stable = paths_of(value.paths)
-        amounts = [each for row in value.probabilities for each in row]
-        totals = [row[0] for row in value.probabilities]
-        if not (
-            value.frame == frames
-            and 1 <= len(totals) <= self.beam
-            and len(paths) == 3 * len(totals)
-            and totals == sorted(totals, reverse=True)
-            and totals[0] > SMALL
-            and totals[-1] > 0.0
-            and all(0.0 <= each < LARGE for each in amounts)
-        ):
-            raise ValueError("the frame or the probabilities of a beam are out of range")
         beam = []
         rows = zip(value.probabilities, paths[::3], paths[1::3], paths[2::3], strict=True)
         for (total, best, blank, best_blank, label, best_label), *three in rows:
             path, blank_path, label_path = three
-            hypothesis = backtrace(path, stable)
-            checked(hypothesis, vocab_size, self.blank, value.frame)
-            beam.append(self.prefix(hypothesis.tokens)._replace(
+            beam.append(self.prefix(backtrace(path, stable).tokens)._replace(
                 total=total, best=best, path=path, blank=blank, best_blank=best_blank,
                 blank_path=blank_path, label=label, best_label=best_label, label_path=label_path,
             ))  # fmt: skip

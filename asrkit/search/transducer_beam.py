@@ -39,10 +39,9 @@ from asrkit.search.backtrace import (
     extend_stable,
     paths_of,
 )
-from asrkit.search.base import checked
 from asrkit.search.beam import TIE, BeamSearch, is_due
 from asrkit.search.ctc import penalize_blank
-from asrkit.search.transducer_greedy import Transducer, checked_predictor
+from asrkit.search.transducer_greedy import Transducer
 
 LOG_TIE = math.log(TIE)
 # A predictor of few labels gives texts the same score that have the same short passages in another
@@ -278,29 +277,18 @@ class TransducerBeamSearch(BeamSearch):
     def order(self, scored: tuple[float, Prefix]) -> float:
         return round(scored[0], DIGITS)
 
-    def from_value(
-        self, value: TransducerBeamValue, vocab_size: int, frames: int
-    ) -> TransducerBeamState:
+    def from_value(self, value: TransducerBeamValue) -> TransducerBeamState:
         paths, stable = paths_of(value.paths)
-        scores = [round(score, DIGITS) for score, _ in value.scores]
-        if not (
-            value.frame == frames
-            and 1 <= len(scores) == len(paths) <= self.beam
-            and scores == sorted(scores, reverse=True)
-        ):
-            raise ValueError("the frame or the scores of a beam are out of range")
         beam = []
         for i, ((score, best), path) in enumerate(zip(value.scores, paths, strict=True)):
-            hypothesis = checked(backtrace(path, stable), vocab_size, self.blank, frames)
             key, context = 0, self.fusion.start()
-            for token in hypothesis.tokens:
+            for token in backtrace(path, stable).tokens:
                 key, (context, _) = hash((key, token)), self.fusion.step(context, token)
             beam.append(Prefix(score, best, path, key, context, i))
-        own = self.start().past
-        output, *state = checked_predictor(
-            [value.past.output, *value.past.state], [own.output, *own.state], vocab_size, len(beam)
-        )
-        return TransducerBeamState(tuple(beam), Past(output, tuple(state)), stable, frames)
+        device = self.start().past.output.device
+        state = tuple(each.to(device) for each in value.past.state)
+        past = Past(value.past.output.to(device), state)
+        return TransducerBeamState(tuple(beam), past, stable, value.frame)
 
 
 def place(prefix: Prefix) -> tuple[float, int]:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from asrkit.search.base import NOTHING, Hypothesis, Search, checked
+from asrkit.search.base import NOTHING, Hypothesis, Search
 from asrkit.search.ctc import checked_penalty
 
 WINDOW = 8  # frames of each stream in one call of the joiner
@@ -146,38 +146,10 @@ class TransducerGreedySearch(Search):
         best, labels = logits.log_softmax(dim=2).max(dim=2)
         return best.tolist(), labels.tolist()
 
-    def from_value(self, value: TransducerState, vocab_size: int, frames: int) -> TransducerState:
-        checked(value.hypothesis, vocab_size, self.blank, frames)
-        if value.frame != frames:
-            raise ValueError("the state of a predictor belongs to another frame")
-        own = self.start()
-        output, *predictor = checked_predictor(
-            [value.output, *value.predictor], [own.output, *own.predictor], vocab_size
-        )
-        return value._replace(predictor=tuple(predictor), output=output)
-
-
-def checked_predictor(
-    found: Sequence[Tensor], own: Sequence[Tensor], vocab_size: int, rows: int = 1
-) -> list[Tensor]:
-    """Check the predictor's past of `rows` sequences; return it on the head's device.
-
-    Args:
-        found: output and state, (rows, …) each.
-        own: output and state of the head before any label, (1, …) each.
-
-    Raises:
-        ValueError: for the past of another head.
-    """
-    pairs = list(zip(found, own, strict=True))
-    if any(
-        each.shape != (rows, *like.shape[1:]) or each.dtype != like.dtype for each, like in pairs
-    ):
-        raise ValueError("the state of a predictor belongs to another head")
-    labels = [each for each in found if not each.is_floating_point()]
-    if any(((each < 0) | (each >= vocab_size)).any() for each in labels):
-        raise ValueError("the state of a predictor has labels that the head does not have")
-    return [each.to(like.device) for each, like in pairs]
+    def from_value(self, value: TransducerState) -> TransducerState:
+        device = self.start().output.device
+        predictor = tuple(each.to(device) for each in value.predictor)
+        return value._replace(predictor=predictor, output=value.output.to(device))
 
 
 def first_label(

@@ -15,7 +15,7 @@ from asrkit.config import parse_config
 from asrkit.model.positions import KINDS
 from asrkit.model.subsampling import split_steps
 from asrkit.model_file import ModelFile, save_model
-from asrkit.runtime.second_pass import Span
+from asrkit.runtime.long_audio import Span
 from asrkit.text import CharTokenizer
 from tests.conftest import fitted, speech, tiny_model
 from tests.test_model_file import SIZES

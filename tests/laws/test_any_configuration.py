@@ -53,12 +53,26 @@ TOKENIZERS: list[Callable[[], Tokenizer]] = [
     ),
     lambda: SentencePieceTokenizer.train(["yes no maybe", "no yes nose", "may be seen"] * 3, 14),
 ]
+
+
+def backwards(text: str) -> str:
+    return " ".join(text.split()[::-1])
+
+
+def divided(text: str) -> str:
+    return text.replace("e", "e ")
+
+
+def nothing(text: str) -> str:
+    return ""
+
+
 REWRITINGS: list[Callable[[str], str] | None] = [
     *[None] * 4,
     str.upper,
-    lambda text: " ".join(text.split()[::-1]),
-    lambda text: text.replace("e", "e "),
-    lambda text: "",
+    backwards,
+    divided,
+    nothing,
 ]
 
 DEVICE = known_device(os.environ.get("ASRKIT_DEVICE", "cpu"))

@@ -12,8 +12,6 @@ from asrkit.errors import UserError
 from asrkit.model import Context, EncoderState
 from asrkit.runtime import Recognizer, Result, Segment, Word
 from asrkit.runtime.batcher import AheadError
-from asrkit.runtime.serialization import read, unpack
-from asrkit.runtime.session import SessionValue
 from asrkit.runtime.stream import Stream
 from asrkit.search import GreedySearch, PrefixBeamSearch, Search
 from asrkit.text import CharTokenizer
@@ -289,19 +287,3 @@ def test_closed_batcher_cancels_sessions_and_starts_none() -> None:
         session.accept(speech(1.0, 0))
     with pytest.raises(RuntimeError, match="closed"):
         batcher.start()
-
-
-def test_impossible_values_of_a_session_are_refused() -> None:
-    recognizer = recognizer_of(pauses=True)
-    _, written, tensors = unpack(recognizer.start().save(), None)
-    value = read(SessionValue, written, tensors)
-    (stream,) = value.streams
-    recognizer.start()._restore(value)
-    for changes, message in (
-        ({"before": -1}, "negative sizes"),
-        ({"commits": -1}, "negative sizes"),
-        ({"streams": ()}, "there is no stream"),
-        ({"streams": (stream._replace(ended=False), stream)}, "two streams are open"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            recognizer.start()._restore(value._replace(**changes))  # type: ignore[arg-type]

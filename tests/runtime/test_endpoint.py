@@ -18,8 +18,8 @@ from asrkit.errors import UserError
 from asrkit.model import FULL_CONTEXT, Context
 from asrkit.runtime import Endpointer, Recognizer, Result
 from asrkit.runtime.endpoint import EndpointState
+from asrkit.runtime.engine import SpeechDetector
 from asrkit.runtime.transcript import DecodingOptions, Transcript
-from asrkit.runtime.vad import SpeechDetector
 from asrkit.runtime.words import LEAD
 from asrkit.search import GreedySearch, PrefixBeamSearch, Search
 from asrkit.text import CharTokenizer, WordTokenizer

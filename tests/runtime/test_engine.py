@@ -12,9 +12,9 @@ from asrkit.backends import eager
 from asrkit.model import Context
 from asrkit.runtime import Recognizer
 from asrkit.runtime.endpoint import BREATH_MS
+from asrkit.runtime.engine import SpeechDetector
 from asrkit.runtime.stream import Stream
 from asrkit.runtime.transcript import DecodingOptions, Transcript
-from asrkit.runtime.vad import SpeechDetector
 from asrkit.search import GreedySearch
 from asrkit.text import WordTokenizer
 from tests.conftest import PADDED, speech, timed, tiny_model
@@ -148,7 +148,7 @@ def test_the_speech_detector_is_in_step_where_streams_begin_early() -> None:
     pytest.importorskip("silero_vad")
     recognizer, samples = recognizer_of(PADDED, Endpointer(160, vad=True)), speech(4.0)
     session, found = recognizer.start(), []
-    transcript = session.stream._transcript
+    transcript = session.stream.transcript
     append = transcript.append
     transcript.append = lambda *x: found.extend(x[2]) or append(*x)  # type: ignore[method-assign, func-returns-value]
     for packet in packets(samples, [100, 20_000, 7, 12_345]):

@@ -1,5 +1,8 @@
 """Rewriting results: the text of the user's function, the times of the words it was made from."""
 
+import functools
+import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -7,11 +10,12 @@ from typing import Any
 import pytest
 
 import asrkit
+from asrkit.errors import UserError
 from asrkit.model_file import save_model
-from asrkit.runtime.postprocess import applied, find_postprocess
+from asrkit.runtime.postprocess import applied, find_postprocess, identity_of
 from asrkit.text import CharTokenizer
 from asrkit.text.spelled import join_spelled
-from tests.conftest import speech
+from tests.conftest import PROJECT, speech
 from tests.test_model_file import a_file
 
 
@@ -107,3 +111,36 @@ def test_a_result_is_rewritten_by_segments(tmp_path: Path) -> None:
         assert final.text == " ".join(word.text for word in final.words) == expected
         assert [word.start for word in final.words] == [word.start for word in plain.words]
         assert partial.open_text == partial.text != ""
+
+
+def test_a_function_is_known_by_its_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And by its module, name and package's version; in another process, too."""
+    monkeypatch.syspath_prepend(tmp_path)
+    identities = []
+    for source in ("return text", "return text", "return text.upper()"):
+        (tmp_path / "mine.py").write_text(f"def fix(text):\n    {source}\n")
+        program = (
+            "from asrkit.runtime.postprocess import identity_of; import mine;"
+            "print(identity_of(mine.fix))"
+        )
+        done = subprocess.run(
+            [sys.executable, "-B", "-c", program], capture_output=True, text=True, check=True,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(PROJECT)])},
+        )  # fmt: skip
+        identities.append(done.stdout)
+    assert identities[0] == identities[1] != identities[2]
+    assert len({identity_of(each) for each in (join_spelled, str.upper, str.lower)}) == 3
+
+
+def test_a_function_without_a_source_of_its_own_needs_an_identity() -> None:
+    def inner(text: str) -> str:
+        return text
+
+    for function in (inner, lambda text: text, functools.partial(inner), "a".join):
+        with pytest.raises(UserError, match="cannot be saved: set its attribute identity to a"):
+            identity_of(function)
+    inner.identity = "1"  # type: ignore[attr-defined]
+    first = identity_of(inner)
+    assert identity_of(inner) == first
+    inner.identity = "2"  # type: ignore[attr-defined]
+    assert identity_of(inner) != first

@@ -11,9 +11,9 @@ from torch import Tensor
 from asrkit import Batcher, Endpointer, UserError, audio, load
 from asrkit.backends import eager
 from asrkit.model import FULL_CONTEXT, Context, Network
-from asrkit.runtime import Recognizer, Result, second_pass
-from asrkit.runtime.feature_queue import FeatureQueue
-from asrkit.runtime.second_pass import Span, Spans, longest_pause
+from asrkit.runtime import Recognizer, Result, long_audio
+from asrkit.runtime.long_audio import Span, Spans, longest_pause
+from asrkit.runtime.stream import FeatureQueue
 from asrkit.runtime.words import WordReader
 from asrkit.search import GreedySearch, PrefixBeamSearch
 from asrkit.text import WordTokenizer
@@ -176,7 +176,7 @@ def test_long_segment_in_spans_has_bounded_memory_and_one_text(
     model: Network, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Bounded memory, one segment, and the same text whatever the packets."""
-    monkeypatch.setattr(second_pass, "LONGEST_MS", 3000)
+    monkeypatch.setattr(long_audio, "LONGEST_MS", 3000)
     samples, kept = recording(9, seconds=2.0, parts=6), list[int]()
     recognizer = recognizer_of(model)
     expected = recognizer.transcribe(samples)
@@ -197,7 +197,7 @@ def test_control_features_that_are_forgotten_too_early(
     """What lies before a span is lost as soon as the span before it is cut."""
     samples, recognizer = recording(5), recognizer_of(model, Endpointer(300))
     expected = recognizer.transcribe(samples)
-    monkeypatch.setattr(Spans, "first", property(lambda self: self._start))
+    monkeypatch.setattr(Spans, "first_needed", property(lambda self: self._start))
     assert recognizer.transcribe(samples).text != expected.text
 
 

@@ -3,7 +3,6 @@
 import asyncio
 import multiprocessing
 import os
-import pickle
 import subprocess
 import sys
 import threading
@@ -19,11 +18,10 @@ import torch
 import asrkit
 from asrkit.backends.onnx import OnnxStep
 from asrkit.errors import UserError
-from asrkit.runtime import Recognizer, Result, Session, recognizer_of, threads
+from asrkit.runtime import Recognizer, Result, Session, threads
 from asrkit.runtime.threads import SMALL, set_threads
 from tests.conftest import PROJECT, speech, timed, write_wav
 from tests.running import run, talkative_model
-from tests.test_model_file import a_file
 from tests.training.test_trainer import trainer
 
 FORK = """
@@ -34,8 +32,10 @@ a = torch.randn(800, 800)
 a @ a
 here = recognizer.transcribe(sys.argv[2]).text
 fork = multiprocessing.get_context("fork")
+def transcribed(path):
+    return recognizer.transcribe(path)
 with fork.Pool(2) as pool:
-    there = pool.map(recognizer.transcribe, [sys.argv[2]] * 3)
+    there = pool.map(transcribed, [sys.argv[2]] * 3)
 print([each.text == here != "" for each in there])
 inherited = fork.SimpleQueue()
 child = fork.Process(target=lambda: inherited.put(recognizer.transcribe(sys.argv[2]).text))
@@ -75,8 +75,7 @@ def upload(before):
     queue.put(answer.get("text") or answer["error"]["message"])
 
 class Texts:
-    def __init__(self, recognizer):
-        self.recognizer = recognizer
+    recognizer = None
     def __len__(self):
         return 4
     def __getitem__(self, number):
@@ -85,9 +84,8 @@ class Texts:
 
 if __name__ == "__main__":
     print(text != "")
-    for given in None, recognizer:
-        loaded = DataLoader(Texts(given), None, num_workers=2, multiprocessing_context=CONTEXT)
-        print([each == text for each in loaded] == [True] * 4)
+    loaded = DataLoader(Texts(), None, num_workers=2, multiprocessing_context=CONTEXT)
+    print([each == text for each in loaded] == [True] * 4)
     if CONTEXT == "fork":
         queue = multiprocessing.get_context(CONTEXT).SimpleQueue()
         threading.Thread(target=compute).start()
@@ -117,7 +115,6 @@ def model(tmp_path: Path) -> Path:
 
 
 def test_a_forked_process_recognises_after_its_parent_did(model: Path, tmp_path: Path) -> None:
-    """A recogniser that it inherited, and one that was pickled for it, give the same text."""
     wav = write_wav(tmp_path / "a.wav", speech(2.0))
     done = subprocess.run(
         [sys.executable, "-c", FORK, model, wav], cwd=PROJECT, capture_output=True, text=True,
@@ -133,7 +130,7 @@ def test_a_forked_process_recognises_after_its_parent_did(model: Path, tmp_path:
 def test_workers_of_a_loader_and_of_a_preloaded_server(
     context: str, model: Path, tmp_path: Path
 ) -> None:
-    """A loader's workers load a recogniser, or get one. A model that is loaded before a fork, as by
+    """A loader's workers load a recogniser. A model that is loaded before a fork, as by
     gunicorn --preload, serves; a server that is built before says so, while a thread computes."""
     wav = write_wav(tmp_path / "a.wav", speech(1.0))
     script = tmp_path / "preloaded.py"
@@ -143,7 +140,7 @@ def test_workers_of_a_loader_and_of_a_preloaded_server(
         timeout=120, env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROJECT)},
     )  # fmt: skip
     assert set(done.stdout.split()) == {"True"}, done.stdout + done.stderr
-    assert len(done.stdout.split()) == (5 if context == "fork" else 3)
+    assert len(done.stdout.split()) == (4 if context == "fork" else 2)
 
 
 def listened(recognizer: Recognizer, number: int) -> Result:
@@ -271,31 +268,3 @@ def test_the_commands_choose_likewise(
     torch.set_num_threads(3)
     assert run("verify", "--model", model, "--chunk-ms", "640", wav) == 0
     assert torch.get_num_threads() == 1
-
-
-def again(recognizer: Recognizer) -> Recognizer:
-    return pickle.loads(pickle.dumps(recognizer))  # type: ignore[no-any-return]
-
-
-def test_a_pickled_recogniser_is_loaded_again_with_its_settings(
-    model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    samples = speech(2.0)
-    monkeypatch.chdir(model.parent)
-    plain = asrkit.load(
-        model.name, chunk_size=4, search="prefix_beam", second_pass="full",
-        endpointer=asrkit.Endpointer(pause_ms=300),
-    )  # fmt: skip
-    monkeypatch.chdir("/")  # the path does not depend on the working folder
-    assert len(pickle.dumps(plain)) < 2000
-    for recognizer in (plain, plain.with_hotwords({"abc": 3.0}).with_hotwords(["bad"])):
-        other = again(recognizer)
-        assert other.identity() == recognizer.identity()
-        assert timed(other.transcribe(samples)) == timed(recognizer.transcribe(samples))
-    assert again(plain).identity() != again(plain.with_hotwords({"abc": 3.0})).identity()
-
-
-def test_a_recogniser_that_no_file_made_cannot_be_pickled(model: Path) -> None:
-    for recognizer in (recognizer_of(a_file()), asrkit.load(model).with_search(object())):
-        with pytest.raises(UserError, match=r"only a recognizer of asrkit\.load can be pickled"):
-            pickle.dumps(recognizer)

@@ -12,8 +12,8 @@ from asrkit import audio
 from asrkit.config import parse_search
 from asrkit.model import FULL
 from asrkit.model_file import ModelFile, load_model
-from asrkit.runtime import Recognizer, recognizer_of, second_pass, windows
-from asrkit.runtime.second_pass import middle_of_pause
+from asrkit.runtime import Recognizer, long_audio, recognizer_of
+from asrkit.runtime.long_audio import Divider
 from tests.conftest import speech, timed
 from tests.laws.test_streaming import Recorder, packets
 from tests.running import talkative_model
@@ -24,9 +24,8 @@ LEFT, LONGEST = 10, 50  # encoder frames of 40 ms
 @pytest.fixture
 def short_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Windows of two seconds, so that seconds of audio have several."""
-    assert (windows.LEFT_MS, windows.LONGEST_MS) == (second_pass.LEFT_MS, second_pass.LONGEST_MS)
-    monkeypatch.setattr(windows, "LEFT_MS", 40 * LEFT)
-    monkeypatch.setattr(windows, "LONGEST_MS", 40 * LONGEST)
+    monkeypatch.setattr(long_audio, "LEFT_MS", 40 * LEFT)
+    monkeypatch.setattr(long_audio, "LONGEST_MS", 40 * LONGEST)
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +64,7 @@ def by_hand(recognizer: Recognizer, samples: np.ndarray) -> tuple[torch.Tensor, 
         output = engine.step_of([seen], engine.init_state(1))[0][0][start - first :]
         if end == total:
             return torch.cat([*parts, output]), cuts
-        size = middle_of_pause((output.argmax(dim=1) == 0).tolist(), LONGEST, LEFT)
+        size = Divider(40).size((output.argmax(dim=1) == 0).tolist())
         assert LONGEST // 2 <= size <= LONGEST - LEFT
         parts.append(output[:size])
         start += size
@@ -136,9 +135,9 @@ def test_what_waits_does_not_grow_with_the_recording(file: ModelFile) -> None:
 
 @pytest.fixture
 def _unreported() -> Iterator[None]:
-    windows.report_windows.cache_clear()
+    long_audio.report_windows.cache_clear()
     yield
-    windows.report_windows.cache_clear()
+    long_audio.report_windows.cache_clear()
 
 
 @pytest.mark.usefixtures("_unreported")

@@ -1,6 +1,5 @@
 """Greedy search: the collapse rule, times, and the same result for every split."""
 
-import pytest
 import torch
 
 from asrkit.search import GreedySearch
@@ -54,13 +53,3 @@ def test_control_a_lost_past_doubles_a_token() -> None:
     forgetful = state._replace(last=0)
     assert search.best(search.step(state, log_probs([1]))).tokens == (1,)
     assert search.best(search.step(forgetful, log_probs([1]))).tokens == (1, 1)
-
-
-def test_a_value_of_another_stream_is_refused() -> None:
-    search = GreedySearch()
-    value = search.to_value(search.step(search.start(), log_probs([1, 0, 2])))
-    assert search.from_value(value, 5, 3) == value
-    assert search.from_value(value._replace(last=0), 5, 3).last == 0
-    for wrong in (value._replace(frame=4), value._replace(last=1)):
-        with pytest.raises(ValueError, match="does not match"):
-            search.from_value(wrong, 5, 3)

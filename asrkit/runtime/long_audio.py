@@ -1,0 +1,263 @@
+"""Long audio in parts: windows of full context, and spans of the second pass.
+
+Networks are not trained on audio of more than LONGEST_MS. A part ends in the middle of a pause. The
+network sees LEFT_MS before the part, and what follows it up to LONGEST_MS. So no word lies at an
+edge of what the network sees. Parts depend only on the samples, not on packets.
+"""
+
+import functools
+import logging
+from collections.abc import Callable, Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+from torch.nn.utils.rnn import pad_sequence
+
+from asrkit import audio
+from asrkit.backends import Backend
+from asrkit.model import FrameRate
+from asrkit.runtime.endpoint import frames_of
+from asrkit.runtime.engine import Engine
+from asrkit.search import Search
+
+LEFT_MS = 1000  # audio before a part that the network also sees
+LONGEST_MS = 30_000  # longest part: bounds memory, and the time that other streams wait
+
+logger = logging.getLogger("asrkit")
+
+Quiet = Callable[[Tensor], Sequence[bool]]  # the head's (E, V) -> whether each frame is a pause
+
+
+class Divider:
+    """Divides long audio at pauses.
+
+    Args:
+        frame_ms: milliseconds of an encoder frame.
+
+    Attributes:
+        left: most frames that the network sees before a part.
+        longest: most frames of a part and of what the network sees after it.
+    """
+
+    def __init__(self, frame_ms: int) -> None:
+        self.left, self.longest = (frames_of(ms, frame_ms) for ms in (LEFT_MS, LONGEST_MS))
+
+    def first(self, start: int) -> int:
+        """Return the first frame that the network sees of a part that begins at `start`."""
+        return max(0, start - self.left)
+
+    def size(self, quiet: Sequence[bool]) -> int:
+        """Return the number of frames up to the middle of the longest pause in the second half.
+
+        The part never has the last `left` of the `longest` frames, so that the network sees what
+        follows it. Without a pause it ends before these frames.
+
+        Args:
+            quiet: (E,), True for frames without speech, at least `longest`.
+        """
+        half, most = self.longest // 2, self.longest - self.left
+        pause = longest_pause(quiet[half:most])
+        return most if pause is None else half + (pause.start + pause.stop + 1) // 2
+
+
+def longest_pause(quiet: Sequence[bool]) -> range | None:
+    """Return the longest run of quiet frames, the last of equal ones; None without one."""
+    runs, start = [], 0
+    for is_quiet, run in groupby(quiet):
+        size = len(list(run))
+        if is_quiet:
+            runs.append(range(start, start + size))
+        start += size
+    return max(reversed(runs), key=len, default=None)
+
+
+class Windows(Divider):
+    """The windows of a stream in full context, one after another.
+
+    Args:
+        rate: relation of feature frames to encoder frames.
+        quiet: finds the frames without speech.
+    """
+
+    def __init__(self, rate: FrameRate, quiet: Quiet) -> None:
+        super().__init__(rate.frame_ms)
+        self._rate, self._quiet = rate, quiet
+
+    def whole(self, start: int, waiting: int) -> int:
+        """Return the feature frames of a window whose text begins at `start`; 0 for the last one.
+
+        Args:
+            start: encoder frames of the stream before the text of the window.
+            waiting: number of available feature frames, from those before the text on.
+        """
+        size = start - self.first(start) + self.longest
+        if self._rate.num_frames(waiting) <= size:
+            return 0
+        report_windows()
+        return self._rate.factor * size + self._rate.lookahead
+
+    def text(self, frames: Tensor, start: int, last: bool) -> Tensor:
+        """Return the frames of a window's text from all frames that it sees: (E, V) -> (E', V)."""
+        frames = frames[start - self.first(start) :]
+        return frames if last else frames[: self.size(self._quiet(frames))]
+
+    def frames(self, engine: Engine, feats: Tensor) -> Tensor:
+        """Return the head's frames of a whole recording: (T, F) -> (E, V)."""
+        parts, start, last = [], 0, False
+        while not last:
+            rest = feats[self._rate.factor * self.first(start) :]
+            size = self.whole(start, len(rest))
+            last = size == 0
+            (frames,), _ = engine.step_of([rest[: size or None]], engine.init_state(1))
+            parts.append(self.text(frames, start, last))
+            start += len(parts[-1])
+        return torch.cat(parts)
+
+
+@functools.cache  # once per process
+def report_windows() -> None:
+    """Log that a recording is too long for one window."""
+    logger.warning(
+        "full context: recordings of more than %d s are recognised in parts of at most %d s that "
+        "end in pauses", LONGEST_MS // 1000, LONGEST_MS // 1000,
+    )  # fmt: skip
+
+
+def frames_of_recordings(
+    engine: Engine, recordings: Sequence[np.ndarray], quiet: Quiet
+) -> list[Tensor]:
+    """Return the head's frames (E, V) of recordings at 16 kHz, in one step if possible.
+
+    Args:
+        engine: network in any context.
+        recordings: mono, (n,) float32 in [-1, 1] each.
+        quiet: finds the frames without speech, where a window may end.
+    """
+    spec = engine.spec
+    rows = [torch.from_numpy(samples) for samples in recordings]
+    num_samples = torch.tensor([len(row) for row in rows], device=spec.device)
+    samples = pad_sequence(rows, batch_first=True).to(spec.device, spec.dtype)
+    with torch.inference_mode():
+        feats, lengths = audio.features(engine.batch_frontend, samples, num_samples)
+
+    def in_one_step(feats: Tensor, lengths: Tensor) -> list[Tensor]:
+        ahead = spec.rate.factor * spec.context.right  # appended: right context is not returned
+        feats = functional.pad(feats, (0, 0, 0, ahead))
+        return engine.step(feats, lengths, engine.init_state(len(feats)))[0]
+
+    if not spec.context.full:
+        return in_one_step(feats, lengths)
+    windows, sizes = Windows(spec.rate, quiet), lengths.tolist()
+    short = [i for i, size in enumerate(sizes) if not windows.whole(0, size)]
+    frames: dict[int, Tensor] = {}
+    if short:
+        most = max(sizes[i] for i in short)
+        frames = dict(zip(short, in_one_step(feats[short, :most], lengths[short]), strict=True))
+    return [
+        frames[i] if i in frames else windows.frames(engine, feats[i, :size])
+        for i, size in enumerate(sizes)
+    ]
+
+
+class SecondPass(NamedTuple):
+    """The engine and the search of the second pass, which recognises ended segments again."""
+
+    engine: Engine  # the same network in a larger context
+    search: Search
+
+
+def build_second_pass(backend: Backend, search: Search, first: Engine) -> SecondPass:
+    """Return a second pass after `first`, with its frontend.
+
+    Raises:
+        ValueError: if the context is not larger than that of the first pass.
+    """
+    context, name = backend.spec.context, backend.spec.context_name
+    if context.chunk_size <= first.spec.context.chunk_size:
+        raise ValueError(
+            f"second_pass needs a larger context than the first pass, {first.spec.context_name}, "
+            f"got {name}"
+        )
+    if context.right:
+        raise ValueError("the second pass has no right context: its right_context must be 0")
+    return SecondPass(Engine(backend, first.frontend), search)
+
+
+class Span(NamedTuple):
+    """Encoder frames of a stream, counted from its start, to recognise again."""
+
+    first: int  # first frame that the network sees
+    start: int  # first frame of the text
+    end: int  # end of the text, exclusive
+    last: int  # end of what the network sees, exclusive
+    ends: bool  # whether a segment ends with the span
+
+    def of(self, frames: Tensor) -> Tensor:
+        """Return the frames of the text from those of the network: (first … last, V) -> (E, V)."""
+        return frames[self.start - self.first : self.end - self.first]
+
+
+class SpansValue(NamedTuple):
+    """The value of `Spans`: the place of the open span."""
+
+    start: int  # first frame of the open span
+    quiet: tuple[bool, ...]  # flags of its frames
+    open: bool  # whether its segment has earlier spans
+
+
+class Spans(Divider):
+    """The spans of a stream in two passes, which do not depend on how many frames come at once.
+
+    Args:
+        frame_ms: milliseconds of an encoder frame.
+    """
+
+    def __init__(self, frame_ms: int) -> None:
+        super().__init__(frame_ms)
+        self.restore(SpansValue(0, (), False))
+
+    @property
+    def first_needed(self) -> int:
+        """First frame that the next span needs."""
+        return self.first(self._start)
+
+    def append(self, quiet: Sequence[bool]) -> list[Span]:
+        """Append frames; return spans of the open segment if it is too long for one.
+
+        Args:
+            quiet: (E,), True for frames without speech.
+        """
+        self._quiet += quiet
+        spans = []
+        while len(self._quiet) > self.longest:
+            spans.append(self._span(self.size(self._quiet), self.longest, ends=False))
+        return spans
+
+    def end_segment(self) -> Span:
+        """Return the last span of a segment that ends with a pause here."""
+        pause = next((i for i, each in enumerate(reversed(self._quiet)) if not each), 0)
+        return self._span(len(self._quiet) - pause // 2, len(self._quiet), ends=True)
+
+    def finish(self) -> Span | None:
+        """Return the last span of the stream; None if no frames remain."""
+        size = len(self._quiet)
+        return self._span(size, size, ends=True) if size or self._open else None
+
+    @property
+    def value(self) -> SpansValue:
+        return SpansValue(self._start, tuple(self._quiet), self._open)
+
+    def restore(self, value: SpansValue) -> None:
+        self._start, self._quiet, self._open = value.start, [*value.quiet], value.open
+
+    def _span(self, size: int, seen: int, ends: bool) -> Span:
+        """Return a span of `size` frames, of which the network sees `seen` more."""
+        start = self._start
+        span = Span(self.first_needed, start, start + size, start + seen, ends)
+        del self._quiet[:size]
+        self._start, self._open = start + size, not ends
+        return span
