@@ -87,14 +87,13 @@ def draw_weights(model: Any) -> None:
 
 
 @torch.no_grad()
-def fit_head(model: Any, feats: torch.Tensor, lengths: torch.Tensor) -> None:
+def fit_head(decoder: Any, encoded: torch.Tensor) -> None:
     """No label wins on average, and `<unk>`, which NeMo writes otherwise, never does."""
-    layer = model.decoder.decoder_layers[0]
+    layer = decoder.decoder_layers[0]
     layer.weight.normal_(std=3 * layer.weight[0].numel() ** -0.5)
-    encoded, _ = model.encoder(audio_signal=feats, length=lengths)
     layer.bias.sub_(layer(encoded).mean(dim=(0, 2)))
-    if "<unk>" in model.decoder.vocabulary:
-        layer.bias[model.decoder.vocabulary.index("<unk>")] -= 20
+    if "<unk>" in decoder.vocabulary:
+        layer.bias[decoder.vocabulary.index("<unk>")] -= 20
 
 
 def build(seed: int, folder: Path) -> Any:
@@ -134,7 +133,7 @@ def computed(model: Any, samples: np.ndarray) -> dict[str, np.ndarray]:
     """What NeMo computes offline, in each context, by the names of the stored arrays."""
     signal = torch.from_numpy(samples)[None]
     feats, lengths = model.preprocessor(input_signal=signal, length=torch.tensor([signal.size(1)]))
-    fit_head(model, feats, lengths)
+    fit_head(model.decoder, model.encoder(audio_signal=feats, length=lengths)[0])
     arrays = {f"{CLIP}/audio": samples, f"{CLIP}/feats": feats[0, :, : lengths[0]].T.numpy()}
     for left, ahead in model.encoder.att_context_size_all:
         model.encoder.set_default_att_context_size([left, ahead])

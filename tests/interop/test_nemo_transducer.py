@@ -1,7 +1,7 @@
 """Transducers of NeMo compute here what they compute there: every array, in every context."""
 
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,6 +23,7 @@ from asrkit.model.transducer_loss import transducer_loss
 from asrkit.runtime import recognizer_of
 from asrkit.text import decode
 from tests.conftest import FIXTURES, toolkit_outputs
+from tests.interop.test_nemo import difference
 from tests.laws.test_streaming import packets
 from tests.running import run
 
@@ -103,55 +104,71 @@ def test_predictor_grid_and_loss(fixture: Fixture) -> None:
     assert (grid.grad - expected).abs().max() < 1e-6
 
 
-@pytest.mark.parametrize("clip", CLIPS)
 @torch.no_grad()
-def test_offline_in_every_context(fixture: Fixture, clip: str) -> None:
-    """Encoder, and every evaluation of the joint network in NeMo's search."""
+def head_differences(fixture: Any, place: str, frames: Tensor) -> dict[str, float]:
+    """How far the head is from NeMo's on the frames (E, D) after the prompt, on NeMo's path."""
     imported, arrays = fixture
-    model, head = imported.file.model, head_of(imported)
+    head, found = head_of(imported), {}
+    if f"{place}/prompted" in arrays:
+        found["prompted"] = difference(frames, torch.from_numpy(arrays[f"{place}/prompted"]))
+    if head.ctc is not None:
+        log_probs = torch.from_numpy(arrays[f"{place}/log_probs"]).roll(1, 1)
+        found["CTC"] = difference(head.ctc.frames(frames[None])[0], log_probs)
+    labels, path = arrays[f"{place}/path_labels"], arrays[f"{place}/path_frames"]
+    theirs = torch.from_numpy(arrays[f"{place}/path_log_probs"]).roll(1, 1)
+    written = (labels != theirs.size(1) - 1).astype(int)  # the blank is the last label
+    before = np.cumsum(written) - written
+    outputs = head.from_predictor(after(head, arrays[f"{place}/tokens"]))
+    joined = head.join(head.project(frames)[path], outputs[before]).log_softmax(1)
+    return found | {"joint": difference(joined, theirs)}
+
+
+@torch.no_grad()
+def offline(fixture: Any, clip: str, name: str, context: Context) -> dict[str, float]:
+    """How far the encoder and the head are from NeMo's."""
+    imported, arrays = fixture
+    model, place = imported.file.model, f"{clip}/{name}"
     samples = torch.from_numpy(arrays[f"{clip}/audio"])[None]
     frontend = build_frontend(imported.file.config.model)
     feats, lengths = audio.features(frontend, samples, torch.tensor([samples.size(1)]))
-    known = list(contexts(arrays))
+    state = model.init_state(1, context.left)
+    encoded = model.encoder(feats, lengths, state, context.chunk_size).encoded[0]
+    theirs = torch.from_numpy(arrays[f"{place}/encoded"])
+    found = head_differences(fixture, place, head_of(imported).frames(encoded))
+    return {"encoder": difference(encoded, theirs)} | found
+
+
+@pytest.mark.parametrize("clip", CLIPS)
+def test_offline_in_every_context(fixture: Fixture, clip: str) -> None:
+    """Encoder, and every evaluation of the joint network in NeMo's search."""
+    known = list(contexts(fixture.arrays))
     assert len(known) > 2
     for name, context in known:
-        place = f"{clip}/{name}"
-        state = model.init_state(1, context.left)
-        encoded = model.encoder(feats, lengths, state, context.chunk_size).encoded[0]
-        assert np.abs(encoded.numpy() - arrays[f"{place}/encoded"]).max() < TOLERANCE
-        encoded = head.frames(encoded)
-        if f"{place}/prompted" in arrays:
-            assert np.abs(encoded.numpy() - arrays[f"{place}/prompted"]).max() < TOLERANCE
-        if head.ctc is not None:
-            log_probs = torch.from_numpy(arrays[f"{place}/log_probs"]).roll(1, 1)
-            assert (head.ctc.frames(encoded[None])[0] - log_probs).abs().max() < TOLERANCE
-        labels, frames = arrays[f"{place}/path_labels"], arrays[f"{place}/path_frames"]
-        written = (labels != labels.max()).astype(int)  # the blank is the last label
-        before = np.cumsum(written) - written
-        outputs = head.from_predictor(after(head, arrays[f"{place}/tokens"]))
-        found = head.join(head.project(encoded)[frames], outputs[before]).log_softmax(1)
-        theirs = torch.from_numpy(arrays[f"{place}/path_log_probs"]).roll(1, 1)
-        assert (found - theirs).abs().max() < TOLERANCE
+        assert max(offline(fixture, clip, name, context).values()) < TOLERANCE
+
+
+def recognized(fixture: Any, place: str, context: Context, parts: Iterable[np.ndarray]) -> Trace:
+    """The trace of a stream; its tokens, their frames and the text are NeMo's."""
+    imported, arrays = fixture
+    own = recognizer_of(imported.file, context)
+    trace = Trace(own.search)
+    session = own.with_search(trace).start()
+    for packet in parts:
+        session.accept(packet)
+    theirs = str(arrays[f"{place}/text"])  # with a space for each empty sub-word
+    assert session.finish().text == " ".join(theirs.split())
+    assert [each - 1 for each in trace.hypothesis.tokens] == [*arrays[f"{place}/tokens"]]
+    assert [*trace.hypothesis.starts] == [*arrays[f"{place}/frames"]]
+    assert len(trace.hypothesis.tokens) > 10
+    return trace
 
 
 @pytest.mark.parametrize("clip", CLIPS)
 def test_tokens_frames_and_text_offline_and_in_random_packets(fixture: Fixture, clip: str) -> None:
-    imported, arrays = fixture
-    samples = arrays[f"{clip}/audio"]
-    for seed, (name, context) in enumerate(contexts(arrays)):
-        own = recognizer_of(imported.file, context)
-        theirs = str(arrays[f"{clip}/{name}/text"])  # with a space for each empty sub-word
+    samples = fixture.arrays[f"{clip}/audio"]
+    for seed, (name, context) in enumerate(contexts(fixture.arrays)):
         for parts in ([samples], packets(samples, seed)):
-            trace = Trace(own.search)
-            session = own.with_search(trace).start()
-            for packet in parts:
-                session.accept(packet)
-            assert session.finish().text == " ".join(theirs.split())
-            assert [each - 1 for each in trace.hypothesis.tokens] == [
-                *arrays[f"{clip}/{name}/tokens"]
-            ]
-            assert [*trace.hypothesis.starts] == [*arrays[f"{clip}/{name}/frames"]]
-        assert len(trace.hypothesis.tokens) > 10
+            recognized(fixture, f"{clip}/{name}", context, parts)
 
 
 def test_control_another_blank_or_activation_is_noticed(fixture: Fixture) -> None:
