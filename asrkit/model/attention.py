@@ -47,11 +47,11 @@ class ChunkAttention(nn.Module):
         self.out = nn.Linear(dim, dim)
         self.dropout = Dropout(dropout)
 
-    def past_sizes(self, left_context: int) -> tuple[list[int], list[int]]:
-        """Return the sizes of a stream's past keys, (H, M, Dk), and values, (H, M, Dh)."""
-        head_dim = self.position.head_dim
-        keys_dim = head_dim + self.position.extra_key_dim
-        return [self.num_heads, left_context, keys_dim], [self.num_heads, left_context, head_dim]
+    def init_state(self, batch_size: int, left_context: int, like: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the past keys (B, H, M, Dk) and values (B, H, M, Dh) before a stream."""
+        shape, size = (batch_size, self.num_heads, left_context), self.position.head_dim
+        keys = like.new_zeros(*shape, size + self.position.extra_key_dim)
+        return keys, like.new_zeros(*shape, size)
 
     def table(self, context: Context, like: Tensor) -> Tensor:
         """Return the table of the position encoding for blocks of C + R queries."""

@@ -22,15 +22,7 @@ from asrkit.model.attention import ChunkAttention
 from asrkit.model.chunks import blocks_of, own_frames, valid_keys
 from asrkit.model.context import Context, FrameRate, fitted, num_frames, num_valid
 from asrkit.model.dropout import Dropout
-from asrkit.model.layer import (
-    ConformerLayer,
-    LayerPast,
-    LayerStep,
-    TransformerLayer,
-    cut,
-    initial,
-    stacked,
-)
+from asrkit.model.layer import ConformerLayer, LayerPast, LayerStep, TransformerLayer
 from asrkit.model.positions import build_positions
 from asrkit.model.subsampling import build_subsampling
 from asrkit.registry import refusal
@@ -39,11 +31,7 @@ LAYERS = ("conformer", "transformer")
 
 
 class EncoderState(NamedTuple):
-    """The past of B streams.
-
-    Pasts of layers are stacked, smaller ones with zeros at the end. So joining and saving streams
-    and exports handle 6 tensors for every number and kind of layers.
-    """
+    """The past of B streams, with the pasts of all layers stacked."""
 
     feats: Tensor  # (B, 1, F) last feature frame, normalised; (B, 0, F) without padding
     hidden: Tensor  # (B, S, 1, …) last frame between convolutions; empty without padding
@@ -51,6 +39,16 @@ class EncoderState(NamedTuple):
     values: Tensor  # (B, L, H, M, Dh)
     conv: Tensor  # (B, L, D, K-1); (B, L, 0, 0) without convolutions
     position: Tensor  # (B,) int64, encoder frames consumed
+
+
+def state_of(
+    feats: Tensor, hidden: Tensor, pasts: list[LayerPast], position: Tensor
+) -> EncoderState:
+    """Return the state of streams from the pasts of their parts."""
+    keys = torch.stack([past.keys for past in pasts], 1)
+    values = torch.stack([past.values for past in pasts], 1)
+    conv = torch.stack([past.conv for past in pasts], 1)
+    return EncoderState(feats, hidden, keys, values, conv, position)
 
 
 class EncoderOutput(NamedTuple):
@@ -165,15 +163,12 @@ class ConformerEncoder(nn.Module):
     def init_state(self, batch_size: int, left_context: int) -> EncoderState:
         """Return the past of streams that have not started, with room for M = left_context
         frames."""
-        sizes: list[list[list[int]]] = []
+        pasts: list[LayerPast] = []
         for layer in self.layers:
-            sizes.append(layer.past_sizes(left_context))
-        keys, values, conv = [
-            initial([each[i] for each in sizes], batch_size, self.mean) for i in range(3)
-        ]
+            pasts.append(layer.init_state(batch_size, left_context, self.mean))
         feats, hidden = self.subsampling.init_state(batch_size, self.mean)
         position = torch.zeros([batch_size], dtype=torch.int64, device=self.mean.device)
-        return EncoderState(feats, hidden, keys, values, conv, position)
+        return state_of(feats, hidden, pasts, position)
 
     def forward(
         self,
@@ -266,20 +261,14 @@ class ConformerEncoder(nn.Module):
         keys, values, conv = state.keys.unbind(1), state.values.unbind(1), state.conv.unbind(1)
         pasts: list[LayerPast] = []
         for i, layer in enumerate(self.layers):
-            sizes = layer.past_sizes(context.left)
-            past = LayerPast(
-                cut(keys[i], sizes[0]), cut(values[i], sizes[1]), cut(conv[i], sizes[2])
-            )
-            x, past = layer(x, step, tables.layers[i], past)
+            x, past = layer(x, step, tables.layers[i], LayerPast(keys[i], values[i], conv[i]))
             if i + 1 in wanted and i + 1 < last:
                 asked.append(self.output(x, step, frames))
             pasts.append(past)
         encoded = self.output(x, step, frames)
         if last in wanted:
             asked.append(encoded)
-        past = stacked(pasts, LayerPast(state.keys, state.values, state.conv))
-        position = state.position + total
-        new_state = EncoderState(new_feats, hidden, past.keys, past.values, past.conv, position)
+        new_state = state_of(new_feats, hidden, pasts, state.position + total)
         return EncoderRun(encoded, lengths.clamp(max=total), new_state, asked)
 
     def output(self, x: Tensor, step: LayerStep, frames: int) -> Tensor:

@@ -81,7 +81,11 @@ class CausalConvolution(nn.Module):
         self.depthwise_norm = NORMS[norm](dim)
         self.project = nn.Linear(dim, dim)
         self.dropout = Dropout(dropout)
-        self.past_size = [dim, kernel_size - 1]  # of one stream
+
+    def init_state(self, batch_size: int, like: Tensor) -> Tensor:
+        """Return the past of streams that have not started: zeros (B, D, K-1)."""
+        channels, _, kernel_size = self.depthwise.weight.shape
+        return like.new_zeros(batch_size, channels, kernel_size - 1)
 
     def forward(
         self, x: Tensor, past: Tensor, num_blocks: int = 1, ahead: int = 0
@@ -134,53 +138,11 @@ class LayerStep(NamedTuple):
 
 
 class LayerPast(NamedTuple):
-    """The past of a layer. Layers of one encoder may have pasts of different sizes.
-
-    A layer without attention has keys with H = 0 and M frames, so that the encoder can read M.
-    """
+    """The past of a layer. All layers of an encoder have pasts of equal sizes."""
 
     keys: Tensor  # (B, H, M, Dk), Dk = Dh + extra_key_dim of the encoding
     values: Tensor  # (B, H, M, Dh)
-    conv: Tensor  # (B, D, K-1), or any shape that does not depend on M
-
-
-def initial(sizes: list[list[int]], batch_size: int, like: Tensor) -> Tensor:
-    """Return a field of the past of L layers before a stream: zeros (B, L, X, …) of the largest
-    sizes."""
-    shape = [batch_size, len(sizes)]
-    for i in range(len(sizes[0])):
-        shape.append(max([each[i] for each in sizes]))
-    return like.new_zeros(shape)
-
-
-def stacked(pasts: list[LayerPast], like: LayerPast) -> LayerPast:
-    """Stack the pasts of L layers, (B, …) each, to the sizes of `like`, (B, L, …)."""
-    keys: list[Tensor] = []
-    values: list[Tensor] = []
-    conv: list[Tensor] = []
-    for past in pasts:
-        keys.append(padded(past.keys, like.keys))
-        values.append(padded(past.values, like.values))
-        conv.append(padded(past.conv, like.conv))
-    return LayerPast(torch.stack(keys, 1), torch.stack(values, 1), torch.stack(conv, 1))
-
-
-def padded(part: Tensor, like: Tensor) -> Tensor:
-    """Pad (B, X, …) with zeros to the last sizes of `like`, (B, L, X, …)."""
-    if part.shape[1:] == like.shape[2:]:
-        return part
-    missing: list[int] = []  # from the last dimension to the first
-    for i, size in enumerate(part.shape[1:]):
-        missing = [0, like.size(2 + i) - size] + missing  # noqa: RUF005, for TorchScript
-    return functional.pad(part, missing)
-
-
-def cut(part: Tensor, sizes: list[int]) -> Tensor:
-    """Cut (B, X, …) to (B, sizes)."""
-    for i, size in enumerate(sizes):
-        if part.size(1 + i) != size:
-            part = part.narrow(1 + i, 0, size)
-    return part
+    conv: Tensor  # (B, D, K-1); (B, 0, 0) without a convolution
 
 
 class ConformerLayer(nn.Module):
@@ -204,10 +166,10 @@ class ConformerLayer(nn.Module):
         self.ffn2 = FeedForward(dim, ffn_dim, dropout)
         self.norm = nn.LayerNorm(dim)
 
-    def past_sizes(self, left_context: int) -> list[list[int]]:
-        """Return the sizes of the fields of a stream's `LayerPast`, with room for M frames."""
-        keys, values = self.attention.past_sizes(left_context)
-        return [keys, values, self.convolution.past_size]
+    def init_state(self, batch_size: int, left_context: int, like: Tensor) -> LayerPast:
+        """Return the past of streams that have not started, with room for M frames."""
+        keys, values = self.attention.init_state(batch_size, left_context, like)
+        return LayerPast(keys, values, self.convolution.init_state(batch_size, like))
 
     def table(self, context: Context, like: Tensor) -> Tensor:
         """Return the table of the position encoding. It depends only on the context and is kept
@@ -247,10 +209,10 @@ class TransformerLayer(nn.Module):
         self.attention = attention
         self.ffn = FeedForward(dim, ffn_dim, attention.dropout.p, nn.GELU)
 
-    def past_sizes(self, left_context: int) -> list[list[int]]:
-        """Return the sizes of the fields of a stream's `LayerPast`, empty for the convolution."""
-        keys, values = self.attention.past_sizes(left_context)
-        return [keys, values, [0, 0]]
+    def init_state(self, batch_size: int, left_context: int, like: Tensor) -> LayerPast:
+        """Return the past of streams that have not started, with room for M frames."""
+        keys, values = self.attention.init_state(batch_size, left_context, like)
+        return LayerPast(keys, values, like.new_zeros(batch_size, 0, 0))
 
     def table(self, context: Context, like: Tensor) -> Tensor:
         """Return the table of the position encoding, see `ConformerLayer.table`."""

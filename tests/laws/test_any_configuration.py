@@ -21,9 +21,8 @@ from asrkit.lm import Hotwords, Weighted, read_arpa
 from asrkit.lm.kneser_ney import arpa_lines, estimate
 from asrkit.lm.lm_fusion import as_word
 from asrkit.model import FULL_CONTEXT, Context, EncoderState, NetworkOutput, TransducerHead
-from asrkit.model.attention import ChunkAttention
-from asrkit.model.layer import NORMS, PADDINGS, ConformerLayer
-from asrkit.model.positions import KINDS, Position
+from asrkit.model.layer import NORMS, PADDINGS
+from asrkit.model.positions import KINDS
 from asrkit.runtime import BatchedSession, Recognizer, Result, Session
 from asrkit.runtime.load import known_device
 from asrkit.search import (
@@ -139,12 +138,6 @@ def case(seed: int, folder: Path) -> Case:
         shape["subsampling"] = {"kind": "whisper", "stride": of_whisper.choice([2, 4, 8])}
     shape["head"] = random.Random(f"{seed}-head").choice(HEADS)
     model = tiny_model(tokenizer.vocab_size, **shape)
-    alike = random.Random(f"{seed}-layers").random() < 0.7
-    if not alike:  # one layer has a past of other sizes
-        attention = ChunkAttention(shape["dim"], 1, 0.0, Position(shape["dim"], 1))
-        model.encoder.layers[-1] = ConformerLayer(
-            attention, shape["dim"], 16, 9, "layer_norm", "depthwise"
-        ).double()
     kind = drawn_later.choice(sorted(audio.KINDS))
     frontend = audio.build_frontend(kind, 80, model.encoder.rate.lead_frames)
     feats, _ = audio.features(frontend.double(), whole, torch.tensor([whole.size(1)]))
@@ -179,7 +172,7 @@ def case(seed: int, folder: Path) -> Case:
         second_search=other_search, frontend=frontend,
     )  # fmt: skip
     drawn = (
-        f"{rate} Hz, {kind}, {chunk_size}, {left_context}, {shape}, layers alike: {alike}, "
+        f"{rate} Hz, {kind}, {chunk_size}, {left_context}, {shape}, "
         f"{vars(search)}, {endpointer and pauses}"
         f", second pass {second} {other_search and vars(other_search)}"
     )

@@ -6,7 +6,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from asrkit.model.context import Context
-from asrkit.model.layer import CausalConvolution, ConformerLayer, LayerPast, LayerStep, initial
+from asrkit.model.layer import CausalConvolution, ConformerLayer, LayerStep
 from tests.conftest import tiny_encoder
 
 DIM, KERNEL = 6, 5
@@ -85,8 +85,7 @@ def test_a_layer_is_half_of_each_feed_forward_around_attention_and_convolution()
     layer = encoder.layers[0]
     assert isinstance(layer, ConformerLayer)
     x = torch.randn(2, 7, encoder.dim, dtype=torch.float64)
-    sizes = layer.past_sizes(0)
-    past = LayerPast(*(x.new_zeros(2, *each) for each in sizes))
+    past = layer.init_state(2, 0, x)
     table = layer.table(Context(7), x)
     valid, vectors = torch.ones(2, 1, 1, 1, 7, dtype=torch.bool), x[:, :, :0]
     found, _ = layer(x, LayerStep(valid, vectors, 0), table, past)
@@ -96,10 +95,3 @@ def test_a_layer_is_half_of_each_feed_forward_around_attention_and_convolution()
     x = x + layer.convolution(x, past.conv)[0]
     x = x + layer.ffn2(x) / 2
     assert (found - layer.norm(x)).abs().max() < 1e-12
-
-
-def test_pasts_of_layers_have_the_largest_sizes() -> None:
-    found = initial([[1, 0, 4], [3, 2, 1]], 5, torch.zeros(1, dtype=torch.float64))
-    assert found.shape == (5, 2, 3, 2, 4)
-    assert found.dtype == torch.float64
-    assert not found.any()
