@@ -1,6 +1,25 @@
 """Contexts (the frames of a stream that a frame sees), and the rate of encoder frames.
 
-The functions at the end are scripted; the methods call them.
+The first chunk of a stream, with lead_frames 2, factor 4, lookahead 3, C = 2 and R = 1:
+
+    samples    │ marker │before│ first sample …           last sample │ after │
+    feature frames      │ 0  1  2  3 │ 4  5  6  7 │ 8  9 10 11 │12 13 14 │
+                        ├ lead ┤     │            │            │lookahead│
+                        ├─────── chunk: 4·C ──────┼ahead: 4·R + lookahead┤
+    encoder frames      │     0      │     1      │     2      │
+                        ├─────────── C ───────────┼──── R ─────┤
+
+The encoder keeps the pasts after the chunk, and the next step reads what is ahead again.
+
+    marker     samples that tell an initial past from a later one, so that its start is mirrored
+    before     samples of padding before the first sample; those of the lead frames are part of it
+    after      samples of padding after the last sample
+    lead       feature frames before the frame of the first sample
+    lookahead  feature frames that an encoder frame sees beyond its own: frame 0 sees 0 … 6
+    ahead      feature frames that a step reads beyond its chunks: 8 … 14
+
+`audio.Frontend` has the first three, `FrameRate` the others. The functions at the end of this file
+are scripted; the methods call them.
 """
 
 from typing import NamedTuple
@@ -33,13 +52,13 @@ FULL = Context(FULL_CONTEXT)
 class FrameRate(NamedTuple):
     """The relation of feature frames to encoder frames.
 
-    Encoder frame e sees the feature frames before (e+1)·factor + lookahead. It stands for the
-    samples up to and including feature frame (e+1)·factor - lead_frames - 1.
+    Encoder frame e stands for the feature frames before (e+1)·factor and sees `lookahead` frames
+    more. Feature frame number `lead_frames` is that of the first sample. See the picture above.
     """
 
     factor: int  # feature frames from one encoder frame to the next
-    lookahead: int = 0  # feature frames that an encoder frame sees beyond its own
-    lead_frames: int = 0  # feature frames of a stream before the frame of its first sample
+    lookahead: int = 0
+    lead_frames: int = 0
 
     @property
     def frame_ms(self) -> int:

@@ -41,6 +41,8 @@ class Frontend(nn.Module):
     of a frame's samples (`power`), and the logarithm of the filters' energies (`log`).
 
     Args:
+        before: samples of padding before a stream, without those of `lead_frames`.
+        after: samples of padding after a stream. `model.context` has a picture.
         lead_frames: number of feature frames before a stream's first sample, for encoders that
             begin earlier. Their values do not matter to the encoder.
         mirrored: whether the stream's first samples in reverse order precede it instead of zeros.
