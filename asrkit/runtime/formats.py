@@ -51,10 +51,10 @@ def write(form: str, recordings: Sequence[Recording]) -> str:
     """
     if form not in FORMATS:
         raise UserError(f"format must be one of {', '.join(FORMATS)}, got {shown(form)}")
-    found = calls(recordings)
-    if len(found) > 1 and not FORMATS[form].joins:
-        raise UserError(f"a file of {form} holds one recording, got {len(found)}")
-    return FORMATS[form].header + "".join(map(FORMATS[form].write, found))
+    groups = calls(recordings)
+    if len(groups) > 1 and not FORMATS[form].joins:
+        raise UserError(f"a file of {form} holds one recording, got {len(groups)}")
+    return FORMATS[form].header + "".join(map(FORMATS[form].write, groups))
 
 
 class Passage(NamedTuple):
@@ -168,13 +168,13 @@ def rows(call: Call) -> str:
 
     Seconds have three decimals.
     """
-    said = [
+    spoken = [
         (each.id, f"{part.start:.3f}", f"{part.end:.3f}", each.speaker, part.text)
         for each, part in passages_of(call)
     ]
     silent = [(each.id, "", "", each.speaker, "") for each in call if not each.words]
     file = io.StringIO()
-    csv.writer(file, lineterminator="\n").writerows(said + silent)
+    csv.writer(file, lineterminator="\n").writerows(spoken + silent)
     return file.getvalue()
 
 
@@ -235,36 +235,36 @@ def textgrid(call: Call) -> str:
 
 def intervals(words: Sequence[Word]) -> list[tuple[int, int, str]]:
     """Return start, end and text of words and of the pauses before them, in ms, for a TextGrid."""
-    found: list[tuple[int, int, str]] = []
+    spans: list[tuple[int, int, str]] = []
     end = 0
     for (start, stop), word in zip(apart(words), words, strict=True):
         if start > end:
-            found.append((end, start, ""))
-        found.append((start, stop, word.text.replace('"', '""')))
+            spans.append((end, start, ""))
+        spans.append((start, stop, word.text.replace('"', '""')))
         end = stop
-    return found
+    return spans
 
 
 def srt(call: Call) -> str:
     """Write SubRip, which has no escape characters; speakers are named in the text."""
     several = len(call) > 1
-    found = (cue for each in call for cue in cues(each.words, f"{each.name}:" if several else ""))
+    entries = (cue for each in call for cue in cues(each.words, f"{each.name}:" if several else ""))
     return "".join(
         f"{number}\n{clock(start, ',')} --> {clock(end, ',')}\n{text}\n\n"
-        for number, (start, end, text) in enumerate(sorted(found), start=1)
+        for number, (start, end, text) in enumerate(sorted(entries), start=1)
     )
 
 
 def vtt(call: Call) -> str:
     """Write WebVTT (W3C), to follow its header; speakers are voices."""
     escape = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
-    found = sorted(
+    entries = sorted(
         (*cue, f"<v {each.name.translate(escape)}>" if len(call) > 1 else "")
         for each in call for cue in cues(each.words)
     )  # fmt: skip
     return "".join(
         f"{clock(start, '.')} --> {clock(end, '.')}\n{voice}{text.translate(escape)}\n\n"
-        for start, end, text, voice in found
+        for start, end, text, voice in entries
     )
 
 

@@ -41,14 +41,14 @@ def find_postprocess(name: str | Callable[[str], str]) -> Callable[[str], str]:
         )
     try:
         if separator:
-            found = getattr(importlib.import_module(module), function)
+            rewrite = getattr(importlib.import_module(module), function)
         else:
-            found = offered[name].load()
+            rewrite = offered[name].load()
     except Exception as error:  # the user's own module may raise any exception
         raise UserError(f"postprocess {shown(name)}: {type(error).__name__}: {error}") from None
-    if not callable(found):
+    if not callable(rewrite):
         raise UserError(f"postprocess must be a function, got {shown(name)}")
-    return found
+    return rewrite
 
 
 def installed() -> dict[str, EntryPoint]:
@@ -71,8 +71,8 @@ def applied(postprocess: Callable[[str], str], text: str) -> str:
     try:
         new = postprocess(text)
     except Exception as error:  # the function may raise any exception
-        said = f"{type(error).__name__}: {reason(error)}"
-        raise UserError(f"postprocess failed on {shown(text)}: {said}") from error
+        problem = f"{type(error).__name__}: {reason(error)}"
+        raise UserError(f"postprocess failed on {shown(text)}: {problem}") from error
     if not isinstance(new, str):
         raise UserError(f"postprocess must return a text, got {shown(new)} for {shown(text)}")
     return new

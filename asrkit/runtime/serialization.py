@@ -68,7 +68,7 @@ def unpack(data: bytes, key: bytes | None) -> tuple[dict[str, Any], Any, dict[st
     try:
         tensors = load(data[start:])
         header = json.loads(tensors.pop(JSON).numpy().tobytes())
-        found = dict(header["identity"]), header["stream"], tensors
+        parts = dict(header["identity"]), header["stream"], tensors
     except (
         SafetensorError,
         ValueError,
@@ -78,7 +78,7 @@ def unpack(data: bytes, key: bytes | None) -> tuple[dict[str, Any], Any, dict[st
         RecursionError,
     ) as error:
         raise SavedStreamError(f"the saved stream is damaged: {reason(error)}") from None
-    return found
+    return parts
 
 
 def tag(data: bytes, key: bytes | None) -> bytes:
@@ -114,21 +114,20 @@ def read(kind: type[T], value: Any, tensors: Mapping[str, Tensor]) -> T:
     Raises:
         ValueError: if the value has another type, or contains a number that is not finite.
     """
-    found: Any = value
     origin, arguments = get_origin(kind), get_args(kind)
     if kind is Any:  # for who knows the type: `read(type, *value)`
-        return (found, tensors)  # type: ignore[return-value]
+        return (value, tensors)  # type: ignore[return-value]
     if origin is UnionType:
         (inner,) = (each for each in arguments if each is not NoneType)
-        return found if value is None else read(inner, value, tensors)
+        return value if value is None else read(inner, value, tensors)  # type: ignore[return-value]
     if kind in (Tensor, np.ndarray):
         known = isinstance(value, str) and value in tensors
         require(known, f"there is no tensor {shown(value)}")
-        found = tensors[value]
+        tensor: Any = tensors[value]
         types = PRECISIONS if kind is Tensor else PRECISIONS[:2]  # dtypes that NumPy has
-        require(found.dtype in types, f"a tensor is of {found.dtype}")
-        require(bool(found.isfinite().all()), "a tensor holds NaN or infinity")
-        return found if kind is Tensor else found.numpy()
+        require(tensor.dtype in types, f"a tensor is of {tensor.dtype}")
+        require(bool(tensor.isfinite().all()), "a tensor holds NaN or infinity")
+        return tensor if kind is Tensor else tensor.numpy()
     if kind is Word and isinstance(value, list) and value[-1:] == [ATTACHED]:
         return read(AttachedWord, value[:-1], tensors)  # type: ignore[return-value]
     if origin is dict:
@@ -142,8 +141,8 @@ def read(kind: type[T], value: Any, tensors: Mapping[str, Tensor]) -> T:
         items = (read(each, item, tensors) for each, item in zip(kinds, value, strict=True))
         return tuple(items) if origin is tuple else kind(*items)  # type: ignore[return-value]
     require(type(value) is kind, f"expected {kind.__name__}, got {shown(value)}")
-    require(kind is not float or math.isfinite(found), f"{shown(value)} is out of range")
-    return found
+    require(kind is not float or math.isfinite(value), f"{shown(value)} is out of range")
+    return value
 
 
 def require(holds: bool, problem: str) -> None:

@@ -294,7 +294,7 @@ class Steps:
                 row.advance(*output)
         if len(rows) > 1:
             self._joined[tuple(rows)] = joined
-        if any(row.over or row.state is not own for row, own in zip(rows, states, strict=True)):
+        if any(row.over or row.state is not state for row, state in zip(rows, states, strict=True)):
             self.separate(rows)
 
     def second_pass(self, rows: Sequence[Stream]) -> None:

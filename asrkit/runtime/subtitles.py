@@ -26,12 +26,12 @@ def cues(words: Sequence[Word], speaker: str = "") -> list[tuple[int, int, str]]
     groups = grouped([part for word in words for part in parts(word)], speaker)
     times = apart(group[0]._replace(end=group[-1].end) for group in groups)
     nexts = [*(start for start, _ in times), 1 << 62][1:]
-    found = []
+    subtitles = []
     for group, (start, end), after in zip(groups, times, nexts, strict=True):
         end = min(max(end, start + MIN_MS), start + MAX_MS, after)
         lines = lines_of(named(group, speaker)) or lines_of(group) or ()
-        found.append((start, end, "\n".join(lines)))
-    return found
+        subtitles.append((start, end, "\n".join(lines)))
+    return subtitles
 
 
 def named(words: Sequence[Word], speaker: str) -> list[Word]:

@@ -18,7 +18,7 @@ MOST_THREADS = 1024
 
 
 class _Setting:
-    own: int | None = None  # number of threads that this module set last in this process
+    chosen: int | None = None  # number of threads that this module set last in this process
     before = 1  # number of threads that another module or torch itself set
     forked = False  # whether this process was forked from one with a recogniser
 
@@ -57,14 +57,14 @@ def leave_cores(kind: str, threads: int) -> None:
 
 def _before() -> int:
     """Return the number of threads that another module or torch itself set."""
-    if torch.get_num_threads() != _Setting.own:
+    if torch.get_num_threads() != _Setting.chosen:
         _Setting.before = torch.get_num_threads()
     return _Setting.before
 
 
 def _set(threads: int) -> int:
     _before()
-    _Setting.own = threads
+    _Setting.chosen = threads
     torch.set_num_threads(threads)
     return threads
 

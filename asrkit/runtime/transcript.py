@@ -196,11 +196,11 @@ class Transcript:
         endpointer = self.decoding.endpointer
         if endpointer is None or self.endpoint is None:
             return None
-        self.endpoint, found = endpointer.step(self.endpoint, quiet, self.frame_ms, ends)
-        if not found:
+        self.endpoint, cuts = endpointer.step(self.endpoint, quiet, self.frame_ms, ends)
+        if not cuts:
             return None
         self.endpoint = endpointer.start()
-        return found[0]
+        return cuts[0]
 
     def end_segment(self, duration: float) -> None:
         """End the live segment here, if it has words.

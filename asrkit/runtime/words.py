@@ -216,18 +216,18 @@ def rewritten(words: Sequence[Word], text: str) -> list[Word]:
         return list(words)
     marked = spaced_units(text)
     new, words = [unit.strip() for unit in marked], in_units(words)
-    found: list[Word] = []
+    placed: list[Word] = []
     for old_part, new_part in changes([word.text for word in words], new):
         before, after = words[old_part], new[new_part]
         if len(before) == len(after):
-            found += [word._replace(text=text) for word, text in zip(before, after, strict=True)]
+            placed += [word._replace(text=text) for word, text in zip(before, after, strict=True)]
         elif before:
-            found += shared(before, after)
+            placed += shared(before, after)
         else:
             near = words[max(0, old_part.start - 1)]
             at = near.end if old_part.start else near.start
-            found += [Word(text, at, at, near.confidence) for text in after]
-    return [word.with_space(unit[0] == " ") for word, unit in zip(found, marked, strict=True)]
+            placed += [Word(text, at, at, near.confidence) for text in after]
+    return [word.with_space(unit[0] == " ") for word, unit in zip(placed, marked, strict=True)]
 
 
 def shared(before: Sequence[Word], after: Sequence[str]) -> list[Word]:

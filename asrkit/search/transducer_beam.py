@@ -132,7 +132,7 @@ class TransducerBeamSearch(BeamSearch):
         """
         rows = self.head.project(torch.cat([*frames])).split([len(each) for each in frames])
         searches = [self.searched(*each) for each in zip(states, rows, strict=True)]
-        found: list[TransducerBeamState] = [*states]
+        after: list[TransducerBeamState] = [*states]
         answers: dict[int, Any] = dict.fromkeys(range(len(searches)))
         while answers:
             rounds = {}
@@ -140,9 +140,9 @@ class TransducerBeamSearch(BeamSearch):
                 try:
                     rounds[i] = searches[i].send(answer)
                 except StopIteration as ended:
-                    found[i] = ended.value
+                    after[i] = ended.value
             answers = dict(zip(rounds, self.answered([*rounds.values()]), strict=True))
-        return found
+        return after
 
     def searched(self, state: TransducerBeamState, frames: Tensor) -> Searching:
         """Search projected frames (E, J), and return the state after them."""
@@ -165,8 +165,8 @@ class TransducerBeamSearch(BeamSearch):
         """
         if after.key == before.key:
             return True, 0.0
-        (known, _), (said, end) = self.without_end(before.path), self.without_end(after.path)
-        return said is None or (known is not None and said[1:3] == known[1:3]), end
+        (known, _), (last, end) = self.without_end(before.path), self.without_end(after.path)
+        return last is None or (known is not None and last[1:3] == known[1:3]), end
 
     def without_end(self, path: Path | None) -> tuple[Path | None, float]:
         """Return a path without an end of turn after its last label, and the end's probability."""

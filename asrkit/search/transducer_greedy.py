@@ -92,7 +92,7 @@ class TransducerGreedySearch(Search):
             at = torch.tensor([places[i] for i in active], device=rows.device)
             which = torch.tensor(active, device=rows.device)
             window = rows[which[:, None], at[:, None] + torch.arange(WINDOW, device=rows.device)]
-            found: list[tuple[int, int]] = []
+            new_labels: list[tuple[int, int]] = []
             likeliest = zip(active, *self.likeliest(window, output[which]), strict=True)
             for i, log_probs, labels in likeliest:
                 left = sizes[i] - places[i]
@@ -104,11 +104,11 @@ class TransducerGreedySearch(Search):
                 counts[i] = counts[i] + 1 if ahead == 0 else 1
                 places[i] += ahead
                 written[i].append((token, places[i], math.exp(log_prob)))
-                found.append((i, token))
+                new_labels.append((i, token))
                 if counts[i] == self.head.max_symbols:
                     places[i], counts[i] = places[i] + 1, 0
-            if found:
-                moved, tokens = torch.tensor(found, device=rows.device).unbind(1)
+            if new_labels:
+                moved, tokens = torch.tensor(new_labels, device=rows.device).unbind(1)
                 new, past = self.head.predict(tokens, tuple(each[moved] for each in predictor))
                 output = output.index_copy(0, moved, new)
                 predictor = tuple(

@@ -104,7 +104,7 @@ if __name__ == "__main__":
 @pytest.fixture(autouse=True)
 def _restored(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     before = torch.get_num_threads()
-    monkeypatch.setattr(threads._Setting, "own", None)  # as in a process that set none yet
+    monkeypatch.setattr(threads._Setting, "chosen", None)  # as in a process that set none yet
     yield
     torch.set_num_threads(before)
 
