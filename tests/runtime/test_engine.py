@@ -13,7 +13,7 @@ from asrkit.model import Context
 from asrkit.runtime import Recognizer
 from asrkit.runtime.endpoint import BREATH_MS
 from asrkit.runtime.engine import SpeechDetector
-from asrkit.runtime.stream import Stream
+from asrkit.runtime.stream import FeatureQueue, Stream
 from asrkit.runtime.transcript import DecodingOptions, Transcript
 from asrkit.search import GreedySearch
 from asrkit.text import WordTokenizer
@@ -198,3 +198,19 @@ def test_the_speech_detector_has_a_frame_of_the_network() -> None:
     engine = recognizer_of("conv8", Endpointer(vad=True)).engine
     assert engine.detector is not None
     assert engine.detector.frame == 80 * 16
+
+
+def test_features_that_are_dropped_free_their_memory() -> None:
+    """The rest is copied only where it is less than half of what is kept in memory."""
+    feats = torch.arange(1000.0)[:, None].expand(-1, 8).contiguous()
+    queue = FeatureQueue(feats[:0])
+    queue.append(feats)
+    copies = []
+    for before in (0, 100, 300, 300, 600, 990):
+        queue.drop(before)
+        rest = queue.read(before, 1000)
+        assert torch.equal(rest, feats[before:])
+        copies.append(rest.untyped_storage().nbytes() // feats[0].nbytes)
+    assert copies == [1000, 1000, 1000, 1000, 400, 10]
+    queue.append(feats[:5])
+    assert torch.equal(queue.read(995, 2000), torch.cat([feats[995:], feats[:5]]))

@@ -16,9 +16,7 @@ from asrkit.config import parse_language_model
 from asrkit.model_file import save_model
 from asrkit.runtime import recognizer_of
 from asrkit.search import GreedySearch
-from asrkit.text import (
-    CharTokenizer,
-)
+from asrkit.text import END_OF_TURN, CharTokenizer
 from tests.conftest import speech, timed
 from tests.test_model_file import a_file
 
@@ -308,3 +306,13 @@ def test_what_torch_gives_to_modules_is_not_part_of_an_identity(kind: str) -> No
     lead_frames = 0 if options else 1
     other.engine.frontend = audio.build_frontend({"kind": kind, **options}, 80, lead_frames)
     assert other.identity() != recognizer.identity()
+
+
+def test_recognisers_with_other_options_share_their_search() -> None:
+    """So the streams of a batcher share its steps, whatever their endpointers are."""
+    tokenizer = CharTokenizer(list("ab")).with_label(END_OF_TURN)
+    recognizer = recognizer_of(a_file(tokenizer))
+    decoding = recognizer.decoding._replace(endpointer=asrkit.Endpointer(300, end_of_turn="high"))
+    assert recognizer.search.end_of_turn == tokenizer.vocab_size - 1
+    assert recognizer.with_decoding(decoding).search is recognizer.search
+    assert recognizer.with_search(GreedySearch()).search is not recognizer.search  # the control
