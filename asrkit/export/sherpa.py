@@ -1,9 +1,9 @@
 """Folders for sherpa-onnx, which runs on phones, boards and in browsers.
 
 sherpa-onnx's `wenet-ctc` layout has one cache for attention and one for convolutions. This module
-connects an export for ONNX Runtime, in float32 or int8, to these caches. Keys and values are rows
-of the first, pasts of convolutions are rows of the second, and the past of the subsampling fills
-additional rows of the second. The greedy search and the initial state (zeros) equal asrkit's.
+connects an export for ONNX Runtime, in float32 or int8, to these caches: together they are a row of
+numbers, which begins with those of the state. The greedy search and the initial state (zeros) equal
+asrkit's.
 """
 
 import math
@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 
 from asrkit.backends.export_metadata import Exported
 from asrkit.errors import UserError
-from asrkit.export.sherpa_graphs import between, check_streams
-from asrkit.model import EncoderState
+from asrkit.export.sherpa_graphs import between, check_streams, packed, parts_of, typed, unpacked
 from asrkit.model_file import ModelFile
 
 if TYPE_CHECKING:
@@ -26,34 +25,20 @@ FACTOR = 4  # sherpa-onnx computes times as if every frame had 40 ms
 BEFORE = """
 <ir_version: 9, opset_import: ["": 20]>
 before (float[1, {T}, {F}] x, int64[1] offset, int64[1] required_cache_size,
-        float[{N}, {H}, {M}, {W}] attn_cache, float[{N}, 1, {D}, {K}] conv_cache,
-        bool[1, 1, {MC}] attn_mask)
-    => (float[1, {T}, {F}] feats, int64[1] lengths, float[1, 1, {F}] state_feats,
-        float[{hidden_shape}] state_hidden, float[1, {L}, {H}, {M}, {Dh}] state_keys,
-        float[1, {L}, {H}, {M}, {Dh}] state_values, float[1, {L}, {D}, {K}] state_conv,
-        int64[1] state_position, float[{R}, {H}, {M}, {W}] attn_rest)
+        float[{attn}] attn_cache, float[{conv}] conv_cache, bool[1, 1, {MC}] attn_mask)
+    => (float[1, {T}, {F}] feats, int64[1] lengths, {state}, int64[1] state_position)
 {{
   feats = Identity (x)
   lengths = Constant <value_ints = [{T}]> ()
-  layers = Constant <value_ints = [{L}, {R}]> ()
-  attn, attn_rest = Split <axis = 0> (attn_cache, layers)
-  conv, packed = Split <axis = 0> (conv_cache, layers)
-
-  first = Constant <value_ints = [0]> ()
-  both = Unsqueeze (attn, first)
-  widths = Constant <value_ints = [{Dh}, {Dh}]> ()
-  state_keys, state_values = Split <axis = 4> (both, widths)
-  state_conv = Transpose <perm = [1, 0, 2, 3]> (conv)
-
-  numbers = Constant <value_ints = [-1]> ()
-  flat = Reshape (packed, numbers)
-  sizes = Constant <value_ints = [{F}, {hidden}, {left_over}]> ()
-  flat_feats, flat_hidden, unused = Split <axis = 0> (flat, sizes)
-  feats_shape = Constant <value_ints = [1, 1, {F}]> ()
-  state_feats = Reshape (flat_feats, feats_shape)
-  hidden_shape = Constant <value_ints = [{hidden_shape}]> ()
-  state_hidden = Reshape (flat_hidden, hidden_shape)
-
+  attn_numbers = Constant <value_ints = [1, {caches[0]}]> ()
+  attn_row = Reshape <allowzero = 1> (attn_cache, attn_numbers)
+  conv_numbers = Constant <value_ints = [1, {caches[1]}]> ()
+  conv_row = Reshape <allowzero = 1> (conv_cache, conv_numbers)
+  rows = Concat <axis = 1> (attn_row, conv_row)
+  sizes = Constant <value_ints = {sizes}> ()
+  {parts}, unused = Split <axis = 1> (rows, sizes)
+  streams = Constant <value_ints = [1]> ()
+  {unpacked}
   left_context = Constant <value_ints = [{M}]> ()
   state_position = Sub (offset, left_context)
 }}
@@ -62,29 +47,21 @@ before (float[1, {T}, {F}] x, int64[1] offset, int64[1] required_cache_size,
 # A graph from the export's outputs to those of sherpa-onnx.
 AFTER = """
 <ir_version: 9, opset_import: ["": 20]>
-after (float[1, E, {V}] log_probs, float[1, 1, {F}] new_state_feats,
-       float[{hidden_shape}] new_state_hidden, float[1, {L}, {H}, {M}, {Dh}] new_state_keys,
-       float[1, {L}, {H}, {M}, {Dh}] new_state_values,
-       float[1, {L}, {D}, {K}] new_state_conv, float[{R}, {H}, {M}, {W}] attn_rest)
-    => (float[1, E, {V}] logprobs, float[{N}, {H}, {M}, {W}] new_attn_cache,
-        float[{N}, 1, {D}, {K}] new_conv_cache)
+after (float[1, E, {V}] log_probs, {news})
+    => (float[1, E, {V}] logprobs, float[{attn}] new_attn_cache, float[{conv}] new_conv_cache)
 {{
   logprobs = Identity (log_probs)
-  both = Concat <axis = 4> (new_state_keys, new_state_values)
-  first = Constant <value_ints = [0]> ()
-  attn = Squeeze (both, first)
-  new_attn_cache = Concat <axis = 0> (attn, attn_rest)
-
-  numbers = Constant <value_ints = [-1]> ()
-  flat_feats = Reshape (new_state_feats, numbers)
-  flat_hidden = Reshape (new_state_hidden, numbers)
-  left_over = Constant <value_ints = [{left_over}]> ()
-  unused = ConstantOfShape (left_over)
-  flat = Concat <axis = 0> (flat_feats, flat_hidden, unused)
-  packed_shape = Constant <value_ints = [{R}, 1, {D}, {K}]> ()
-  packed = Reshape (flat, packed_shape)
-  conv = Transpose <perm = [1, 0, 2, 3]> (new_state_conv)
-  new_conv_cache = Concat <axis = 0> (conv, packed)
+  streams = Constant <value_ints = [1]> ()
+  {packed}
+  unused_shape = Constant <value_ints = [1, {unused}]> ()
+  unused = ConstantOfShape (unused_shape)
+  rows = Concat <axis = 1> ({parts}, unused)
+  sizes = Constant <value_ints = {caches}> ()
+  attn_row, conv_row = Split <axis = 1> (rows, sizes)
+  attn_shape = Constant <value_ints = [{attn}]> ()
+  new_attn_cache = Reshape <allowzero = 1> (attn_row, attn_shape)
+  conv_shape = Constant <value_ints = [{conv}]> ()
+  new_conv_cache = Reshape <allowzero = 1> (conv_row, conv_shape)
 }}
 """
 
@@ -118,25 +95,6 @@ def check(file: ModelFile, exported: Exported) -> None:
         raise UserError("sherpa-onnx's wenet-ctc needs keys as wide as values")
 
 
-def sizes_of(file: ModelFile, exported: Exported) -> dict[str, int | str]:
-    """Return the numbers in the two graphs."""
-    encoder = file.model.encoder
-    (chunk, left, _), step = exported.context, encoder.rate.step_frames(exported.context)
-    state: EncoderState = encoder.init_state(1, left)
-    layers, width = state.conv.size(1), state.conv[0, 0].numel()
-    packed = state.feats.numel() + state.hidden.numel()
-    rows = max(1, math.ceil(packed / width))
-    head_dim = state.keys.size(4)
-    return {
-        "T": step, "F": encoder.num_mels, "L": layers, "R": rows,
-        "N": layers + rows, "H": state.keys.size(2), "M": left, "Dh": head_dim,
-        "W": 2 * head_dim, "MC": left + chunk, "D": state.conv.size(2),
-        "K": state.conv.size(3), "hidden": state.hidden.numel(),
-        "hidden_shape": ", ".join(map(str, state.hidden.shape)), "left_over": rows * width - packed,
-        "V": file.tokenizer.vocab_size,
-    }  # fmt: skip
-
-
 def wired(paths: Sequence[Path], file: ModelFile, exported: Exported) -> list["ModelProto"]:
     """Convert an export to sherpa-onnx's layout, with sherpa-onnx's metadata.
 
@@ -147,15 +105,31 @@ def wired(paths: Sequence[Path], file: ModelFile, exported: Exported) -> list["M
     from onnx import helper
 
     (path,) = paths
-    rate, sizes = file.model.encoder.rate, sizes_of(file, exported)
-    before, after = BEFORE.format(**sizes), AFTER.format(**sizes)
-    model = between(before, onnx.load(path), after, ["attn_rest"])
+    encoder, (chunk, left, _) = file.model.encoder, exported.context
+    shapes = parts_of(file, exported)
+    del shapes["lead"]  # of windows; this layout has whole steps
+    heads, kernel = shapes["state_keys"][1], shapes["state_conv"][2] + 1
+    attn = [heads, left, 2 * encoder.dim // heads]  # of a block, whose sizes sherpa-onnx computes
+    conv = [1, encoder.dim, kernel - 1]
+    numbers = [math.prod(shape) for shape in shapes.values()]
+    blocks = -(-sum(numbers) // (math.prod(attn) + math.prod(conv)))
+    caches = [blocks * math.prod(attn), blocks * math.prod(conv)]
+    unused, names = sum(caches) - sum(numbers), ", ".join(f"flat_{name}" for name in shapes)
+    values = {
+        "T": encoder.rate.step_frames(exported.context), "F": encoder.num_mels, "M": left,
+        "MC": left + chunk, "V": file.tokenizer.vocab_size, "parts": names, "unused": unused,
+        "attn": ", ".join(map(str, [blocks, *attn])), "conv": ", ".join(map(str, [blocks, *conv])),
+        "sizes": [*numbers, unused], "caches": caches, "state": typed(shapes),
+        "news": typed({f"new_{name}": shape for name, shape in shapes.items()}),
+        "unpacked": unpacked(shapes), "packed": packed(shapes),
+    }  # fmt: skip
+    model = between(BEFORE.format(**values), onnx.load(path), AFTER.format(**values), [])
     # sherpa-onnx computes the size of a window: (C - 1) * 4 + right_context + 1 frames.
-    right_context = rate.factor - 1 + rate.ahead_frames(exported.context)
+    right_context = FACTOR - 1 + encoder.rate.ahead_frames(exported.context)
     helper.set_model_props(model, {key: str(value) for key, value in {
-        "head": sizes["H"], "num_blocks": sizes["N"], "output_size": sizes["D"],
-        "cnn_module_kernel": int(sizes["K"]) + 1, "right_context": right_context,
-        "subsampling_factor": rate.factor, "vocab_size": file.tokenizer.vocab_size,
+        "head": heads, "num_blocks": blocks, "output_size": encoder.dim,
+        "cnn_module_kernel": kernel, "right_context": right_context,
+        "subsampling_factor": FACTOR, "vocab_size": file.tokenizer.vocab_size,
         **file.terms.properties(),
     }.items()})  # fmt: skip
     return [model]

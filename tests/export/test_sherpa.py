@@ -52,7 +52,7 @@ def exported(model: str, folder: Path, right: int = 0) -> Path:
 
 
 def streamed(folder: Path, feats: np.ndarray, forgets: bool = False) -> np.ndarray:
-    """(E, V) as sherpa-onnx runs wenet-ctc, a chunk at a time; `forgets` its convolutions."""
+    """(E, V) as sherpa-onnx runs wenet-ctc, a chunk at a time; `forgets` its first cache."""
     import onnxruntime
 
     session = onnxruntime.InferenceSession(folder / "model.onnx")
@@ -73,7 +73,7 @@ def streamed(folder: Path, feats: np.ndarray, forgets: bool = False) -> np.ndarr
         ]  # fmt: skip
         log_probs, attention, convolution = session.run(None, dict(zip(names, inputs, strict=True)))
         if forgets:
-            convolution[:] = 0.0
+            attention[:] = 0.0
         found.append(log_probs[0])
         offset += chunk
     return np.concatenate(found)
