@@ -117,7 +117,8 @@ def saved(values: object) -> io.BytesIO:
 
 
 def test_weights() -> None:
-    weights = {"a": torch.randn(3, 4), "b": torch.tensor(7)}
+    weights = {"a": torch.randn(3, 4), "b": torch.tensor(7), "tied": torch.zeros(10_000)}
+    weights["too"] = weights["tied"]
     for values in (weights, {"state_dict": weights, "epoch": 3}):
         found = read_weights(saved(values), "x")
         assert found.keys() == weights.keys()
@@ -145,7 +146,8 @@ def test_weights_that_are_more_than_weights(tmp_path: Path) -> None:
     for file, told in [
         (saved({"a": Runs(mark)}), "damaged, or has more than weights"),
         (io.BytesIO(pickle.dumps(Runs(mark))), "damaged, or has more than weights"),
-        (saved({"a": torch.zeros(1).expand(1 << 30)}), "is larger than the file"),
+        (saved({"a": torch.zeros(1).expand(1 << 30)}), "are larger than the file"),
+        (saved({str(i): torch.zeros(1).expand(2000) for i in range(100)}), "are larger than"),
         (saved({"a": torch.eye(3).to_sparse()}), "is not a tensor"),
         (saved({3: torch.zeros(1)}), "3 is not a tensor"),
         (saved({"a": 3}), "'a' is not a tensor"),
