@@ -19,7 +19,7 @@ Language = Annotated[str, Field(pattern=r"^[a-z]{2,3}$")]
 Milliseconds = Annotated[str, Field(pattern=r"^(full|\d{1,7}(\+\d{1,7})?)$")]
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Commit = Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]
-PROMPTED = re.compile(r"(.+):([A-Za-z]{2,8}(?:-[A-Za-z0-9]{2,8})*)")
+PROMPTED = re.compile(r"(.+):([A-Za-z]{2,8}(?:[-_][A-Za-z0-9]{2,8})*)")
 
 
 class Part(BaseModel):

@@ -214,12 +214,14 @@ def model_path(model: str | Path) -> Path:
         names = shown(Path(", ".join(each.name for each in inside)))
         raise ModelFileError(f"{shown(path)} has several model files, name one: {names}")
     entry = entry_of(text) if isinstance(model, str) else None
+    if prompt is not None and (
+        entry.prompt is None if entry is not None else text in ready or Path(text).exists()
+    ):
+        raise ModelFileError(f"{shown(text)} has no language prompt: leave {prompt} out")
     if entry is not None and entry.repository is not None:
         return cached(find_entry(entry), prompt or entry.prompt)
     if not path.exists() and path.suffix != ".safetensors":
         require_usable(text)
-    if prompt is not None and (text in ready or Path(text).exists()):
-        raise ModelFileError(f"{shown(text)} has no language prompt: leave {prompt} out")
     is_address = hub.REPOSITORY.fullmatch(str(model)) and not (path.suffix or path.parent.is_dir())
     name = str(model) and shown(path)
     if name and path.is_dir():

@@ -476,6 +476,7 @@ def test_a_language_prompt(remote: hub_server.Hub, capsys: pytest.CaptureFixture
     source = FIXTURES / "nemo-fastconformer-rnnt-prompt" / "model.nemo"
     repository.commit(model__nemo=source.read_bytes())
     assert "got None: choose one with --prompt" in refusal("hf://me/prompted")
+    assert "got 'de_DE': choose one with --prompt" in refusal("hf://me/prompted:de_DE")
     german, english = (load_model(f"hf://me/prompted:{each}") for each in ("de-DE", "en-US"))
     assert german.training["imported"]["prompt"] == "de-DE"
     assert german.path != english.path
@@ -513,6 +514,8 @@ def named(remote: hub_server.Hub, nemo: bytes, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_name_of_the_catalogue(named: Entry, remote: hub_server.Hub) -> None:
+    assert refusal("small-1.0:de-DE") == "'small-1.0' has no language prompt: leave de-DE out"
+    assert remote.requests == []
     file = load_model("small-1.0")
     assert file.terms == (named.licence, tuple(named.languages))
     assert read_config_of("small-1.0") == file.config
