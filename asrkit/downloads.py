@@ -24,7 +24,7 @@ from asrkit.catalogue import Entry
 from asrkit.errors import UserError, reason, shown
 from asrkit.extras import need
 from asrkit.hub import MODEL, Address, explained
-from asrkit.terms import LANGUAGE, Terms, checked_licence, licence_of
+from asrkit.terms import LANGUAGE, MOST_LANGUAGES, Terms, checked_licence, licence_of
 
 logger = logging.getLogger("asrkit")
 
@@ -157,8 +157,12 @@ def bytes_here(entry: Entry) -> int:
     """Return the size of all that the cache has of a model's repository."""
     if find_spec("huggingface_hub") is None:
         return 0
-    folder = cache_of(str(entry.repository))
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    size = 0
+    with explained(Address(str(entry.repository))):
+        for path in cache_of(str(entry.repository)).rglob("*"):
+            with suppress(FileNotFoundError):  # renamed by a process that downloads it
+                size += path.stat().st_size if path.is_file() else 0
+    return size
 
 
 def receive(url: str, part: Path, size: int) -> None:
@@ -187,7 +191,7 @@ def receive(url: str, part: Path, size: int) -> None:
                     if response.status_code != 206:  # the whole file
                         file.seek(0)
                         file.truncate()
-                    for block in response.iter_bytes():
+                    for block in response.iter_raw():  # decoding could fill the memory
                         if file.tell() + len(block) > size:
                             raise UserError(f"{part.stem} is longer than the {size} bytes stated")
                         file.write(block)
@@ -322,7 +326,7 @@ def checked(info: Any) -> Listing:
         return Listing(
             commit=info.sha, files=files, licence=terms.licence,
             languages=[each for each in languages
-                       if isinstance(each, str) and LANGUAGE.fullmatch(each)],
+                       if isinstance(each, str) and LANGUAGE.fullmatch(each)][:MOST_LANGUAGES],
         )  # fmt: skip
     except ValidationError as error:
         wrong = error.errors()[0]

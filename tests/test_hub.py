@@ -1,11 +1,15 @@
 """Models of the hub: hf:// alone asks it, one file comes, and it is checked as any other."""
 
+import gzip
 import hashlib
+import os
 import shutil
 import socket
+import string
 import subprocess
 import sys
 import threading
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,6 +23,7 @@ from asrkit.commands.serve import name_of
 from asrkit.errors import UserError
 from asrkit.extras import missing
 from asrkit.model_file import ModelFileError, load_model, model_path, read_config_of
+from asrkit.terms import MOST_LANGUAGES
 from tests import hub_server
 from tests.conftest import FIXTURES, PROJECT
 from tests.interop.test_import import checkpoint
@@ -355,6 +360,24 @@ def test_other_bytes_than_the_hub_states(remote: hub_server.Hub, model: bytes, c
     assert model_path("hf://me/tiny").read_bytes() == model  # also from a part with a fault
 
 
+def test_encoded_contents_are_not_expanded(remote: hub_server.Hub, model: bytes) -> None:
+    """A hub that encodes unasked could fill the memory with a few bytes."""
+    remote.make("me/tiny").commit(model__safetensors=model)
+    remote.contents["model.safetensors"] = gzip.compress(gzip.compress(bytes(1 << 25)))
+    remote.encoding = "gzip, gzip"
+    tracemalloc.start()
+    try:
+        said = refusal("hf://me/tiny")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 1 << 24
+    assert "the download stopped after" in said
+    remote.contents, remote.encoding = {}, ""
+    shutil.rmtree("cache")
+    model_path("hf://me/tiny")  # the control
+
+
 def test_a_full_disk(remote: hub_server.Hub, model: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     """Refused before, or in the middle; the next download continues."""
     remote.make("me/tiny").commit(model__safetensors=model)
@@ -469,6 +492,14 @@ def test_a_checkpoint_that_cannot_be_converted(remote: hub_server.Hub, nemo: byt
     load_model("hf://me/small")  # the control
 
 
+def test_a_card_with_many_languages(remote: hub_server.Hub, nemo: bytes) -> None:
+    """The converted model has as many as a model file may have."""
+    codes = [f"{first}{second}" for first in "abcde" for second in string.ascii_lowercase]
+    remote.make("me/small").card = CARD | {"language": codes}
+    remote.make("me/small").commit(m__nemo=nemo)
+    assert load_model("hf://me/small").terms.languages == tuple(codes[:MOST_LANGUAGES])
+
+
 def test_a_language_prompt(remote: hub_server.Hub, capsys: pytest.CaptureFixture[str]) -> None:
     """The cache has a model for each language."""
     repository = remote.make("me/prompted")
@@ -524,6 +555,30 @@ def test_a_name_of_the_catalogue(named: Entry, remote: hub_server.Hub) -> None:
     assert model_path("small-1.0") == file.path
     assert len(remote.requests) == count
     assert refusal("smal-1.0").endswith("; did you mean small-1.0?")
+
+
+def test_models_are_printed(
+    named: Entry, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model_path("small-1.0")
+    folder = downloads.cache_of("me/small")
+    (folder / "gone").symlink_to("nowhere")
+    plain = Path.is_file
+    monkeypatch.setattr(Path, "is_file", lambda path: path.name == "gone" or plain(path))
+    size = sum(path.stat().st_size for path in folder.rglob("*") if plain(path))
+    assert downloads.bytes_here(named) == size > int(named.size or 0)  # and one was renamed
+    assert run("models") == 0
+    assert "| small-1.0 | en | " in capsys.readouterr().out
+
+
+def test_models_with_a_wrong_variable() -> None:
+    environment = os.environ | {"HF_HUB_ETAG_TIMEOUT": "ten", "PYTHONPATH": ":".join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-m", "asrkit", "models"], env=environment, text=True, capture_output=True
+    )
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("asrkit models: huggingface_hub cannot be used: one of its variables")
 
 
 @pytest.mark.parametrize("change", [{"size": 5}, {"sha256": "0" * 64}])
