@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from asrkit.config import Config, ModelConfig, check_written, filled, parse_config
+from asrkit.config import Config, ModelConfig, check_written, filled, parse_record
 from asrkit.config.read_yaml import read_values, read_yaml
 from asrkit.errors import UserError
 from asrkit.model import BLANK, Head, Network
@@ -33,7 +33,7 @@ def load_training(path: str | Path, overrides: list[str], resume: bool = False) 
     if not isinstance(name, str):
         return check_written(values, overrides)
     if resume and isinstance(folder, str) and (Path(folder) / CONFIG).is_file():
-        former = parse_config(read_yaml(Path(folder) / CONFIG))
+        former = parse_record(read_yaml(Path(folder) / CONFIG))
         whole = filled(values, former, former.training.keep_labels, former.data.replay)
         return check_written(values, overrides, whole)
     first = read_config_of(os.path.expanduser(name))
