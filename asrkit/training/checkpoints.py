@@ -51,6 +51,7 @@ class Checkpoint(BaseModel):
     wall_seconds: Seconds = 0.0
     config: dict[str, Any]
     identity: dict[str, str] = {}  # of the corpus; empty in earlier versions
+    tokenizer: str | None = Field(None, alias="the tokenizer")  # hash, in earlier versions
     ranks: Annotated[int, Field(ge=1)] = 1
 
 

@@ -10,14 +10,20 @@ from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
+import torch
 
 from asrkit.config import ConfigError, load_config
 from asrkit.data.cuts import load_cuts
 from asrkit.train import main
-from asrkit.training.checkpoints import Checkpoint, Progress, TrainingCheckpointError
+from asrkit.training.checkpoints import (
+    Checkpoint,
+    Progress,
+    TrainingCheckpointError,
+    read_checkpoint,
+)
 from asrkit.training.resume_checks import FREE, check_same, dotted
 from asrkit.training.trainer import Trainer
-from tests.conftest import write_config
+from tests.conftest import PROJECT, write_config
 
 SCHEDULE = {
     "training.epochs=3": "training.epochs (1 → 3)",
@@ -165,6 +171,16 @@ def test_a_checkpoint_of_an_earlier_version_is_resumed_with_a_warning(
     caplog.clear()
     check_same(found_of(config, identity=hashes), hashes, config, 1, False)  # control
     assert caplog.messages == []
+
+
+def test_labels_are_compared_with_a_checkpoint_of_an_earlier_version(tmp_path: Path) -> None:
+    """It has the hash of the tokenizer beside the weights, as the kept one."""
+    (kept,) = (PROJECT / "tests" / "kept" / "out" / "checkpoints").glob("*.pt")
+    labels, config = torch.load(kept, weights_only=True)["the tokenizer"], config_of(tmp_path)
+    stored = read_checkpoint(kept).model_copy(update={"config": config.model_dump(mode="json")})
+    check_same(stored, {"the tokenizer": labels}, config, 1, True)  # control
+    with pytest.raises(ConfigError, match="--resume: the tokenizer differ"):
+        check_same(stored, {"the tokenizer": "0123"}, config, 1, True)
 
 
 def test_fewer_epochs_than_are_done(tmp_path: Path) -> None:
