@@ -80,9 +80,17 @@ class Checkpoints:
                 previous checkpoint is tried.
 
         Raises:
-            TrainingCheckpointError: if the folder has checkpoints but all are unusable.
+            TrainingCheckpointError: if the folder has checkpoints but all are unusable, or has
+                those of an earlier version that are folders.
         """
         paths = self.paths()
+        for path in self.folder.glob("step-*"):
+            if path.suffix != ".pt" and path.is_dir():
+                raise TrainingCheckpointError(
+                    f"--resume: {path} is of training.parallel=fsdp, which only earlier versions "
+                    "have: go on with the version that wrote it, or start another training in "
+                    "another training.output_dir"
+                )
         for path in reversed(paths.values()):
             try:
                 return use(read_checkpoint(path))

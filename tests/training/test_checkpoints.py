@@ -216,6 +216,15 @@ def test_one_that_cannot_be_read_is_named_and_the_one_before_is_taken(
         checkpoints.newest(step_of)
 
 
+def test_sharded_ones_of_earlier_versions_are_refused(tmp_path: Path) -> None:
+    """Without this a training would begin anew, and remove the weights of its epochs."""
+    checkpoints = Checkpoints(tmp_path, 2)
+    assert checkpoints.newest(step_of) is None  # control
+    (tmp_path / "step-00000002").mkdir()
+    with pytest.raises(TrainingCheckpointError, match=r"step-00000002 is of training.parallel=fs"):
+        checkpoints.newest(step_of)
+
+
 @pytest.mark.parametrize(
     ("change", "told"),
     [
