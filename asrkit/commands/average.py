@@ -70,7 +70,8 @@ def parts_of(models: list[str]) -> list[Part]:
     except ValueError as error:
         raise UserError(f"a share must be a number, as in MODEL=0.5: {error}") from None
     total = sum(share for _, share in parts)
-    if len(parts) < len(models) or abs(total - 1.0) > 1e-6 or min(share for _, share in parts) <= 0:
+    are_shares = abs(total - 1.0) <= 1e-6 and all(share > 0 for _, share in parts)
+    if len(parts) < len(models) or not are_shares:  # also for NaN
         raise UserError(
             f"shares must be above 0 and sum to 1, got {total:g} for {len(parts)} of "
             f"{len(models)} models: give each model a share, or none"

@@ -44,6 +44,7 @@ def test_mistakes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for parts, why in (
         ([f"{model}=0.5"], "sum to 1, got 0.5 for 1 of 1 models"),
         ([f"{model}=1", model], "sum to 1, got 1 for 1 of 2 models"),
+        ([f"{model}=nan"], "sum to 1, got nan for 1 of 1 models"),
         ([f"{model}=x"], "a share must be a number, as in MODEL=0.5"),
         ([model, "--epochs", "1,x"], "--epochs must be numbers with commas, got '1,x'"),
         ([model, "--epochs", "1,2"], "has no weights of epoch 1, 2; there are: none"),
