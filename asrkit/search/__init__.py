@@ -28,7 +28,6 @@ __all__ = [
     "TransducerBeamSearch",
     "TransducerGreedySearch",
     "build_search",
-    "plus",
 ]
 
 KINDS: Kinds[Any] = Kinds(
@@ -58,8 +57,3 @@ def build_search(
         cls(**options) if transducer is None else OF_TRANSDUCER[cls](transducer, **options)
     )
     return built
-
-
-def plus(search: Search, fusion: Fusion) -> Search:
-    """Return a copy of the search that adds the scores of one more fusion, see `Search.plus`."""
-    return search.plus(fusion)

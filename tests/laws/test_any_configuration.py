@@ -32,7 +32,6 @@ from asrkit.search import (
     Search,
     TransducerBeamSearch,
     TransducerGreedySearch,
-    plus,
 )
 from asrkit.text import (
     END_OF_TURN,
@@ -199,11 +198,11 @@ def drawn_search(draw: random.Random, tokenizer: Tokenizer, folder: Path) -> Sea
     search = PrefixBeamSearch(draw.choice([1, 2, 5, 12]), **pruning)
     pieces = pieces_of(tokenizer)
     if draw.random() < 0.5:
-        search = plus(search, language_model(draw, pieces, folder))
+        search = search.plus(language_model(draw, pieces, folder))
     if draw.random() < 0.3:
         phrase = "".join(draw.choices(pieces[1:], k=3)).strip()
         search = (
-            plus(search, Hotwords({phrase: draw.choice([0.5, 4.0])}, pieces)) if phrase else search
+            search.plus(Hotwords({phrase: draw.choice([0.5, 4.0])}, pieces)) if phrase else search
         )
     return search
 

@@ -22,7 +22,6 @@ from asrkit.search import (
     PrefixBeamSearch,
     Search,
     TransducerBeamSearch,
-    plus,
 )
 from asrkit.text import CharTokenizer, SentencePieceTokenizer, Tokenizer, WordTokenizer, decode
 from asrkit.text.graphemes import complete_units, units
@@ -244,11 +243,11 @@ def test_a_search_with_one_more_leaves_the_first_as_it_was() -> None:
     search, log_probs = PrefixBeamSearch(3), random_log_probs(0, 15, 4)
     expected = nbest(search, log_probs)
     hotwords = Hotwords({"a b": 9.0}, PIECES)
-    with_one = nbest(plus(search, hotwords), log_probs)
+    with_one = nbest(search.plus(hotwords), log_probs)
     assert with_one == nbest(PrefixBeamSearch(3, fusion=hotwords), log_probs)
     assert with_one != expected == nbest(search, log_probs)
     with pytest.raises(UserError, match="cannot use hotwords; choose search prefix_beam"):
-        plus(GreedySearch(), hotwords)
+        GreedySearch().plus(hotwords)
 
 
 def test_any_search_with_plus_takes_hotwords() -> None:
@@ -260,7 +259,7 @@ def test_any_search_with_plus_takes_hotwords() -> None:
 
     hotwords = Hotwords({"a b": 9.0}, PIECES)
     assert not GreedySearch().takes_fusion
-    assert plus(OwnSearch(), hotwords).fusion is hotwords
+    assert OwnSearch().plus(hotwords).fusion is hotwords
 
 
 SENTENCES = ["THE CAT SAT", "A CAT", "THE MAT SAT", "CAT THE A", "SAT SAT"]

@@ -15,7 +15,7 @@ from asrkit.lm import Hotwords
 from asrkit.model import TransducerHead
 from asrkit.model.transducer_loss import transducer_loss
 from asrkit.runtime.serialization import plain, read
-from asrkit.search import Ranked, TransducerBeamSearch, TransducerGreedySearch, plus
+from asrkit.search import Ranked, TransducerBeamSearch, TransducerGreedySearch
 from asrkit.search.beam import STABLE_FRAMES
 from asrkit.search.transducer_beam import TransducerBeamState, TransducerBeamValue
 from tests.search.test_prefix_beam import ALL, add, pieces
@@ -323,7 +323,7 @@ def test_hotwords_change_a_text_and_are_taken_back_if_they_break(prob: float, te
     ])  # fmt: skip
     encoded = table.log().flatten(1)
     plain_search = TransducerBeamSearch(Table(), beam=4)
-    search = plus(plain_search, Hotwords({"ab": 6.0}, PIECES))
+    search = plain_search.plus(Hotwords({"ab": 6.0}, PIECES))
     for each, partial, final in ((plain_search, "b", "b"), (search, "a", text)):
         state = each.step(each.start(), encoded[:1])
         assert "".join(PIECES[token] for token in each.partial(state).tokens) == partial
@@ -336,7 +336,7 @@ def test_hotwords_change_a_text_and_are_taken_back_if_they_break(prob: float, te
 @pytest.mark.parametrize("options", HEADS)
 def test_saved_state_goes_on_bit_for_bit(options: dict[str, Any]) -> None:
     hotwords = Hotwords({"ab a": 4.0, "cd": 2.0}, ["", *"abcdefghij "])
-    search = plus(TransducerBeamSearch(head(**options), beam=4), hotwords)
+    search = TransducerBeamSearch(head(**options), beam=4).plus(hotwords)
     encoded = frames(60)
     for cut in (0, 1, 31):
         state = search.step(search.start(), encoded[:cut])
