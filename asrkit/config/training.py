@@ -21,7 +21,8 @@ from asrkit.config.bounds import (
 from asrkit.config.checks import RECORD, ascending, device_name, distinct, not_dev
 from asrkit.terms import checked_languages, checked_licence
 
-GONE = {"parallel"}  # keys of `training` in model files of earlier versions
+# Keys of `training` in earlier versions, with what holds now.
+GONE = {"parallel": "every process holds the whole model"}
 CanaryName = Annotated[str, Field(pattern=r"^[a-z0-9_]{1,32}$"), AfterValidator(not_dev)]
 
 
@@ -215,7 +216,11 @@ class TrainingConfig(Section):
     @model_validator(mode="before")
     @classmethod
     def _drop_gone(cls, values: Any, info: ValidationInfo) -> Any:
-        """Drop the keys of earlier versions from the record in a model file."""
-        if info.context == RECORD and isinstance(values, dict):
+        """Drop the keys of earlier versions from the record in a model file; refuse others."""
+        if not isinstance(values, dict):
+            return values
+        if info.context == RECORD:
             return {key: value for key, value in values.items() if key not in GONE}
+        for key in GONE.keys() & values:
+            raise ValueError(f"{key} went: {GONE[key]}; leave it out")
         return values

@@ -35,6 +35,7 @@ CONF = PROJECT / "conf" / "conformer.yaml"
     ("override", "message"),
     [
         ("modle.dim=256", "unknown key 'modle.dim'; did you mean 'model.dim'?"),
+        ("training.parallel=ddp", "parallel went: every process holds the whole model"),
         ("model.num_layres=3", "unknown key 'model.num_layres'; did you mean 'model.num_layers'?"),
         ("model.num_heads=four", "'model.num_heads': input should be a valid integer"),
         ("model.dim=true", "'model.dim': input should be a valid integer"),
