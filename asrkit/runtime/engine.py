@@ -123,11 +123,13 @@ class Engine:
 
     def identity(self) -> dict[str, Any]:
         """Return the values that the head's frames depend on, except samples, as JSON."""
-        options, former = map(frontend_options, (self.frontend, Fbank(self.frontend.num_mels)))
+        options = {
+            name: getattr(self.frontend, name) for name in FRONTEND if hasattr(self.frontend, name)
+        }
         return {
             "weights": self.backend.weights(),
             **self.context_identity(),
-            "frontend": None if options == former else options,
+            "frontend": {"kind": type(self.frontend).__name__, **options},
         }
 
     def context_identity(self) -> dict[str, Any]:
@@ -175,12 +177,6 @@ class Engine:
         """Compute `step` for streams with (T, F) each, of any lengths."""
         lengths = torch.tensor([len(each) for each in feats], device=feats[0].device)
         return self.step(pad_sequence([*feats], batch_first=True), lengths, state)
-
-
-def frontend_options(frontend: Frontend) -> dict[str, Any]:
-    """Return the kind and the options of a frontend, as JSON."""
-    values = {name: getattr(frontend, name) for name in FRONTEND if hasattr(frontend, name)}
-    return {"kind": type(frontend).__name__, **values}
 
 
 def build_engine(backend: Backend, frontend: Frontend | None, vad: bool) -> Engine:
