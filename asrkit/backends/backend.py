@@ -7,10 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from asrkit.model import Context, EncoderState, FrameRate, Head, NetworkOutput
+from asrkit.model import Context, EncoderState, FrameRate, Head, StepOutput
 from asrkit.search import Transducer
-
-Step = Callable[[Tensor, Tensor, EncoderState], NetworkOutput]
 
 MOST_WHOLE = 1500  # encoder frames of a row in full context: memory grows with their square
 
@@ -66,7 +64,7 @@ class Backend(NamedTuple):
     kind: str
     spec: Spec
     init_state: Callable[[int], EncoderState]
-    step: Step  # (B, T, F), (B,), state -> NetworkOutput
+    step: Callable[[Tensor, Tensor, EncoderState], StepOutput]  # (B, T, F), (B,), state
     weights: Callable[[], str]  # SHA-256 of the network's weights
     head: Head  # head of the network in PyTorch, for the loss of a text
     transducer: Transducer | None = None  # predictor and joiner for a search; None: the head's
@@ -83,18 +81,18 @@ def of_step(step: Any, reference: Backend) -> Backend:
     """
     spec = reference.spec
 
-    def run(feats: Tensor, lengths: Tensor, state: EncoderState) -> NetworkOutput:
+    def run(feats: Tensor, lengths: Tensor, state: EncoderState) -> StepOutput:
         frames = spec.rate.num_frames(feats.size(1))
         emissions, lengths, state = step(spec.whole_chunks(feats), lengths, state)
-        return NetworkOutput(emissions[:, :frames], lengths, state)
+        return StepOutput(emissions[:, :frames], lengths, state)
 
-    def run_whole(feats: Tensor, lengths: Tensor, state: EncoderState) -> NetworkOutput:
+    def run_whole(feats: Tensor, lengths: Tensor, state: EncoderState) -> StepOutput:
         frames = spec.rate.num_frames(feats.size(1))
         if not 0 < frames <= MOST_WHOLE:
             return reference.step(feats, lengths, state)
         missing = spec.rate.factor * frames + spec.rate.lookahead - feats.size(1)
         emissions, lengths = step(functional.pad(feats, (0, 0, 0, missing)), lengths)
-        return NetworkOutput(emissions, lengths, state)
+        return StepOutput(emissions, lengths, state)
 
     if spec.context.full:
         return reference._replace(step=run_whole)

@@ -13,10 +13,9 @@ from asrkit.model import (
     FULL,
     Context,
     EncoderState,
-    FullContextStep,
     Network,
-    NetworkOutput,
-    NetworkStep,
+    Step,
+    StepOutput,
 )
 from asrkit.model_file import ModelFile, fingerprint
 
@@ -29,7 +28,7 @@ def eager(model: Network, context: Context) -> Backend:
         context: C, M and R. In full context M and R are 0.
     """
     context = FULL if context.full else context
-    module = FullContextStep(model) if context.full else NetworkStep(model, context)
+    module = Step(model.encoder, model.head, context)
     spec = Spec(
         num_mels=model.encoder.num_mels,
         rate=model.encoder.rate,
@@ -50,7 +49,7 @@ def compiled(file: ModelFile, reference: Backend) -> Backend:
     """
     spec, step = reference.spec, torch.compile(reference.step)
 
-    def run(feats: Tensor, lengths: Tensor, state: EncoderState) -> NetworkOutput:
+    def run(feats: Tensor, lengths: Tensor, state: EncoderState) -> StepOutput:
         frames, sizes = spec.rate.num_frames(feats.size(1)), torch.zeros_like(lengths)
         feats, made = spec.whole_chunks(feats), []
         for start in range(0, feats.size(1) - spec.ahead_frames, spec.chunk_frames):
@@ -59,7 +58,7 @@ def compiled(file: ModelFile, reference: Backend) -> Backend:
             output = step(part, (lengths - start).clamp(0, spec.step_frames), state)
             made.append(output.frames)
             sizes, state = sizes + output.lengths, output.state
-        return NetworkOutput(torch.cat(made, dim=1)[:, :frames], sizes, state)  # (B, E, V)
+        return StepOutput(torch.cat(made, dim=1)[:, :frames], sizes, state)  # (B, E, V)
 
     return reference._replace(kind="compiled", step=run)
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor
 
-    from asrkit.model import Context, EncoderStep, Network
+    from asrkit.model import Context, Network, Step
     from asrkit.model_file import ModelFile
     from asrkit.runtime import Recognizer, Result
 
@@ -170,7 +170,7 @@ def verify_setting(
 
     from asrkit import audio
     from asrkit.backends.check import difference
-    from asrkit.model import EncoderStep
+    from asrkit.model import Step
     from asrkit.model.context import fitted
     from asrkit.runtime import recognizer_of
 
@@ -184,7 +184,7 @@ def verify_setting(
         context = fitted(context, frame_rate.num_frames(feats.size(1)))
     else:
         name = f"{frame_rate.name(context)}, left {context.left * frame_rate.frame_ms} ms"
-    step = EncoderStep(file.model.encoder, context)
+    step = Step(file.model.encoder, None, context)
     offline = stations(file.model, step, feats, max(1, feats.size(1)))
     streamed = stations(file.model, step, feats, frame_rate.chunk_frames(context))
     subsampling, *blocks, log_probs = [
@@ -196,7 +196,7 @@ def verify_setting(
     return Row(name, subsampling, blocks, log_probs, batch, len(texts) == 1)
 
 
-def stations(model: Network, step: EncoderStep, feats: Tensor, frames: int) -> list[Tensor]:
+def stations(model: Network, step: Step, feats: Tensor, frames: int) -> list[Tensor]:
     """Return outputs of subsampling, layers and head, with `frames` feature frames per step."""
     import torch
 
@@ -207,9 +207,10 @@ def stations(model: Network, step: EncoderStep, feats: Tensor, frames: int) -> l
     layers, ahead = range(len(encoder.layers) + 1), encoder.rate.ahead_frames(context)
     for part, length in split_steps(feats, frames, encoder.rate.lookahead, ahead):
         lengths = torch.tensor([length])
-        run = encoder.run(part, lengths, state, context, step.tables(), [*layers])
-        state, parts = run.state, [*run.layers, model.head.frames(run.encoded)]
-        outputs.append([x[:, : int(run.lengths)] for x in parts])
+        output, parts = encoder.run(part, lengths, state, context, step.tables(), [*layers])
+        state = output.state
+        parts.append(model.head.frames(output.frames))
+        outputs.append([x[:, : int(output.lengths)] for x in parts])
     return [torch.cat(pieces, dim=1) for pieces in zip(*outputs, strict=True)]
 
 

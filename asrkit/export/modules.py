@@ -14,8 +14,8 @@ from asrkit.model import (
     Context,
     EncoderState,
     Network,
-    NetworkOutput,
-    NetworkStep,
+    Step,
+    StepOutput,
 )
 from asrkit.model.attention import ChunkAttention
 
@@ -38,10 +38,10 @@ class SamplesStep(nn.Module):
     stream, see `of_stream`.
     """
 
-    def __init__(self, frontend: Frontend, step: NetworkStep) -> None:
+    def __init__(self, frontend: Frontend, step: Step) -> None:
         super().__init__()
         self.frontend, self.step = frontend, step
-        rate, context = step.encoder.encoder.rate, step.encoder.context
+        rate, context = step.encoder.rate, step.context
         self.ahead_frames = rate.ahead_frames(context)
         self.past_size = frontend.frame_size - HOP + HOP * self.ahead_frames  # P
         self.chunk_samples = HOP * rate.chunk_frames(context)
@@ -72,14 +72,14 @@ def of_samples_step(step: Any, reference: Backend, frontend: Frontend) -> Backen
     rate = rate._replace(lookahead=rate.lookahead + -(-window // HOP))
     spec = reference.spec._replace(num_mels=HOP, rate=rate)
 
-    def run(feats: Tensor, lengths: Tensor, state: EncoderState) -> NetworkOutput:
+    def run(feats: Tensor, lengths: Tensor, state: EncoderState) -> StepOutput:
         frames, samples = rate.num_frames(feats.size(1)), spec.whole_chunks(feats).flatten(1)
         past, new = samples[:, -window % HOP :].tensor_split([past_size], dim=1)
         lengths = HOP * (lengths - spec.ahead_frames)
         emissions, lengths, after, state = step(new, lengths, past, state)
         if not after.equal(samples[:, -past_size:]):
             raise UserError(f"new_past must be the last {past_size} samples: export it again")
-        return NetworkOutput(emissions[:, :frames], lengths, state)
+        return StepOutput(emissions[:, :frames], lengths, state)
 
     return reference._replace(spec=spec, init_state=step.init_state, step=run)
 
@@ -109,5 +109,5 @@ class WholeStep(nn.Module):
         encoder = self.model.encoder
         state = encoder.init_state(feats.size(0), 0)
         context = Context((feats.size(1) - encoder.rate.lookahead) // encoder.rate.factor)
-        run = encoder.run(feats, lengths, state, context, encoder.tables(context))
-        return self.model.head.frames(run.encoded), run.lengths
+        output, _ = encoder.run(feats, lengths, state, context, encoder.tables(context))
+        return self.model.head.frames(output.frames), output.lengths

@@ -14,7 +14,7 @@ from asrkit.backends.check import TOLERANCE, compare, largest_of
 from asrkit.backends.export_metadata import Exported
 from asrkit.build import build_frontend
 from asrkit.export.modules import SamplesStep, WholeStep, of_samples_step, of_stream
-from asrkit.model import EncoderStep, NetworkStep
+from asrkit.model import Step
 from asrkit.model_file import ModelFile
 
 ROUNDINGS = 8.0  # factor on eager's rounding errors; ONNX Runtime's are up to four times as large
@@ -25,8 +25,8 @@ def eager_step(file: ModelFile, exported: Exported) -> nn.Module:
     if exported.context.full:
         return WholeStep(file.model).eval()
     if exported.what == "encoder":
-        return EncoderStep(file.model.encoder, exported.context).eval()
-    step = NetworkStep(file.model, exported.context).eval()
+        return Step(file.model.encoder, None, exported.context).eval()
+    step = Step(file.model.encoder, file.model.head, exported.context).eval()
     if exported.what != "model":
         return step
     return SamplesStep(build_frontend(file.config.model), step).eval()

@@ -6,12 +6,12 @@ frames · F mel bins · D model dim · H heads · Dh = D/H · L layers · C chun
 · U labels
 """
 
-from asrkit.model.conformer import ConformerEncoder, EncoderOutput, EncoderState
+from asrkit.model.conformer import ConformerEncoder, EncoderState, StepOutput
 from asrkit.model.context import FULL, FULL_CONTEXT, Context, FrameRate
 from asrkit.model.head import BLANK, CTCHead, Head
 from asrkit.model.heads import build_head
-from asrkit.model.network import FullContextStep, Network, NetworkOutput, NetworkStep
-from asrkit.model.streaming import EncoderStep
+from asrkit.model.network import Network
+from asrkit.model.step import Step
 from asrkit.model.transducer import JoinerStep, PredictorStep, TransducerHead
 
 __all__ = [
@@ -21,17 +21,14 @@ __all__ = [
     "CTCHead",
     "ConformerEncoder",
     "Context",
-    "EncoderOutput",
     "EncoderState",
-    "EncoderStep",
     "FrameRate",
-    "FullContextStep",
     "Head",
     "JoinerStep",
     "Network",
-    "NetworkOutput",
-    "NetworkStep",
     "PredictorStep",
+    "Step",
+    "StepOutput",
     "TransducerHead",
     "build_head",
 ]

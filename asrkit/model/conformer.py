@@ -51,19 +51,12 @@ def state_of(
     return EncoderState(feats, hidden, keys, values, conv, position)
 
 
-class EncoderOutput(NamedTuple):
-    encoded: Tensor  # (B, E, D), E = num_frames(T)
+class StepOutput(NamedTuple):
+    """The output of one step of B streams, of the encoder or of a network with its head."""
+
+    frames: Tensor  # (B, E, D) or (B, E, V), E = num_frames(T); log-probabilities for CTC
     lengths: Tensor  # (B,) int64, valid encoder frames of this step
     state: EncoderState
-
-
-class EncoderRun(NamedTuple):
-    """An `EncoderOutput`, and the outputs of the requested layers."""
-
-    encoded: Tensor  # (B, E, D)
-    lengths: Tensor  # (B,) int64
-    state: EncoderState
-    layers: list[Tensor]  # (B, E, D) of each
 
 
 class PositionTables(NamedTuple):
@@ -77,7 +70,7 @@ class ConformerEncoder(nn.Module):
     """Encoder of log mel features, in chunks.
 
         state = encoder.init_state(batch_size, left_context)
-        encoded, lengths, state = encoder(feats, lengths, state, chunk_size)
+        frames, lengths, state = encoder(feats, lengths, state, chunk_size)
 
     Args:
         num_mels: F.
@@ -177,7 +170,7 @@ class ConformerEncoder(nn.Module):
         state: EncoderState,
         chunk_size: int,
         right_context: int = 0,
-    ) -> EncoderOutput:
+    ) -> StepOutput:
         """Compute one step of B streams; an offline pass is one step from `init_state`.
 
         Args:
@@ -194,27 +187,21 @@ class ConformerEncoder(nn.Module):
                 anew for each chunk, so a step takes 1 + R/C times as long.
 
         Returns:
-            EncoderOutput with E = num_frames(T) frames, finite but not zero past `lengths`. If a
-            step has more than one chunk, its last R frames only serve as right context and are not
-            returned. To end a stream, pass a step of at most R frames, or append R·factor zero
-            frames.
+            E = num_frames(T) frames (B, E, D), finite but not zero past `lengths`. If a step has
+            more than one chunk, its last R frames only serve as right context and are not returned.
+            To end a stream, pass a step of at most R frames, or append R·factor zero frames.
         """
         context = Context(chunk_size, state.keys.size(3), right_context)
-        run = self.run(feats, lengths, state, context, None, None, 0)  # all, for TorchScript
-        return EncoderOutput(run.encoded, run.lengths, run.state)
+        return self.run(feats, lengths, state, context, None, None, 0)[0]  # all, for TorchScript
 
     @torch.jit.export
     def tables(self, context: Context) -> PositionTables:
         """Return the position tables of a context. They do not depend on the input, so
-        `EncoderStep` keeps them."""
-        return PositionTables(self.position.table(self.mean), self.layer_tables(context))
-
-    def layer_tables(self, context: Context) -> list[Tensor]:
-        """Return the table of each layer."""
-        tables: list[Tensor] = []
+        `Step` keeps them."""
+        layers: list[Tensor] = []
         for layer in self.layers:
-            tables.append(layer.table(context, self.mean))
-        return tables
+            layers.append(layer.table(context, self.mean))
+        return PositionTables(self.position.table(self.mean), layers)
 
     @torch.jit.export
     def run(
@@ -226,7 +213,7 @@ class ConformerEncoder(nn.Module):
         tables: PositionTables | None = None,
         layers: list[int] | None = None,
         offset: int = 0,
-    ) -> EncoderRun:
+    ) -> tuple[StepOutput, list[Tensor]]:
         """Compute one step of B streams for `forward`, exports and the loss.
 
         Args:
@@ -237,6 +224,9 @@ class ConformerEncoder(nn.Module):
             layers: layers whose output is returned, counted from 1, in ascending order; 0 is the
                 subsampling.
             offset: frames that the position encoding adds to every frame's number, for training.
+
+        Returns:
+            The output of the last layer, and (B, E, D) of each requested layer.
         """
         frames = num_frames(feats.size(1), self.rate)  # E, including the right context
         if tables is None:
@@ -269,7 +259,7 @@ class ConformerEncoder(nn.Module):
         if last in wanted:
             asked.append(encoded)
         new_state = state_of(new_feats, hidden, pasts, state.position + total)
-        return EncoderRun(encoded, lengths.clamp(max=total), new_state, asked)
+        return StepOutput(encoded, lengths.clamp(max=total), new_state), asked
 
     def output(self, x: Tensor, step: LayerStep, frames: int) -> Tensor:
         """Return the own frames of a layer's blocks: (B, n·(C+R), D) -> (B, E, D)."""

@@ -162,15 +162,15 @@ class Loss(nn.Module):
         state = encoder.init_state(view.feats.size(0), left)
         on_device = lengths.to(feats.device, non_blocking=True)
         context = Context(chunk_size, left, right)
-        run = encoder.run(
+        output, layers = encoder.run(
             feats, on_device, state, context, layers=self.intermediate_layers, offset=view.offset
         )
         lengths = num_valid(lengths, encoder.rate)
-        last = head.frames(run.encoded[:, :frames]).float()
+        last = head.frames(output.frames[:, :frames]).float()
         loss = head.loss(last, lengths, tokens, token_lengths)
         total = (1.0 - self.intermediate_weight) * loss
-        for encoded in run.layers:
-            share, layer_head = self.intermediate_weight / len(run.layers), head.layer_head()
+        for encoded in layers:
+            share, layer_head = self.intermediate_weight / len(layers), head.layer_head()
             of_layer = layer_head.frames(encoded[:, :frames]).float()
             total = total + share * layer_head.loss(of_layer, lengths, tokens, token_lengths)
         return total, last

@@ -12,7 +12,7 @@ from asrkit.backends.check import aged
 from asrkit.backends.export_metadata import Exported, describe, described, export_path
 from asrkit.backends.registry import check
 from asrkit.errors import UserError
-from asrkit.model import FULL, FULL_CONTEXT, Context, FrameRate, NetworkOutput
+from asrkit.model import FULL, FULL_CONTEXT, Context, FrameRate, StepOutput
 from asrkit.runtime.load import on_device
 from tests.conftest import tiny_model
 from tests.test_model_file import a_file
@@ -57,7 +57,7 @@ def test_control_a_kernel_that_is_wrong_for_32_rows_is_noticed(chunk: int) -> No
     """As that of ONNX Runtime before 1.25 on processors with AMX."""
     plain = eager(tiny_model(), Context(chunk, 16))
 
-    def step(*given: Any) -> NetworkOutput:
+    def step(*given: Any) -> StepOutput:
         output = plain.step(*given)
         rows = output.frames.flatten(0, 1)
         return output._replace(frames=output.frames + len(rows) // 32)
@@ -80,7 +80,7 @@ def test_control_other_lengths_are_noticed() -> None:
     """Frames and states may be right where the number of valid frames is not."""
     plain = eager(tiny_model(), Context(4, 16))
 
-    def step(*given: Any) -> NetworkOutput:
+    def step(*given: Any) -> StepOutput:
         output = plain.step(*given)
         return output._replace(lengths=output.lengths.clamp(max=3))
 

@@ -17,7 +17,7 @@ from asrkit.config import parse_config
 from asrkit.errors import UserError
 from asrkit.export import sherpa, sherpa_folder, sherpa_layouts
 from asrkit.export.__main__ import main
-from asrkit.model import Context, Network, NetworkStep, TransducerHead, build_head
+from asrkit.model import Context, Network, Step, TransducerHead, build_head
 from asrkit.model_file import ModelFile, load_model, save_model
 from asrkit.runtime import recognizer_of
 from asrkit.text import END_OF_TURN, CharTokenizer
@@ -89,7 +89,7 @@ def test_its_caches_carry_a_stream(right: int, tmp_path: Path) -> None:
     samples = torch.from_numpy(speech(4.0))[None]
     feats, _ = Fbank(80)(samples, samples[:, :0])
     feats = feats[:, : 32 * ((feats.size(1) - 4 * right) // 32) + 4 * right]
-    step = NetworkStep(small.model, Context(8, 16, right))
+    step = Step(small.model.encoder, small.model.head, Context(8, 16, right))
     with torch.no_grad():
         expected = step(feats, torch.tensor([feats.size(1)]), step.init_state(1))[0][0].numpy()
     found = streamed(folder, feats[0].numpy())

@@ -14,7 +14,7 @@ from asrkit.build import build_frontend
 from asrkit.errors import UserError
 from asrkit.export import sherpa_folder, sherpa_layouts, sherpa_lstm
 from asrkit.export.__main__ import main
-from asrkit.model import Context, NetworkStep, TransducerHead
+from asrkit.model import Context, Step, TransducerHead
 from asrkit.model_file import ModelFile, save_model
 from asrkit.runtime import Recognizer, recognizer_of
 from asrkit.text import CharTokenizer
@@ -87,7 +87,7 @@ def test_states_carry_a_stream(
     size = found.shape[1]
     assert size > 3 * context.chunk_size
     assert count.tolist() == [[[0, size], [0, size]]]
-    step = NetworkStep(file.model, context)
+    step = Step(file.model.encoder, file.model.head, context)
     frames = file.model.encoder.rate.step_frames(context, size // context.chunk_size)
     with torch.no_grad():
         expected = step(feats[:, :frames], torch.full((2,), frames), step.init_state(2)).frames

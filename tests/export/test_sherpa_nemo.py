@@ -14,7 +14,7 @@ from asrkit.build import build_frontend
 from asrkit.errors import UserError
 from asrkit.export import sherpa_folder, sherpa_graphs, sherpa_layouts, sherpa_nemo
 from asrkit.export.__main__ import main
-from asrkit.model import Context, NetworkStep, TransducerHead
+from asrkit.model import Context, Step, TransducerHead
 from asrkit.model_file import ModelFile, save_model
 from asrkit.runtime import recognizer_of
 from asrkit.text import CharTokenizer
@@ -81,7 +81,7 @@ def test_caches_carry_a_stream(
     frontend = build_frontend(file.config.model)
     samples = torch.from_numpy(np.stack([speech(3.0), speech(3.0, seed=1)]))
     feats, _ = features(frontend, samples, torch.full((2,), samples.size(1)))
-    lead, step = frontend.lead_frames, NetworkStep(file.model, context)
+    lead, step = frontend.lead_frames, Step(file.model.encoder, file.model.head, context)
     found = streamed(encoder, feats[:, lead:].numpy())
     size = found.shape[1]
     assert size > 3 * context.chunk_size

@@ -166,13 +166,13 @@ def test_full_context_equals_whispers_encoder(
     padded = functional.pad(feats, (0, 0, 0, 1))  # as Whisper's convolutions pad the end
     whole = encoder(padded, torch.tensor([65, 65]), encoder.init_state(2, 0), FULL_CONTEXT)
     expected = reference(weights, feats)
-    assert (whole.encoded - expected).abs().max() < 1e-9
+    assert (whole.frames - expected).abs().max() < 1e-9
     assert imported.left_out == {"decoder": 20 * DIM}
     # A control: the attention matters, and so does the order of its heads.
     weights["encoder.blocks.1.attn.query.weight"] = weights[
         "encoder.blocks.1.attn.query.weight"
     ].flip(0)
-    assert (whole.encoded - reference(weights, feats)).abs().max() > 1e-3
+    assert (whole.frames - reference(weights, feats)).abs().max() > 1e-3
 
 
 @torch.no_grad()
@@ -206,7 +206,7 @@ def test_streaming_equals_offline(tampered: str | None, frame_ms: int, tmp_path:
     frames = 41 * stride + 1
     feats, length = torch.randn(1, frames, MELS, dtype=torch.float64), torch.tensor([frames])
     padded = functional.pad(feats, (0, 0, 0, stride * right))
-    whole = encoder(padded, length, encoder.init_state(1, 7), chunk, right).encoded
+    whole = encoder(padded, length, encoder.init_state(1, 7), chunk, right).frames
     state, parts = encoder.init_state(1, 7), []
     for first in range(0, frames - 1, stride * chunk):
         part = padded[:, first : first + stride * (chunk + right) + 1]
@@ -214,7 +214,7 @@ def test_streaming_equals_offline(tampered: str | None, frame_ms: int, tmp_path:
             state = state._replace(**{tampered: torch.zeros_like(getattr(state, tampered))})
         output = encoder(part, (length - first).clamp(max=part.size(1)), state, chunk, right)
         state = output.state
-        parts.append(output.encoded[:, :chunk])
+        parts.append(output.frames[:, :chunk])
     difference = (torch.cat(parts, dim=1)[:, : whole.size(1)] - whole).abs().max()
     assert difference > 1e-3 if tampered else difference < 1e-9
 
@@ -369,4 +369,4 @@ def test_whispers_own_weights_equal_ctranslate2() -> None:
     expected = torch.from_numpy(np.array(model.encode(view, to_cpu=True)))
     padded = functional.pad(feats, (0, 0, 0, 1))
     found = encoder(padded, torch.tensor([3001]), encoder.init_state(1, 0), FULL_CONTEXT)
-    assert (found.encoded - expected).abs().mean() < 1e-3  # its positions are in float16
+    assert (found.frames - expected).abs().mean() < 1e-3  # its positions are in float16

@@ -14,7 +14,7 @@ from torch import Tensor
 from asrkit import audio
 from asrkit.backends import eager
 from asrkit.backends.check import difference
-from asrkit.model import FULL_CONTEXT, ConformerEncoder, Context, EncoderState, EncoderStep
+from asrkit.model import FULL_CONTEXT, ConformerEncoder, Context, EncoderState, Step
 from asrkit.model.positions import KINDS, FramePosition
 from asrkit.model.positions.absolute_keys import AbsoluteKeysPosition
 from asrkit.runtime import Recognizer
@@ -147,10 +147,10 @@ def rows_of_a_batch(case: dict[str, Any]) -> float:
                 state = module(part, lengths, state, chunk).state  # row r takes r + 1 chunks
             states.append(state)
             last = feats[row : row + 1, 8 * chunk : (12 - row) * chunk]
-            alone.append(module(last, torch.tensor([last.size(1)]), state, chunk).encoded[0])
+            alone.append(module(last, torch.tensor([last.size(1)]), state, chunk).frames[0])
         joined = EncoderState(*map(torch.cat, zip(*states, strict=True)))
         ends = torch.tensor([4 * chunk, 3 * chunk])
-        together = module(feats[:, 8 * chunk :], ends, joined, chunk).encoded
+        together = module(feats[:, 8 * chunk :], ends, joined, chunk).frames
         pairs = zip(together, alone, strict=True)
         largest = max(largest, *(difference(row[: len(one)], one) for row, one in pairs))
     return largest
@@ -159,7 +159,7 @@ def rows_of_a_batch(case: dict[str, Any]) -> float:
 def reach(case: dict[str, Any]) -> float:
     """The gradient of a frame with respect to features beyond its chunk or before its reach."""
     module, feats = encoder(case), draw(1, 400).requires_grad_()
-    encoded = module(feats, torch.tensor([400]), module.init_state(1, 5), 4).encoded
+    encoded = module(feats, torch.tensor([400]), module.init_state(1, 5), 4).frames
     (encoded[0, 62] * torch.randn(24, dtype=torch.float64)).sum().backward()
     assert feats.grad is not None
     first = 62
@@ -180,7 +180,7 @@ def gradients(case: dict[str, Any]) -> float:
     feats, weights = draw(2, 90), torch.randn(2, 23, 24, dtype=torch.float64)
 
     def value() -> Tensor:
-        encoded = module(feats, lengths, module.init_state(2, 7), 4).encoded
+        encoded = module(feats, lengths, module.init_state(2, 7), 4).frames
         return (encoded * weights)[0].sum() + (encoded * weights)[1, :11].sum()
 
     every = case.get("kind", "relative") == "relative" and len(case) == 1
@@ -224,13 +224,13 @@ def slope_error(
 
 
 def torchscript(case: dict[str, Any]) -> float:
-    step = EncoderStep(tiny_encoder(num_layers=1, **changes(case)), Context(16, 24))
+    step = Step(tiny_encoder(num_layers=1, **changes(case)), None, Context(16, 24))
     return replayed(step, torch.jit.script(step))
 
 
 def torch_export(case: dict[str, Any]) -> float:
     """Exported with a batch of three and any batch allowed, run with two."""
-    step = EncoderStep(tiny_encoder(num_layers=1, **changes(case)), Context(16, 24))
+    step = Step(tiny_encoder(num_layers=1, **changes(case)), None, Context(16, 24))
     batch = {0: torch.export.Dim("batch", min=2, max=64)}
     state = step.init_state(3)
     shapes = (batch, batch, EncoderState(*[batch] * len(state)))
@@ -239,7 +239,7 @@ def torch_export(case: dict[str, Any]) -> float:
 
 
 @torch.no_grad()
-def replayed(step: EncoderStep, other: Callable[..., Any]) -> float:
+def replayed(step: Step, other: Callable[..., Any]) -> float:
     """Largest difference of outputs and states over three steps of two streams."""
     feats, lengths = draw(2, 192), torch.tensor([64, 64])
     ours, theirs, largest = step.init_state(2), step.init_state(2), 0.0
@@ -259,7 +259,7 @@ def half_precision(case: dict[str, Any]) -> float:
         module, feats = encoder(case, dtype), draw(2, 128, dtype=dtype)
         with torch.autocast("cpu", torch.bfloat16, enabled=cast):
             state = module.init_state(2, left)
-            encoded = module(feats, torch.tensor([128, 0]), state, chunk).encoded
+            encoded = module(feats, torch.tensor([128, 0]), state, chunk).frames
         if cast:
             encoded.float().square().sum().backward()
         grads = [p.grad for p in module.parameters() if p.grad is not None]
@@ -272,7 +272,7 @@ def padded_rows(case: dict[str, Any]) -> float:
     """0 if forward and backward stay finite where rows are short or empty."""
     module, feats = encoder(case), draw(3, 128).requires_grad_()
     state = module.init_state(3, 7)
-    encoded = module(feats, torch.tensor([128, 33, 0]), state, 4).encoded
+    encoded = module(feats, torch.tensor([128, 33, 0]), state, 4).frames
     encoded.sum().backward()
     grads = [p.grad for p in module.parameters() if p.grad is not None]
     finite = all(torch.isfinite(x).all() for x in [encoded, feats.grad, *grads])  # type: ignore[arg-type]
@@ -286,7 +286,7 @@ def hour_later(case: dict[str, Any]) -> float:
     state, lengths = module.init_state(1, 24), torch.tensor([128])
     state = module(feats[:, :128], lengths, state, 16).state
     later = state._replace(position=state.position + HOUR)
-    now, then = (module(feats[:, 128:], lengths // 2, s, 16).encoded for s in (state, later))
+    now, then = (module(feats[:, 128:], lengths // 2, s, 16).frames for s in (state, later))
     return difference(now, then)
 
 

@@ -20,7 +20,7 @@ from asrkit.build import FUSIONS, pieces_of
 from asrkit.lm import Hotwords, Weighted, read_arpa
 from asrkit.lm.kneser_ney import arpa_lines, estimate
 from asrkit.lm.lm_fusion import as_word
-from asrkit.model import FULL_CONTEXT, Context, EncoderState, NetworkOutput, TransducerHead
+from asrkit.model import FULL_CONTEXT, Context, EncoderState, StepOutput, TransducerHead
 from asrkit.model.layer import NORMS, PADDINGS
 from asrkit.model.positions import KINDS
 from asrkit.runtime import BatchedSession, Recognizer, Result, Session
@@ -338,7 +338,7 @@ def test_control_a_past_that_is_lost_is_noticed(tmp_path: Path) -> None:
 
         def forgetful(
             feats: Tensor, lengths: Tensor, _: EncoderState, honest: Backend = honest
-        ) -> NetworkOutput:
+        ) -> StepOutput:
             return honest.step(feats, lengths, honest.init_state(len(feats)))
 
         drawn.recognizer.engine.backend = honest._replace(step=forgetful)

@@ -25,7 +25,7 @@ from asrkit.errors import UserError
 from asrkit.export import int8, onnx
 from asrkit.export.__main__ import main as export
 from asrkit.export.verification import eager_step, largest_difference
-from asrkit.model import Context, NetworkStep
+from asrkit.model import Context, Step
 from asrkit.model.positions import KINDS
 from asrkit.model.positions.sinusoidal import SinusoidalPosition
 from asrkit.model_file import ModelFile, load_model, save_model
@@ -407,7 +407,7 @@ def test_int8_is_smaller_and_near(exports: Exports, recording: np.ndarray) -> No
     ]
     linear = sum(
         module.weight.numel()
-        for module in NetworkStep(file.model, Context(CHUNK, LEFT)).modules()
+        for module in Step(file.model.encoder, file.model.head, Context(CHUNK, LEFT)).modules()
         if isinstance(module, torch.nn.Linear)
     )
     folded = sum(

@@ -36,9 +36,9 @@ def test_rows_of_a_padded_batch(
             encoder.init_state(1, left_context), chunk_size,
         )  # fmt: skip
         frames = int(alone.lengths)
-        assert alone.encoded.shape[1] == frames
+        assert alone.frames.shape[1] == frames
         if frames:
-            assert (alone.encoded[0] - encoded[row, :frames]).abs().max() < 1e-9
+            assert (alone.frames[0] - encoded[row, :frames]).abs().max() < 1e-9
 
 
 def join(states: list[EncoderState]) -> EncoderState:
@@ -67,7 +67,7 @@ def test_streams_at_different_positions(encoder: ConformerEncoder) -> None:
     encoded, _, joined = encoder(together, chunk.repeat(3), join(states), chunk_size)
     for row in range(3):
         alone = step(row, row, states[row])
-        assert (alone.encoded[0] - encoded[row]).abs().max() < 1e-9
+        assert (alone.frames[0] - encoded[row]).abs().max() < 1e-9
         for ours, theirs in zip(joined, alone.state, strict=True):
             assert difference(ours[row], theirs[0]) < 1e-9
 
@@ -76,13 +76,13 @@ def test_control_a_wrong_position_is_noticed(encoder: ConformerEncoder) -> None:
     """A stream that claims to stand elsewhere lets the empty past in."""
     feats = torch.randn(1, 64, 20, dtype=torch.float64)
     state = encoder.init_state(1, 24)
-    right = encoder(feats, torch.tensor([64]), state, 16).encoded
+    right = encoder(feats, torch.tensor([64]), state, 16).frames
     wrong = encoder(feats, torch.tensor([64]), state._replace(position=state.position + 16), 16)
-    assert (right - wrong.encoded).abs().max() > 1e-3
+    assert (right - wrong.frames).abs().max() > 1e-3
 
 
 def test_control_wrong_lengths_are_noticed(encoder: ConformerEncoder) -> None:
     feats = torch.randn(1, 64, 20, dtype=torch.float64)
-    short = encoder(feats, torch.tensor([40]), encoder.init_state(1, 0), 16).encoded[:, :5]
-    whole = encoder(feats, torch.tensor([64]), encoder.init_state(1, 0), 16).encoded[:, :5]
+    short = encoder(feats, torch.tensor([40]), encoder.init_state(1, 0), 16).frames[:, :5]
+    whole = encoder(feats, torch.tensor([64]), encoder.init_state(1, 0), 16).frames[:, :5]
     assert (short - whole).abs().max() > 1e-3

@@ -17,7 +17,7 @@ def touched(chunk_size: int, left_context: int, frame: int, kind: object = "conv
     frames = 100 * encoder.rate.factor + encoder.rate.lookahead
     feats = torch.randn(1, frames, 20, dtype=torch.float64, requires_grad=True)
     state = encoder.init_state(1, left_context)
-    encoded = encoder(feats, torch.tensor([frames]), state, chunk_size).encoded
+    encoded = encoder(feats, torch.tensor([frames]), state, chunk_size).frames
     (encoded[0, frame] * torch.randn(24, dtype=torch.float64)).sum().backward()
     assert feats.grad is not None
     return feats.grad[0].abs().amax(dim=1) > 0

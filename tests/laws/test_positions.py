@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from asrkit.backends.check import difference
 from asrkit.cli.table import markdown
-from asrkit.model import FULL_CONTEXT, ConformerEncoder, Context, EncoderStep, conformer
+from asrkit.model import FULL_CONTEXT, ConformerEncoder, Context, Step, conformer
 from asrkit.model.attention import MAX_ROWS, ChunkAttention
 from asrkit.model.positions import KINDS
 from asrkit.model.positions.relative import RelativePosition
@@ -118,7 +118,7 @@ def test_control_a_broken_encoder_is_noticed(name: str, monkeypatch: pytest.Monk
 
 def test_control_another_export_is_noticed() -> None:
     """The comparison that both exports go through."""
-    step, other = (EncoderStep(encoder({"kind": "relative"}), Context(16, 24)) for _ in range(2))
+    step, other = (Step(encoder({"kind": "relative"}), None, Context(16, 24)) for _ in range(2))
     with torch.no_grad():
         other.encoder.layers[1].attention.position.content_bias.add_(0.5)
     assert replayed(step, other) > 1e-3
@@ -138,7 +138,7 @@ def test_control_a_tampered_cache_is_noticed(kind: str) -> None:
     lengths = torch.tensor([64])
     state = module(feats[:, :64], lengths, module.init_state(1, 32), 16).state
     tampered = state._replace(keys=state.keys.roll(1, dims=3))  # each key a frame late
-    encoded = module(feats[:, 64:], lengths, tampered, 16).encoded
+    encoded = module(feats[:, 64:], lengths, tampered, 16).frames
     assert difference(encoded, expected) > 1e-3
 
 

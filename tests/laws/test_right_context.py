@@ -165,7 +165,7 @@ def test_rows_of_a_batch(encoder: ConformerEncoder) -> None:
     for row, length in enumerate(lengths):
         alone = offline(encoder, feats[row : row + 1, :length], Context(4, 16, 3))
         assert int(together.lengths[row]) == alone.size(1)
-        difference = together.encoded[row, : alone.size(1)] - alone[0]
+        difference = together.frames[row, : alone.size(1)] - alone[0]
         assert difference.abs().max() < 1e-9
 
 
@@ -175,10 +175,10 @@ def test_control_a_tampered_past_is_noticed(encoder: ConformerEncoder, field: st
     expected = offline(encoder, feats, Context(16, 32, 3))[:, 16:32]
     _, _, state = encoder(feats[:, :76], torch.tensor([76]), encoder.init_state(1, 32), 16, 3)
     lengths = torch.tensor([76])
-    whole = encoder(feats[:, 64:], lengths, state, 16, 3).encoded
+    whole = encoder(feats[:, 64:], lengths, state, 16, 3).frames
     assert (whole[:, :16] - expected).abs().max() < 1e-9
     tampered = state._replace(**{field: torch.zeros_like(getattr(state, field))})
-    encoded = encoder(feats[:, 64:], lengths, tampered, 16, 3).encoded
+    encoded = encoder(feats[:, 64:], lengths, tampered, 16, 3).frames
     assert (encoded[:, :16] - expected).abs().max() > 1e-3
 
 

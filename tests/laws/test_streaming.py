@@ -45,7 +45,7 @@ def count(length: int, rate: FrameRate) -> int:
 
 def offline(encoder: ConformerEncoder, feats: Tensor, chunk_size: int, left_context: int) -> Tensor:
     lengths = torch.full((len(feats),), feats.size(1))
-    return encoder(feats, lengths, encoder.init_state(len(feats), left_context), chunk_size).encoded
+    return encoder(feats, lengths, encoder.init_state(len(feats), left_context), chunk_size).frames
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_control_a_tampered_past_of_either_stage_of_conv8_is_noticed(stage: int)
     part = slice(first) if stage == 0 else slice(first, None)
     hidden = state.hidden.clone()
     hidden[..., part] = 0.0
-    encoded = encoder(feats[:, 64:], lengths, state._replace(hidden=hidden), 8).encoded
+    encoded = encoder(feats[:, 64:], lengths, state._replace(hidden=hidden), 8).frames
     assert (encoded - expected).abs().max() > 1e-3
 
 
@@ -111,7 +111,7 @@ def test_control_a_tampered_past_is_noticed(encoder: ConformerEncoder, field: st
     expected = offline(encoder, feats, 16, 32)[:, 16:]
     _, _, state = encoder(feats[:, :64], lengths, encoder.init_state(1, 32), 16)
     tampered = state._replace(**{field: torch.zeros_like(getattr(state, field))})
-    encoded = encoder(feats[:, 64:], lengths, tampered, 16).encoded
+    encoded = encoder(feats[:, 64:], lengths, tampered, 16).frames
     assert (encoded - expected).abs().max() > 1e-3
 
 

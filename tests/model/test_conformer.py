@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from asrkit.model import FULL_CONTEXT, ConformerEncoder, Context, EncoderState, EncoderStep
+from asrkit.model import FULL_CONTEXT, ConformerEncoder, Context, EncoderState, Step
 from asrkit.model.positions import KINDS
 from tests.conftest import tiny_encoder
 
@@ -65,7 +65,7 @@ def test_an_hour_later_is_the_same() -> None:
     state = EncoderState(*(torch.randn_like(f) if f.is_floating_point() else f for f in state))
     feats = torch.randn(1, 64, 20)
     early, late = (
-        encoder(feats, torch.tensor([64]), state._replace(position=torch.tensor([p])), 16).encoded
+        encoder(feats, torch.tensor([64]), state._replace(position=torch.tensor([p])), 16).frames
         for p in (64, 90_000)
     )
     assert torch.equal(early, late)
@@ -74,7 +74,7 @@ def test_an_hour_later_is_the_same() -> None:
 def test_gradient_reaches_every_parameter(encoder: ConformerEncoder) -> None:
     feats = torch.randn(2, 64, 20, dtype=torch.float64)
     lengths = torch.tensor([64, 40])
-    encoder(feats, lengths, encoder.init_state(2, 8), 4).encoded.square().sum().backward()
+    encoder(feats, lengths, encoder.init_state(2, 8), 4).frames.square().sum().backward()
     missing = [n for n, p in encoder.named_parameters() if p.grad is None or not p.grad.abs().sum()]
     # Keys shift all scores of a query alike: their bias cannot matter, alone of all parameters.
     assert not missing
@@ -84,7 +84,7 @@ def test_gradient_reaches_every_parameter(encoder: ConformerEncoder) -> None:
 def test_bfloat16_is_finite(chunk_size: int) -> None:
     encoder = tiny_encoder().to(torch.bfloat16)
     feats = torch.randn(2, 50, 20, dtype=torch.bfloat16)
-    encoded = encoder(feats, torch.tensor([50, 0]), encoder.init_state(2, 8), chunk_size).encoded
+    encoded = encoder(feats, torch.tensor([50, 0]), encoder.init_state(2, 8), chunk_size).frames
     assert torch.isfinite(encoded).all()
 
 
@@ -92,11 +92,11 @@ def test_bfloat16_is_finite(chunk_size: int) -> None:
 def test_a_chunk_that_is_not_full_costs_what_it_has(kind: str) -> None:
     """The last one of a stream, or the only one of a short recording."""
     encoder = tiny_encoder(position=kind)
-    step, frames = EncoderStep(encoder, Context(40, 7)), []
+    step, frames = Step(encoder, None, Context(40, 7)), []
     encoder.layers[0].register_forward_hook(lambda _, inputs, __: frames.append(inputs[0].size(1)))
     feats = torch.randn(2, 4 * 40 + 37, 20, dtype=torch.float64)
     length = feats.size(1)
-    expected = encoder(feats, torch.tensor([length] * 2), encoder.init_state(2, 7), 40).encoded
+    expected = encoder(feats, torch.tensor([length] * 2), encoder.init_state(2, 7), 40).frames
     outputs, states = [], [step.init_state(2)]
     for part in feats.split(4 * 40, dim=1):
         encoded, lengths, state = step(part, torch.tensor([part.size(1)] * 2), states[-1])
@@ -108,8 +108,8 @@ def test_a_chunk_that_is_not_full_costs_what_it_has(kind: str) -> None:
     padded = torch.nn.functional.pad(part, (0, 0, 0, 4 * 40 - 37))
     whole = step(padded, torch.tensor([37, 37]), states[1])
     assert frames == [80, 40, 10, 40]
-    assert (whole.encoded[:, :10] - outputs[1]).abs().max() < 1e-9
-    assert (step(part, torch.tensor([37, 37]), states[0]).encoded - outputs[1]).abs().max() > 1e-3
+    assert (whole.frames[:, :10] - outputs[1]).abs().max() < 1e-9
+    assert (step(part, torch.tensor([37, 37]), states[0]).frames - outputs[1]).abs().max() > 1e-3
 
 
 @torch.no_grad()
@@ -120,16 +120,16 @@ def test_the_layers_that_are_asked_for_are_returned_and_no_others() -> None:
     encoder.after_norm.weight.copy_(torch.rand(encoder.dim))
     feats, lengths = torch.randn(2, 90, 20, dtype=torch.float64), torch.tensor([90, 61])
     state = encoder.init_state(2, 8)
-    run = encoder.run(feats, lengths, state, context, None, [0, 2, 3])
-    subsampled, second, last = run.layers
-    assert torch.equal(last, run.encoded)
+    output, layers = encoder.run(feats, lengths, state, context, None, [0, 2, 3])
+    subsampled, second, last = layers
+    assert torch.equal(last, output.frames)
     assert subsampled.shape == second.shape == last.shape
-    assert encoder.run(feats, lengths, state, context).layers == []
+    assert encoder.run(feats, lengths, state, context)[1] == []
     shorter = tiny_encoder(num_layers=2, after_norm=True).eval()
     weights = {name: part for name, part in encoder.state_dict().items() if "layers.2." not in name}
     shorter.load_state_dict(weights)
-    ends = shorter.run(feats, lengths, shorter.init_state(2, 8), context).encoded
+    ends = shorter.run(feats, lengths, shorter.init_state(2, 8), context)[0].frames
     assert (second - ends).abs().max() < 1e-12
     shorter.after_norm = torch.nn.Identity()  # control
-    ends = shorter.run(feats, lengths, shorter.init_state(2, 8), context).encoded
+    ends = shorter.run(feats, lengths, shorter.init_state(2, 8), context)[0].frames
     assert (second - ends).abs().max() > 1e-3

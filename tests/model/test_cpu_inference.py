@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from asrkit.model import FULL_CONTEXT, ConformerEncoder, EncoderOutput, cpu_inference
+from asrkit.model import FULL_CONTEXT, ConformerEncoder, StepOutput, cpu_inference
 from asrkit.model.attention import ChunkAttention
 from asrkit.model.positions import KINDS, build_positions, distances
 from asrkit.model.subsampling import KINDS as SUBSAMPLINGS
@@ -33,7 +33,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def step(
     encoder: ConformerEncoder, rows: int, left: int = 0, chunk_size: int = FULL_CONTEXT
-) -> EncoderOutput:
+) -> StepOutput:
     """A later step of streams at different points; the second one ends in it."""
     dtype, draw = encoder.mean.dtype, torch.Generator().manual_seed(0)
     feats = torch.randn(rows, LENGTHS[0], 20, generator=draw, dtype=torch.float64).to(dtype)
@@ -48,8 +48,8 @@ def apart(encoder: ConformerEncoder, rows: int = 2, left: int = 0) -> float:
     expected = step(encoder, rows, left)
     with torch.inference_mode():
         found = step(encoder, rows, left)
-    real = torch.arange(expected.encoded.size(1)) < expected.lengths[:, None]  # (B, E)
-    pairs = [((found.encoded - expected.encoded) * real.unsqueeze(2))]
+    real = torch.arange(expected.frames.size(1)) < expected.lengths[:, None]  # (B, E)
+    pairs = [((found.frames - expected.frames) * real.unsqueeze(2))]
     pairs += [one - other for one, other in zip(found.state, expected.state, strict=True)]
     return max(float(each.detach().abs().max()) for each in pairs if each.numel())
 

@@ -13,7 +13,7 @@ import torch
 from asrkit import Batcher, Endpointer
 from asrkit.backends import eager
 from asrkit.errors import UserError
-from asrkit.model import FULL, Context, EncoderState, NetworkOutput
+from asrkit.model import FULL, Context, EncoderState, StepOutput
 from asrkit.runtime import BatchedSession, Recognizer, Result
 from asrkit.runtime import batcher as batcher_module
 from asrkit.runtime.batcher import PATIENT_ROWS, PATIENT_TURN
@@ -141,7 +141,7 @@ def test_control_rows_that_change_places_are_noticed() -> None:
 
     def swapped(feats, lengths, state):  # type: ignore[no-untyped-def]
         output = honest.step(feats, lengths, state)
-        return NetworkOutput(output.frames.flip(0), output.lengths, output.state)
+        return StepOutput(output.frames.flip(0), output.lengths, output.state)
 
     batcher = Batcher(recognizer_of())
     batcher.recognizer.engine.backend = honest._replace(step=swapped)

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from asrkit.backends import eager
-from asrkit.model import Context, EncoderState, Network, NetworkOutput
+from asrkit.model import Context, EncoderState, Network, StepOutput
 from asrkit.runtime.engine import Engine, build_engine
 
 GPU = torch.device("meta")
@@ -17,9 +17,9 @@ class Seen:
     def __init__(self) -> None:
         self.devices: list[str] = []
 
-    def __call__(self, feats: Tensor, lengths: Tensor, state: EncoderState) -> NetworkOutput:
+    def __call__(self, feats: Tensor, lengths: Tensor, state: EncoderState) -> StepOutput:
         self.devices += [feats.device.type, lengths.device.type]
-        return NetworkOutput(feats.new_zeros(1, 4, 5), torch.tensor([4]), state)
+        return StepOutput(feats.new_zeros(1, 4, 5), torch.tensor([4]), state)
 
 
 @pytest.fixture

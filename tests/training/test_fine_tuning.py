@@ -207,7 +207,7 @@ def check_streaming(file: ModelFile, context: Context) -> None:
     found = []
     for left in (context.left, 0):
         state = model.init_state(1, left)
-        encoded = model.encoder(feats, lengths, state, context.chunk_size).encoded
+        encoded = model.encoder(feats, lengths, state, context.chunk_size).frames
         found.append(model.head.frames(encoded)[0])
     own = recognizer_of(file, context)
     trace = Trace(own.search)

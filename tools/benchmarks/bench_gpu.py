@@ -33,9 +33,8 @@ from asrkit.model import (
     ConformerEncoder,
     Context,
     CTCHead,
-    FullContextStep,
     Network,
-    NetworkStep,
+    Step,
 )
 from asrkit.runtime.load import known_device
 from asrkit.training.loss import Loss, View
@@ -65,7 +64,7 @@ class Live:
         rate = model.encoder.rate
         chunk = rate.factor * (CHUNK_SIZE if rate.factor == 4 else CHUNK_SIZE // 2)
         context = CONTEXT if rate.factor == 4 else Context(CHUNK_SIZE // 2, LEFT_CONTEXT // 2)
-        self.step = NetworkStep(self.model, context)
+        self.step = Step(self.model.encoder, self.model.head, context)
         self.frontend = Fbank(model.encoder.num_mels, rate.lead_frames).to(device)
         pinned = device != "cpu"
         self.samples = torch.randint(-3000, 3000, (streams, chunk * HOP), dtype=torch.int16)
@@ -156,7 +155,7 @@ def offline(
     model = network(large, options, "kernels" in how)
     model = model.to(options.device, DTYPES[dtype])
     full = "full" in how
-    step = FullContextStep(model) if full else NetworkStep(model, CONTEXT)
+    step = Step(model.encoder, model.head, FULL if full else CONTEXT)
     frontend = Fbank(model.encoder.num_mels, model.encoder.rate.lead_frames).to(options.device)
     length = options.seconds * SAMPLE_RATE
     samples = torch.randint(-3000, 3000, (rows, length), dtype=torch.int16)

@@ -42,7 +42,7 @@ from torch.nn import functional
 from tqdm import tqdm
 
 from asrkit.backends import onnx
-from asrkit.model import FULL_CONTEXT, Context, EncoderStep
+from asrkit.model import FULL_CONTEXT, Context, Step
 
 LONG = 300.0  # seconds of audio from which on one round has to do
 PIECE = 47 * CHUNK_FEATS  # feature frames of 47 chunks, half a minute
@@ -52,7 +52,7 @@ Forward = Callable[[Tensor], object]  # (1, T, F) log mels -> encoder frames
 
 
 def chunked(num_layers: int) -> Forward:
-    step = EncoderStep(reference_encoder(num_layers), Context(CHUNK_SIZE, LEFT_CONTEXT)).eval()
+    step = Step(reference_encoder(num_layers), None, Context(CHUNK_SIZE, LEFT_CONTEXT)).eval()
     return lambda feats: step(feats, torch.tensor([feats.size(1)]), step.init_state(1))
 
 
@@ -68,7 +68,7 @@ def in_pieces(step: Any, feats: Tensor) -> object:
 
 
 def eager_in_pieces(num_layers: int) -> Forward:
-    step = EncoderStep(reference_encoder(num_layers), Context(CHUNK_SIZE, LEFT_CONTEXT)).eval()
+    step = Step(reference_encoder(num_layers), None, Context(CHUNK_SIZE, LEFT_CONTEXT)).eval()
     return partial(in_pieces, step)
 
 

@@ -50,7 +50,7 @@ EAGER = "asrkit"  # what asrkit.load runs without an export, and what the others
 
 
 class Contender(NamedTuple):
-    step: Any  # called as an EncoderStep is
+    step: Any  # called as a Step is
     parameters: int
 
 

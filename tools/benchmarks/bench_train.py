@@ -51,7 +51,7 @@ class Encoder(nn.Module):
     def forward(self, feats: Tensor) -> Tensor:
         lengths = torch.full((feats.size(0),), feats.size(1))
         state = self.encoder.init_state(feats.size(0), self.left_context)
-        return self.encoder(feats, lengths, state, self.chunk_size).encoded
+        return self.encoder(feats, lengths, state, self.chunk_size).frames
 
 
 class Peer(nn.Module):

@@ -1,6 +1,6 @@
 """Other toolkits' encoders behind asrkit's subsampling, so that all start from log mels.
 
-All have the reference encoder's sizes; they are called as an `EncoderStep` is.
+All have the reference encoder's sizes; they are called as a `Step` is.
 """
 
 import os

@@ -24,7 +24,7 @@ def test_norms_are_replaced(norm: str, left: int) -> None:
     assert len(found) == left
     assert not left or found == [each.norm for each in encoder.layers]
     feats = torch.randn(1, 64, 80)
-    encoded = encoder(feats, torch.tensor([64]), encoder.init_state(1, 4), 4).encoded
+    encoded = encoder(feats, torch.tensor([64]), encoder.init_state(1, 4), 4).frames
     assert encoded.isfinite().all()
 
 

@@ -11,7 +11,7 @@ import asrkit
 from asrkit.build import build_model
 from asrkit.config import load_config
 from asrkit.evaluation.recording_search import Trace
-from asrkit.model import Context, EncoderState, NetworkOutput
+from asrkit.model import Context, EncoderState, StepOutput
 from asrkit.model_file import ModelFile, load_model
 from asrkit.runtime import Recognizer, recognizer_of
 from asrkit.runtime.engine import Engine
@@ -94,7 +94,7 @@ def forgetful(recognizer: Recognizer) -> Recognizer:
     engine = recognizer.engine
     backend = engine.backend
 
-    def step(feats: Tensor, lengths: Tensor, state: EncoderState) -> NetworkOutput:
+    def step(feats: Tensor, lengths: Tensor, state: EncoderState) -> StepOutput:
         return backend.step(feats, lengths, state._replace(conv=torch.zeros_like(state.conv)))
 
     other = recognizer.with_search(recognizer.search)

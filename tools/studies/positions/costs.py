@@ -20,7 +20,7 @@ from asrkit.build import build_model
 from asrkit.cli.parser import Parser
 from asrkit.cli.table import markdown
 from asrkit.config import load_config
-from asrkit.model import FULL_CONTEXT, ConformerEncoder, Context, EncoderStep
+from asrkit.model import FULL_CONTEXT, ConformerEncoder, Context, Step
 from asrkit.model.positions import KINDS
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
@@ -64,7 +64,7 @@ def costs(options: argparse.Namespace) -> int:
     memory = {kind: memory_of(kind, options.overrides) for kind in tqdm(options.kinds, "memory")}
     context = Context(CHUNK_SIZE, LEFT_CONTEXT)
     steps = {
-        kind: EncoderStep(encoder_of(kind, options.overrides), context).eval()
+        kind: Step(encoder_of(kind, options.overrides), None, context).eval()
         for kind in options.kinds
     }
     times = step_times(steps)
@@ -96,7 +96,7 @@ def num_parameters(encoder: ConformerEncoder) -> int:
     return sum(parameter.numel() for parameter in encoder.parameters())
 
 
-def table_bytes(step: EncoderStep) -> int:
+def table_bytes(step: Step) -> int:
     """Bytes of the position tables for a chunk and left context, which inference keeps."""
     own = [b for name, b in step.named_buffers() if not name.startswith("encoder.")]
     return sum(b.nbytes for b in own)
@@ -126,7 +126,7 @@ def memory_of(kind: str, overrides: list[str]) -> float | None:
     return None if done.returncode else float(json.loads(done.stdout))
 
 
-def step_times(steps: dict[str, EncoderStep]) -> dict[str, str]:
+def step_times(steps: dict[str, Step]) -> dict[str, str]:
     """Median and the middle 90 % of the milliseconds of a chunk, by kind; "–" if it failed."""
     feats = random_feats(STREAM_SECONDS)
     chunks = [c for c in feats.split(CHUNK_FEATS, 1) if c.size(1) == CHUNK_FEATS]
