@@ -3,7 +3,9 @@
 import pytest
 import torch
 
-from asrkit.model.positions.distances import shift, sinusoid, unshift
+from asrkit.model.positions.distances import shift
+from asrkit.model.positions.relative import sinusoid
+from asrkit.model.positions.shaw import unshift
 
 
 @pytest.mark.parametrize(("rows", "keys"), [(1, 1), (1, 4), (3, 3), (3, 7)])

@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 
-from asrkit.model.positions import KINDS, FramePosition, Position, build_positions
+from asrkit.model.positions import KINDS, FramePosition, build_positions
 from asrkit.model.positions.bias import ALiBiPosition, T5Position
 from tests.model import reference
 from tests.model.test_positions import (
@@ -72,7 +72,7 @@ def test_what_a_kind_leaves_alone() -> None:
     assert [type(layer) for layer in layers] == [KINDS["relative"]] * 3
     frame, layers = build_positions("learned", DIM, 2, 3)
     assert isinstance(frame, FramePosition)
-    assert [type(layer) for layer in layers] == [Position] * 3
+    assert [type(layer) for layer in layers] == [KINDS["none"]] * 3
 
 
 REFUSALS = [  # kind, options, message

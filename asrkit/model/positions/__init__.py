@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from asrkit.model.positions.absolute_keys import AbsoluteKeysPosition
-from asrkit.model.positions.base import FramePosition, Position
+from asrkit.model.positions.base import FramePosition, NoPosition, Position
 from asrkit.model.positions.bias import ALiBiPosition, T5Position
 from asrkit.model.positions.compact import CompactPosition
 from asrkit.model.positions.complex_order import ComplexPosition
@@ -40,7 +40,7 @@ KINDS: Kinds[Position | FramePosition] = Kinds(
         "learned": LearnedPosition,
         "flow": FlowPosition,
         "complex": ComplexPosition,
-        "none": Position,
+        "none": NoPosition,
     },
     ("dim", "num_heads"),
 )
@@ -56,5 +56,5 @@ def build_positions(
     """
     cls, options = KINDS.chosen(position)
     if issubclass(cls, FramePosition):
-        return cls(dim, **options), [Position(dim, num_heads) for _ in range(num_layers)]
+        return cls(dim, **options), [NoPosition(dim, num_heads) for _ in range(num_layers)]
     return cls.on_frames(dim), [cls(dim, num_heads, **options) for _ in range(num_layers)]

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 
 class Position(nn.Module):
-    """An encoding inside the attention of a layer; this base class, kind `none`, has no positions.
+    """An encoding inside the attention of a layer; this base class has no positions.
 
         table   = position.table(left_context, chunk_size, like)    # kept in inference
         keys    = position.attach(keys, vectors)                    # (B, H, T, Dh + extra), cached
@@ -30,11 +30,12 @@ class Position(nn.Module):
         fused: whether `terms` and the table define the scores, as `triton_attention` needs.
     """
 
+    fused = False
+
     def __init__(self, dim: int, num_heads: int) -> None:
         super().__init__()
         self.num_heads, self.head_dim = num_heads, dim // num_heads
         self.extra_query_dim, self.extra_key_dim = 0, 0
-        self.fused = type(self) is Position  # kinds that override methods set it themselves
 
     @staticmethod
     def on_frames(dim: int) -> "FramePosition":
@@ -82,10 +83,16 @@ class Position(nn.Module):
         return weights @ values
 
 
+class NoPosition(Position):
+    """Kind `none`: scores without positions."""
+
+    fused = True
+
+
 class FramePosition(nn.Module):
     """An absolute encoding of the frames before the first layer; this base class changes nothing.
 
-    The attention of all layers then has no positions (`Position`).
+    The attention of all layers then has no positions (`NoPosition`).
 
     Attributes:
         cycle: frames after which the encoding repeats, if training begins anywhere in them; or 0.

@@ -12,9 +12,7 @@ from asrkit.model.positions.distances import distances, toeplitz
 class BiasPosition(Position):
     """Base class of both: score(i, j) = q_i·k_j / sqrt(Dh) + b_{i-j}, with a table (H, 1, M+2C)."""
 
-    def __init__(self, dim: int, num_heads: int) -> None:
-        super().__init__(dim, num_heads)
-        self.fused = True
+    fused = True
 
     def scores(self, queries: Tensor, keys: Tensor, table: Tensor, first: int) -> Tensor:
         content = self.terms(queries)[0] @ keys.transpose(3, 4)

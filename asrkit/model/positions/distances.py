@@ -8,7 +8,7 @@ farthest future), and one shift moves the columns to their keys.
 import math
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from asrkit.model.positions.base import Position
 
@@ -21,9 +21,7 @@ class DistancePosition(Position):
     where `terms` returns content_i and by_distance_i.
     """
 
-    def __init__(self, dim: int, num_heads: int) -> None:
-        super().__init__(dim, num_heads)
-        self.fused = True
+    fused = True
 
     def scores(self, queries: Tensor, keys: Tensor, table: Tensor, first: int) -> Tensor:
         num_keys = keys.size(3)
@@ -77,14 +75,6 @@ def shift(scores: Tensor, num_keys: int) -> Tensor:
     return flat.unflatten(-1, (rows, width - 1))[..., :num_keys]
 
 
-def unshift(weights: Tensor) -> Tensor:
-    """The inverse of `shift`: weights by key (..., Q, W) to weights by distance (..., Q, W + Q)."""
-    rows, num_keys = weights.size(-2), weights.size(-1)
-    flat = torch.nn.functional.pad(weights, [0, rows - 1]).flatten(-2)  # (..., Q·(W+Q-1))
-    flat = torch.nn.functional.pad(flat, [rows - 1, 1])  # (..., Q·(W+Q))
-    return flat.unflatten(-1, (rows, num_keys + rows))
-
-
 def toeplitz(table: Tensor, first: int, num_rows: int, num_keys: int) -> Tensor:
     """Return the matrix whose entry (i, j) is the table's value for query i's distance to key j.
 
@@ -94,29 +84,31 @@ def toeplitz(table: Tensor, first: int, num_rows: int, num_keys: int) -> Tensor:
     return shift(by_distance.expand(-1, num_rows, -1), num_keys).unsqueeze(1)
 
 
-def sinusoid(positions: Tensor, dim: int) -> Tensor:
-    """Return sines and cosines of positions or signed distances (Vaswani et al. 2017, section 3.5).
+def frequencies(
+    dim: int, device: torch.device, base: float = 10000.0, last: bool = False
+) -> Tensor:
+    """Return base^(-2m/D) for m = 0 … D/2-1: (D/2,) in float64.
 
-    Args:
-        positions: (P,) frames of any sign; the sine is odd, so r(-d) differs from r(d).
-        dim: even number of columns; sines in the even ones, cosines in the odd ones.
-
-    Returns:
-        (P, dim) in float64: after an hour of frames, angles in float32 would be too coarse.
-    """
-    return waves(positions, frequencies(dim, positions.device))
-
-
-def frequencies(dim: int, device: torch.device, last: bool = False) -> Tensor:
-    """Return 10000^(-2m/D) for m = 0 … D/2-1: (D/2,) in float64.
-
-    With `last`, return 10000^(-m/(D/2-1)), whose last frequency is 1/10000.
+    With `last`, return base^(-m/(D/2-1)), whose last frequency is 1/base.
     """
     even = torch.arange(0, dim, 2, dtype=torch.float64, device=device)
-    return torch.exp(even * (-math.log(10000.0) / (dim - 2 if last else dim)))
+    return torch.exp(even * (-math.log(base) / (dim - 2 if last else dim)))
 
 
 def waves(positions: Tensor, frequencies: Tensor) -> Tensor:
     """Return sines and cosines of (P,) positions times (D/2,) frequencies: (P, D) in float64."""
     angles = positions.to(torch.float64)[:, None] * frequencies  # (P, D/2)
     return torch.stack([angles.sin(), angles.cos()], dim=2).flatten(1)
+
+
+def learned_table(max_distance: int, dim: int) -> nn.Parameter:
+    """Return a parameter (2Z+1, dim) of small random values: a row for each distance -Z to Z."""
+    if max_distance < 1:
+        raise ValueError(f"max_distance must be at least 1, got {max_distance}")
+    return nn.Parameter(torch.randn(2 * max_distance + 1, dim) * 0.02)
+
+
+def clipped(table: Tensor, distances: Tensor) -> Tensor:
+    """(2Z+1, X), (P,) -> (P, X): the rows of distances clipped to ±Z."""
+    most = table.size(0) // 2
+    return table[distances.clamp(-most, most) + most]

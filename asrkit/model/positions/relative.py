@@ -5,7 +5,14 @@ import math
 import torch
 from torch import Tensor, nn
 
-from asrkit.model.positions.distances import DistancePosition, distances, sinusoid
+from asrkit.model.positions.distances import (
+    DistancePosition,
+    clipped,
+    distances,
+    frequencies,
+    learned_table,
+    waves,
+)
 
 
 class BiasedRelative(DistancePosition):
@@ -79,14 +86,14 @@ class LearnedRelativePosition(BiasedRelative):
         return clipped(self.embeddings, distances)
 
 
-def learned_table(max_distance: int, dim: int) -> nn.Parameter:
-    """Return a parameter (2Z+1, dim) of small random values: a row for each distance -Z to Z."""
-    if max_distance < 1:
-        raise ValueError(f"max_distance must be at least 1, got {max_distance}")
-    return nn.Parameter(torch.randn(2 * max_distance + 1, dim) * 0.02)
+def sinusoid(positions: Tensor, dim: int) -> Tensor:
+    """Return sines and cosines of positions or signed distances (Vaswani et al. 2017, section 3.5).
 
+    Args:
+        positions: (P,) frames of any sign; the sine is odd, so r(-d) differs from r(d).
+        dim: even number of columns; sines in the even ones, cosines in the odd ones.
 
-def clipped(table: Tensor, distances: Tensor) -> Tensor:
-    """(2Z+1, X), (P,) -> (P, X): the rows of distances clipped to ±Z."""
-    most = table.size(0) // 2
-    return table[distances.clamp(-most, most) + most]
+    Returns:
+        (P, dim) in float64: after an hour of frames, angles in float32 would be too coarse.
+    """
+    return waves(positions, frequencies(dim, positions.device))

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from asrkit.model.positions.base import Position
+from asrkit.model.positions.distances import frequencies
 
 
 class RotaryPosition(Position):
@@ -41,9 +42,8 @@ class RotaryPosition(Position):
         """(2, M+2C, R/2): cosines and sines of the places of the W keys, then of the C queries."""
         keys = torch.arange(-left_context, chunk_size, device=like.device)
         place = torch.cat([keys, keys[left_context:]])  # (M+2C,)
-        even = torch.arange(0, self.num_turned, 2, dtype=torch.float64, device=like.device)
-        frequencies = torch.exp(even * (-math.log(self.base) / self.num_turned))
-        angles = place[:, None] * frequencies  # (M+2C, R/2)
+        pairs = frequencies(self.num_turned, like.device, self.base)
+        angles = place[:, None] * pairs  # (M+2C, R/2)
         return torch.stack([angles.cos(), angles.sin()]).to(like.dtype)
 
     def scores(self, queries: Tensor, keys: Tensor, table: Tensor, first: int) -> Tensor:

@@ -3,10 +3,10 @@
 import math
 
 from torch import Tensor
+from torch.nn import functional
 
 from asrkit.model.positions.base import Position
-from asrkit.model.positions.distances import columns, distances, shift, unshift
-from asrkit.model.positions.relative import clipped, learned_table
+from asrkit.model.positions.distances import clipped, columns, distances, learned_table, shift
 
 
 class ShawPosition(Position):
@@ -48,3 +48,11 @@ class ShawPosition(Position):
             table = columns(table[size:], first, rows, num_keys)  # (Dh, W+Q)
             context = context + unshift(weights) @ table.t()
         return context
+
+
+def unshift(weights: Tensor) -> Tensor:
+    """The inverse of `shift`: weights by key (..., Q, W) to weights by distance (..., Q, W + Q)."""
+    rows, num_keys = weights.size(-2), weights.size(-1)
+    flat = functional.pad(weights, [0, rows - 1]).flatten(-2)  # (..., Q·(W+Q-1))
+    flat = functional.pad(flat, [rows - 1, 1])  # (..., Q·(W+Q))
+    return flat.unflatten(-1, (rows, num_keys + rows))

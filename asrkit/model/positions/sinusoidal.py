@@ -75,7 +75,7 @@ class SinusoidalPosition(FramePosition):
         They are not computed in `forward`, where the ONNX exporter rounds Python's numbers to
         float32: after a day of frames, angles would be wrong by a quarter of a degree and more.
         """
-        return frequencies(self.dim, like.device, self.last)
+        return frequencies(self.dim, like.device, last=self.last)
 
     def forward(self, x: Tensor, position: Tensor, table: Tensor) -> Tensor:
         numbers = frame_numbers(x, position)  # (B, T)

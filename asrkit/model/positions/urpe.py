@@ -8,13 +8,8 @@ from torch import Tensor
 from asrkit.model.positions.base import Position
 from asrkit.model.positions.bias import ALiBiPosition, T5Position
 from asrkit.model.positions.compact import CompactPosition
-from asrkit.model.positions.distances import distances, toeplitz
-from asrkit.model.positions.relative import (
-    LearnedRelativePosition,
-    RelativePosition,
-    clipped,
-    learned_table,
-)
+from asrkit.model.positions.distances import clipped, distances, learned_table, toeplitz
+from asrkit.model.positions.relative import LearnedRelativePosition, RelativePosition
 
 BASES = {
     "relative": RelativePosition,
