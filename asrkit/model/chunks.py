@@ -25,7 +25,7 @@ def blocks_of(frames: Tensor, chunk_size: int, ahead: int) -> Tensor:
     return windows(frames.unsqueeze(1), chunk_size + ahead, chunk_size).flatten(1, 3)
 
 
-def own_frames(blocks: Tensor, num_blocks: int, ahead: int) -> Tensor:
+def chunk_frames(blocks: Tensor, num_blocks: int, ahead: int) -> Tensor:
     """(B, n·(C + R), X) -> (B, n·C, X): the blocks without their right context."""
     return split_ahead(blocks.unsqueeze(1), num_blocks, ahead)[0].squeeze(1)
 
@@ -37,9 +37,9 @@ def split_ahead(blocks: Tensor, num_blocks: int, ahead: int) -> tuple[Tensor, Te
     """
     if ahead == 0:
         return blocks, None
-    each = blocks.unflatten(2, (num_blocks, -1))  # (B, H, n, C+R, X)
-    chunk_size = each.size(3) - ahead
-    return each[:, :, :, :chunk_size].flatten(2, 3), each[:, :, :, chunk_size:]
+    blocks = blocks.unflatten(2, (num_blocks, -1))  # (B, H, n, C+R, X)
+    chunk_size = blocks.size(3) - ahead
+    return blocks[:, :, :, :chunk_size].flatten(2, 3), blocks[:, :, :, chunk_size:]
 
 
 def joined_windows(frames: Tensor, ahead: Tensor | None, block: int, window: int) -> Tensor:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from asrkit.model.attention import ChunkAttention
-from asrkit.model.chunks import blocks_of, own_frames, valid_keys
+from asrkit.model.chunks import blocks_of, chunk_frames, valid_keys
 from asrkit.model.context import Context, FrameRate, fitted, num_frames, num_valid
 from asrkit.model.dropout import Dropout
 from asrkit.model.layer import ConformerLayer, LayerPast, LayerStep, TransformerLayer
@@ -241,10 +241,10 @@ class ConformerEncoder(nn.Module):
         vectors = self.position.vectors(x, places, tables.frames)
         valid = valid_keys(state.position, lengths, context, total)
         step = LayerStep(valid, blocks_of(vectors, context.chunk_size, ahead), ahead)
-        wanted: list[int] = [] if layers is None else layers
-        asked: list[Tensor] = []
-        if 0 in wanted:
-            asked.append(x[:, :total][:, :frames])
+        numbers: list[int] = [] if layers is None else layers
+        outputs: list[Tensor] = []
+        if 0 in numbers:
+            outputs.append(x[:, :total][:, :frames])
         x = self.dropout(self.position(x, places, tables.frames))
         x = blocks_of(x, context.chunk_size, ahead)  # (B, n·(C+R), D)
         last = len(self.layers)
@@ -252,18 +252,18 @@ class ConformerEncoder(nn.Module):
         pasts: list[LayerPast] = []
         for i, layer in enumerate(self.layers):
             x, past = layer(x, step, tables.layers[i], LayerPast(keys[i], values[i], conv[i]))
-            if i + 1 in wanted and i + 1 < last:
-                asked.append(self.output(x, step, frames))
+            if i + 1 in numbers and i + 1 < last:
+                outputs.append(self.output(x, step, frames))
             pasts.append(past)
         encoded = self.output(x, step, frames)
-        if last in wanted:
-            asked.append(encoded)
+        if last in numbers:
+            outputs.append(encoded)
         new_state = state_of(new_feats, hidden, pasts, state.position + total)
-        return StepOutput(encoded, lengths.clamp(max=total), new_state), asked
+        return StepOutput(encoded, lengths.clamp(max=total), new_state), outputs
 
     def output(self, x: Tensor, step: LayerStep, frames: int) -> Tensor:
-        """Return the own frames of a layer's blocks: (B, n·(C+R), D) -> (B, E, D)."""
-        return self.after_norm(own_frames(x, step.valid.size(2), step.ahead)[:, :frames])
+        """Return the chunks' frames of a layer's blocks: (B, n·(C+R), D) -> (B, E, D)."""
+        return self.after_norm(chunk_frames(x, step.valid.size(2), step.ahead)[:, :frames])
 
     def subsampled(
         self, feats: Tensor, real: Tensor, state: EncoderState, ahead: int
@@ -272,12 +272,12 @@ class ConformerEncoder(nn.Module):
         if ahead == 0:
             return self.subsampling.run(feats, real, state.feats, state.hidden)
         size = feats.size(1) - ahead * self.rate.factor
-        own, past, hidden = self.subsampling.run(
+        chunks, past, hidden = self.subsampling.run(
             feats[:, :size], real[:, :size], state.feats, state.hidden
         )
         first = size - self.rate.lookahead
         seen, _, _ = self.subsampling(feats[:, first:], real[:, first:], past, hidden)
-        return torch.cat([own, seen], dim=1), past, hidden
+        return torch.cat([chunks, seen], dim=1), past, hidden
 
     def normalize(
         self, feats: Tensor, lengths: Tensor, position: Tensor, context: Context
@@ -294,7 +294,7 @@ class ConformerEncoder(nn.Module):
         if rate.lead_frames > 0:
             real = real & (numbers + rate.factor * position[:, None] >= rate.lead_frames)
         feats = ((feats - self.mean) * self.scale).masked_fill(~real.unsqueeze(2), 0.0)
-        own = max(1, num_frames(feats.size(1), rate) - context.right)
-        frames = own + -own % context.chunk_size + context.right
+        size = max(1, num_frames(feats.size(1), rate) - context.right)  # of the chunks
+        frames = size + -size % context.chunk_size + context.right
         padding = rate.factor * frames + rate.lookahead - feats.size(1)
         return functional.pad(feats, (0, 0, 0, padding)), functional.pad(real, (0, padding))

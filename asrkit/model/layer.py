@@ -107,8 +107,8 @@ class CausalConvolution(nn.Module):
             x = x - before
             assert bias is not None
             bias = bias + self.depthwise.weight.sum(dim=[1, 2]) * before
-        own, seen = split_ahead(x.transpose(1, 2).unsqueeze(3), num_blocks, ahead)
-        history = torch.cat([past, own.squeeze(3)], dim=2)  # (B, D, K-1+n·C)
+        chunks, seen = split_ahead(x.transpose(1, 2).unsqueeze(3), num_blocks, ahead)
+        history = torch.cat([past, chunks.squeeze(3)], dim=2)  # (B, D, K-1+n·C)
         # The input is an image with a row for each block, because ONNX Runtime's fast depthwise
         # convolution accepts only images.
         image = history[:, :, None]

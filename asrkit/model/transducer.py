@@ -264,13 +264,12 @@ class TransducerHead(Head):
         A layer that only one of the heads has is left as it is.
         """
         assert isinstance(other, TransducerHead)
-        theirs = other.state_dict()
-        shared = {name: own for name, own in self.state_dict().items() if name in theirs}
-        for name, own in shared.items():
+        weights, sources = self.state_dict(), other.state_dict()
+        for name in weights.keys() & sources.keys():
             if name.startswith(("predictor.embed", "out.", "ctc.", "simple.")):
-                own[new] = theirs[name][old]
+                weights[name][new] = sources[name][old]
             else:
-                own.copy_(theirs[name])
+                weights[name].copy_(sources[name])
 
     def start(self, batch_size: int) -> PredictorState:
         """Return the predictor's state before the blank that stands before all labels."""
