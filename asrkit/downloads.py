@@ -283,7 +283,7 @@ def current(repository: str, revision: str | None) -> Listing:
     A commit in the cache cannot change, so that the hub is not asked.
     """
     from huggingface_hub import HfApi, constants
-    from huggingface_hub.errors import HTTPError
+    from huggingface_hub.errors import HTTPError, OfflineModeIsEnabled
 
     known = from_cache(repository, revision or "main")
     if known is not None and known.commit == revision:
@@ -293,10 +293,15 @@ def current(repository: str, revision: str | None) -> Listing:
             repository, revision=revision, files_metadata=True,
             timeout=constants.HF_HUB_ETAG_TIMEOUT,
         )  # fmt: skip
-    except (HTTPError, OSError):  # no answer, or no access
+    except (HTTPError, OSError) as error:  # no answer, or no access
         known = known or of_snapshot(repository, revision)
         if known is None:
             raise
+        if not isinstance(error, OfflineModeIsEnabled):
+            logger.warning(
+                "%s: its commit %.12s is read from the cache, for the hub has no answer: %s",
+                repository, known.commit, reason(error),
+            )  # fmt: skip
         return known
     except (TypeError, KeyError, AttributeError) as error:
         raise ValueError(f"the hub's answer cannot be read: {reason(error)}") from None

@@ -223,9 +223,14 @@ def test_what_the_hub_refuses(
 
 @pytest.mark.parametrize("kind", ["nobody", "slow"])
 def test_no_answer(
-    kind: str, remote: hub_server.Hub, model: bytes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    kind: str,
+    remote: hub_server.Hub,
+    model: bytes,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """From the cache, or an error; the control is the same address with the hub there."""
+    """From the cache with a line, or an error; the control is the same with the hub there."""
     import huggingface_hub.file_download
 
     remote.make("me/tiny").commit(model__safetensors=model)
@@ -239,7 +244,9 @@ def test_no_answer(
         if kind == "nobody":
             silent.close()
         hub_server.use(monkeypatch, f"http://127.0.0.1:{port}", tmp_path / "cache")
+        assert "is read from the cache" not in caplog.text
         assert model_path("hf://me/tiny") == path
+        assert "me/tiny: its commit" in caplog.text
         said = refusal("hf://me/other")
     assert said.startswith(
         f"hf://me/other: not in the cache, and http://127.0.0.1:{port} cannot be"
