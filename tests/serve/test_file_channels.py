@@ -36,7 +36,7 @@ def test_openai(address: str, served: Recognizer, recordings: Recordings) -> Non
         formats.Recording(result.words, "", seconds, {}, channel, name)
         for channel, (result, name) in enumerate(zip(alone, NAMES, strict=True))
     ]
-    turns = formats.turns_as_json(written)
+    turns = formats.passages_as_json(written)
 
     def created(form: str, **more: Any) -> Any:
         create: Any = client.audio.transcriptions.create
