@@ -136,6 +136,8 @@ def check(backend: Backend, file: ModelFile, reference: Backend) -> None:
     chunk = WHOLE_FRAMES if spec.context.full else spec.context.chunk_size
     # At least 33 frames: on some processors, ONNX Runtime's kernel for 32 rows was wrong.
     many = 2 if spec.context.full else max(2, -(-11 // chunk))
+    if backend.kind == "compiled":  # cuts steps into chunks; so what follows a row's end differs
+        many = 1
     number = spec.rate.factor * (1 + many) * chunk + spec.ahead_frames
     feats = noise(build_frontend(file.config.model), number, torch.Generator().manual_seed(0))
     frames, others = compare(backend, reference, feats, (chunk, many * chunk))
