@@ -209,7 +209,7 @@ def stations(model: Network, step: Step, feats: Tensor, frames: int) -> list[Ten
         lengths = torch.tensor([length])
         output, parts = encoder.run(part, lengths, state, context, step.tables(), [*layers])
         state = output.state
-        parts.append(model.head.frames(output.frames))
+        parts.append(model.head.emissions(output.frames))
         outputs.append([x[:, : int(output.lengths)] for x in parts])
     return [torch.cat(pieces, dim=1) for pieces in zip(*outputs, strict=True)]
 

@@ -92,7 +92,7 @@ def of_stream(frontend: Frontend, samples: Tensor) -> Tensor:
 
 
 class WholeStep(nn.Module):
-    """A network in full context: features of whole recordings to the head's frames, no state.
+    """A network in full context: features of whole recordings to the head's emissions, no state.
 
     The lengths of the graph are dynamic, so the attention's queries cannot be split into tiles.
     """
@@ -110,4 +110,4 @@ class WholeStep(nn.Module):
         state = encoder.init_state(feats.size(0), 0)
         context = Context((feats.size(1) - encoder.rate.lookahead) // encoder.rate.factor)
         output, _ = encoder.run(feats, lengths, state, context, encoder.tables(context))
-        return self.model.head.frames(output.frames), output.lengths
+        return self.model.head.emissions(output.frames), output.lengths

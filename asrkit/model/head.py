@@ -1,4 +1,4 @@
-"""Heads: a head computes the frames that a search reads, and the loss of a text.
+"""Heads: a head computes the emissions that a search reads, and the loss of a text.
 
 Only this file, its configuration and its searches know which head a network has.
 """
@@ -20,24 +20,24 @@ class Head(nn.Module):
     Attributes:
         vocab_size: V, including the blank.
         FREE: options on whose values no weight depends, except that one may build a layer more.
-        IN_SEARCH: whether the search calls the head, so that its frames stay on its device.
+        IN_SEARCH: whether the search calls the head, so that its emissions stay on its device.
     """
 
     vocab_size: int
     FREE: ClassVar[tuple[str, ...]] = ()
     IN_SEARCH: ClassVar[bool] = False
 
-    def frames(self, encoded: Tensor) -> Tensor:
-        """Return the frames that a search reads: (B, E, D) -> (B, E, V)."""
+    def emissions(self, encoded: Tensor) -> Tensor:
+        """Return what a search reads: (B, E, D) -> (B, E, V), or (B, E, D) for a transducer."""
         raise NotImplementedError
 
     def loss(
-        self, frames: Tensor, lengths: Tensor, tokens: Tensor, token_lengths: Tensor
+        self, emissions: Tensor, lengths: Tensor, tokens: Tensor, token_lengths: Tensor
     ) -> Tensor:
         """Return the loss of each row's tokens in nats.
 
         Args:
-            frames: (B, E, V) from `frames`.
+            emissions: (B, E, V or D) from `emissions`.
             lengths: (B,) valid frames.
             tokens: (B, U).
             token_lengths: (B,) valid tokens.
@@ -65,13 +65,13 @@ class Head(nn.Module):
         Each view learns from the other one, which gets no gradient.
 
         Args:
-            first: (B, E, V) from `frames`.
-            second: (B, E, V) from `frames`.
+            first: (B, E, V or D) from `emissions`.
+            second: (B, E, V or D) from `emissions`.
             lengths: (B,) valid frames.
         """
         raise NotImplementedError
 
-    def posteriors(self, frames: Tensor) -> Tensor:
+    def posteriors(self, emissions: Tensor) -> Tensor:
         """Return the labels' probabilities in each frame alone: (B, E, V), for a picture."""
         raise NotImplementedError
 
@@ -93,18 +93,18 @@ class CTCHead(Head, nn.Linear):
         super().__init__(dim, vocab_size)
         self.vocab_size = vocab_size
 
-    def frames(self, encoded: Tensor) -> Tensor:
+    def emissions(self, encoded: Tensor) -> Tensor:
         return self(encoded).log_softmax(dim=2)
 
     def loss(
-        self, frames: Tensor, lengths: Tensor, tokens: Tensor, token_lengths: Tensor
+        self, emissions: Tensor, lengths: Tensor, tokens: Tensor, token_lengths: Tensor
     ) -> Tensor:
         """Return the negative log-likelihood of the tokens, summed over all paths.
 
         Pass lengths on the CPU: torch's CTC loss reads them there, and would wait for a GPU.
         """
         return functional.ctc_loss(
-            frames.transpose(0, 1), tokens, lengths, token_lengths, BLANK, reduction="none"
+            emissions.transpose(0, 1), tokens, lengths, token_lengths, BLANK, reduction="none"
         )
 
     def disagreement(self, first: Tensor, second: Tensor, lengths: Tensor) -> Tensor:
@@ -125,8 +125,8 @@ class CTCHead(Head, nn.Linear):
     def description(self) -> str:
         return "ctc"
 
-    def posteriors(self, frames: Tensor) -> Tensor:
-        return frames.exp()
+    def posteriors(self, emissions: Tensor) -> Tensor:
+        return emissions.exp()
 
     def frames_needed(self, tokens: Sequence[int]) -> int:
         """Return the number of tokens, plus one blank frame between each two equal neighbours."""

@@ -7,7 +7,7 @@ from asrkit.model.head import Head
 
 
 class Network(nn.Module):
-    """An encoder with a head: computes from log mels the frames that a search reads."""
+    """An encoder with a head: computes from log mels the emissions that a search reads."""
 
     def __init__(self, encoder: ConformerEncoder, head: Head) -> None:
         super().__init__()
@@ -24,6 +24,6 @@ class Network(nn.Module):
         chunk_size: int,
         right_context: int = 0,
     ) -> StepOutput:
-        """Run the encoder's forward and the head. The head's frames are (B, E, V)."""
+        """Run the encoder's forward and the head. The output has the head's emissions."""
         frames, lengths, state = self.encoder(feats, lengths, state, chunk_size, right_context)
-        return StepOutput(self.head.frames(frames), lengths, state)
+        return StepOutput(self.head.emissions(frames), lengths, state)

@@ -64,5 +64,5 @@ class Step(nn.Module):
                 tables = None  # padding a short step to a long chunk would cost the chunk's square
         output, _ = self.encoder.run(feats, lengths, state, self.context, tables, None, 0)
         if self.head is not None:
-            output = StepOutput(self.head.frames(output.frames), output.lengths, output.state)
+            output = StepOutput(self.head.emissions(output.frames), output.lengths, output.state)
         return output

@@ -177,13 +177,13 @@ class TransducerHead(Head):
             layers["labels"] = nn.Linear(predictor_dim, vocab_size)
             self.simple = nn.ModuleDict(layers)
 
-    def frames(self, encoded: Tensor) -> Tensor:
+    def emissions(self, encoded: Tensor) -> Tensor:
         """Return the encoder's frames, after the adapter if there is one: (B, E, D)."""
-        frames: Tensor = self.adapter(encoded)
-        return frames
+        emissions: Tensor = self.adapter(encoded)
+        return emissions
 
     def loss(
-        self, frames: Tensor, lengths: Tensor, tokens: Tensor, token_lengths: Tensor
+        self, emissions: Tensor, lengths: Tensor, tokens: Tensor, token_lengths: Tensor
     ) -> Tensor:
         """Return the weighted sum of the transducer's loss and the CTC layer's.
 
@@ -194,27 +194,29 @@ class TransducerHead(Head):
         sizes = lengths, token_lengths
         if self.simple is None:
             added = self.from_predictor(predicted)[:, None]
-            logits = at_least_float32(self.join(self.project(frames)[:, :, None], added))
+            logits = at_least_float32(self.join(self.project(emissions)[:, :, None], added))
             loss = transducer_loss(logits, tokens, *sizes, *self.early)
         else:
-            loss = self._pruned_loss(frames, predicted, tokens, sizes)
+            loss = self._pruned_loss(emissions, predicted, tokens, sizes)
         if self.ctc is None:
             return loss
-        ctc = self.ctc.loss(self.ctc.frames(frames).float(), lengths, tokens, token_lengths)
+        log_probs = self.ctc.emissions(emissions).float()
+        ctc = self.ctc.loss(log_probs, lengths, tokens, token_lengths)
         return (1.0 - self.ctc_weight) * loss + self.ctc_weight * ctc
 
     def _pruned_loss(
-        self, frames: Tensor, predicted: Tensor, tokens: Tensor, sizes: tuple[Tensor, Tensor]
+        self, emissions: Tensor, predicted: Tensor, tokens: Tensor, sizes: tuple[Tensor, Tensor]
     ) -> Tensor:
         """Return the loss of the places that a simple joiner chooses, and a share of its own."""
         assert self.simple is not None
-        of_frames = at_least_float32(self.simple["frames"](frames))  # (B, E, V)
+        of_frames = at_least_float32(self.simple["frames"](emissions))  # (B, E, V)
         of_labels = at_least_float32(self.simple["labels"](predicted))  # (B, U + 1, V)
         arcs = simple_arcs(of_frames, of_labels, tokens)
         places = kept_places(arcs, *sizes, self.prune_range)  # (B, E, S)
         added = self.from_predictor(predicted)  # (B, U + 1, J)
         rows = torch.arange(len(tokens), device=places.device)[:, None, None]
-        logits = at_least_float32(self.join(self.project(frames)[:, :, None], added[rows, places]))
+        projected = self.project(emissions)[:, :, None]
+        logits = at_least_float32(self.join(projected, added[rows, places]))
         pruned = lattice_loss(*pruned_arcs(logits, tokens, places), *sizes, *self.early)
         return pruned + SIMPLE_WEIGHT * lattice_loss(*arcs, *sizes, *self.early)
 
@@ -238,13 +240,13 @@ class TransducerHead(Head):
         return f"transducer: {predictor}; joiner, {self.out.in_features}{ctc}"
 
     def disagreement(self, first: Tensor, second: Tensor, lengths: Tensor) -> Tensor:
-        """Return the disagreement of the CTC layer's frames."""
+        """Return the disagreement of the CTC layer's emissions."""
         ctc = self._known_ctc("the loss between views")
-        return ctc.disagreement(ctc.frames(first), ctc.frames(second), lengths)
+        return ctc.disagreement(ctc.emissions(first), ctc.emissions(second), lengths)
 
-    def posteriors(self, frames: Tensor) -> Tensor:
+    def posteriors(self, emissions: Tensor) -> Tensor:
         """Return those of the CTC layer: a transducer's depend on the labels before."""
-        return self._known_ctc("a picture of posteriors").frames(frames).exp()
+        return self._known_ctc("a picture of posteriors").emissions(emissions).exp()
 
     def _known_ctc(self, need: str) -> CTCHead:
         if self.ctc is None:

@@ -151,7 +151,7 @@ class Loss(nn.Module):
     def of_view(
         self, view: View, lengths: Tensor, tokens: Tensor, token_lengths: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Return (B,) losses, and the head's frames (B, E, V) of the last layer."""
+        """Return (B,) losses, and the head's emissions of the last layer."""
         encoder, head = self.model.encoder, self.model.head
         frames = num_frames(view.feats.size(1), encoder.rate)
         chunk_size, left, right = fitted(view.context, frames)
@@ -166,12 +166,12 @@ class Loss(nn.Module):
             feats, on_device, state, context, layers=self.intermediate_layers, offset=view.offset
         )
         lengths = num_valid(lengths, encoder.rate)
-        last = head.frames(output.frames[:, :frames]).float()
+        last = head.emissions(output.frames[:, :frames]).float()
         loss = head.loss(last, lengths, tokens, token_lengths)
         total = (1.0 - self.intermediate_weight) * loss
         for encoded in layers:
             share, layer_head = self.intermediate_weight / len(layers), head.layer_head()
-            of_layer = layer_head.frames(encoded[:, :frames]).float()
+            of_layer = layer_head.emissions(encoded[:, :frames]).float()
             total = total + share * layer_head.loss(of_layer, lengths, tokens, token_lengths)
         return total, last
 

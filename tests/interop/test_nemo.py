@@ -108,7 +108,7 @@ def offline(fixture: Fixture, clip: str, name: str, chunk: int, left: int) -> tu
     return (
         difference(encoded, fixture.tensor(f"{clip}/{name}/encoded")),
         difference(
-            model.head.frames(encoded[None])[0],
+            model.head.emissions(encoded[None])[0],
             blank_first(fixture.tensor(f"{clip}/{name}/log_probs")),
         ),
     )

@@ -113,7 +113,7 @@ def head_differences(fixture: Any, place: str, frames: Tensor) -> dict[str, floa
         found["prompted"] = difference(frames, torch.from_numpy(arrays[f"{place}/prompted"]))
     if head.ctc is not None:
         log_probs = torch.from_numpy(arrays[f"{place}/log_probs"]).roll(1, 1)
-        found["CTC"] = difference(head.ctc.frames(frames[None])[0], log_probs)
+        found["CTC"] = difference(head.ctc.emissions(frames[None])[0], log_probs)
     labels, path = arrays[f"{place}/path_labels"], arrays[f"{place}/path_frames"]
     theirs = torch.from_numpy(arrays[f"{place}/path_log_probs"]).roll(1, 1)
     written = (labels != theirs.size(1) - 1).astype(int)  # the blank is the last label
@@ -134,7 +134,7 @@ def offline(fixture: Any, clip: str, name: str, context: Context) -> dict[str, f
     state = model.init_state(1, context.left)
     encoded = model.encoder(feats, lengths, state, context.chunk_size).frames[0]
     theirs = torch.from_numpy(arrays[f"{place}/encoded"])
-    found = head_differences(fixture, place, head_of(imported).frames(encoded))
+    found = head_differences(fixture, place, head_of(imported).emissions(encoded))
     return {"encoder": difference(encoded, theirs)} | found
 
 
@@ -246,8 +246,8 @@ def test_a_hybrid_with_a_prompt(tmp_path: Path) -> None:
         encoded = torch.from_numpy(arrays["speech/att_56_6/encoded"])[None]
         theirs = torch.from_numpy(arrays[f"{place}/prompted"]) @ weight[..., 0].T + bias
         with torch.no_grad():
-            ours = head.ctc.frames(head.frames(encoded))[0]
-            without = head.ctc.frames(encoded)[0]  # control
+            ours = head.ctc.emissions(head.emissions(encoded))[0]
+            without = head.ctc.emissions(encoded)[0]  # control
         expected = theirs.log_softmax(1).roll(1, 1)
         assert (ours - expected).abs().max() < TOLERANCE
         assert (without - expected).abs().max() > 0.1

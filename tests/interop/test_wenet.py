@@ -95,7 +95,7 @@ def test_encoder(imported: Imported, expected: Expected, clip: str, context: str
         outputs += [stream(model.encoder, feats, chunk_size, left_context, n) for n in (1, 3)]
     for encoded in outputs:
         assert off(encoded[0], expected, f"{clip}/{context}/encoded") < 1e-4
-        log_probs = model.head.frames(encoded)[0]
+        log_probs = model.head.emissions(encoded)[0]
         for name in ("log_probs", "stream_log_probs"):
             if f"{clip}/{context}/{name}" in expected:
                 assert off(log_probs, expected, f"{clip}/{context}/{name}") < 1e-4

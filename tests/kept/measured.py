@@ -86,7 +86,7 @@ def outputs(path: Path, feats: torch.Tensor, lengths: torch.Tensor) -> Arrays:
         encoded, frames, _ = encoder(feats, lengths, state, chunk_size, right)
         found[name] = rows(encoded, frames)
     encoded, frames, _ = encoder(feats, lengths, encoder.init_state(2, 0), FULL)
-    found["log_probs"] = rows(model.head.frames(encoded), frames)
+    found["log_probs"] = rows(model.head.emissions(encoded), frames)
     size, state, parts = encoder.rate.factor * CHUNK, encoder.init_state(1, LEFT), []
     for start in range(0, feats.size(1) - encoder.rate.lookahead, size):
         part = feats[:1, start : start + size + encoder.rate.lookahead]

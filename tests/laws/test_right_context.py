@@ -234,7 +234,7 @@ def test_a_trainings_loss_is_that_of_the_streams_frames() -> None:
     loss = Loss(model, [], 0.0)([View(feats, Context(4, 16, 3))], lengths, tokens, counts)
     encoded = stream(model.encoder, feats[:, :197], Context(4, 16, 3), 1)
     expected = functional.ctc_loss(
-        model.head.frames(encoded).transpose(0, 1), tokens, torch.tensor([50]), counts,
+        model.head.emissions(encoded).transpose(0, 1), tokens, torch.tensor([50]), counts,
         reduction="none",
     )  # fmt: skip
     assert (loss - expected).abs().max() < 1e-4
@@ -276,13 +276,13 @@ def test_export_from_samples(
     for size in (32_345, 3_000, 1_400):  # the last one is shorter than a stream's first past
         samples = torch.from_numpy(speech(4.0)[:size]).to(dtype)[None]
         feats, _ = audio.features(features, samples, torch.tensor([size]))
-        expected = model.head.frames(offline(model.encoder, feats, context))
+        expected = model.head.emissions(offline(model.encoder, feats, context))
         found = torch.cat(from_samples(step, samples, ahead), dim=1)
         assert found.shape == expected.shape
         assert (found - expected).abs().max() < TOLERANCE[dtype]
         if size == 32_345:  # controls
             fewer = offline(model.encoder, feats, context._replace(right=right - 1))
-            assert (model.head.frames(fewer) - found).abs().max() > 1e-3
+            assert (model.head.emissions(fewer) - found).abs().max() > 1e-3
     assert from_samples(step, samples, 0) == []  # no end
 
 

@@ -83,7 +83,7 @@ def test_loss_is_the_weighted_sum_of_transducer_and_ctc() -> None:
     predicted = own.from_predictor(own.predictor(before, own.predictor.start(3))[0])
     logits = own.join(own.project(frames)[:, :, None], predicted[:, None])
     transducer = transducer_loss(logits, tokens, lengths, counts)
-    ctc = own.ctc.loss(own.ctc.frames(frames), lengths, tokens, counts)
+    ctc = own.ctc.loss(own.ctc.emissions(frames), lengths, tokens, counts)
     total = own.loss(frames, lengths, tokens, counts)
     assert (total - 0.75 * transducer - 0.25 * ctc).abs().max() < 1e-5
     assert (total - transducer).abs().max() > 0.1

@@ -208,7 +208,7 @@ def check_streaming(file: ModelFile, context: Context) -> None:
     for left in (context.left, 0):
         state = model.init_state(1, left)
         encoded = model.encoder(feats, lengths, state, context.chunk_size).frames
-        found.append(model.head.frames(encoded)[0])
+        found.append(model.head.emissions(encoded)[0])
     own = recognizer_of(file, context)
     trace = Trace(own.search)
     session = own.with_search(trace).start()
