@@ -110,6 +110,7 @@ class WordReader:
     ) -> None:
         self.tokenizer, self.frame_ms, self.start = tokenizer, frame_ms, start
         self.lead_ms, self.before_ms = lead_ms, before_ms
+        self.pieces: dict[int, str] = {}  # each chunk reads the latest tokens again
         self.closed: list[Word] = []
         self.end = self.seconds(0)  # end of the last closed word's tokens
         self.last: list[Word] = []  # the next word, which the next token may extend
@@ -170,7 +171,9 @@ class WordReader:
         return words
 
     def piece_of(self, token: int) -> str:
-        return spoken(self.tokenizer.piece(token))
+        if token not in self.pieces:
+            self.pieces[token] = spoken(self.tokenizer.piece(token))
+        return self.pieces[token]
 
     def seconds(self, frame: int) -> float:
         """Return the time of a frame of the segment, in seconds from the start of the session."""

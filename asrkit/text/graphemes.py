@@ -78,6 +78,7 @@ def parts_cluster(before: str, after: str) -> bool:
     return BEFORE_ITS_CONSONANT.match(last) is not None and unicodedata.category(first) == "Lo"
 
 
+@functools.lru_cache(maxsize=1 << 14)  # texts of a stream are divided again with each chunk
 def divides_units(before: str, after: str) -> bool:
     """Return whether a unit ends and another begins between two texts without a space.
 
