@@ -227,7 +227,7 @@ def verify_second_pass(file: ModelFile, samples: np.ndarray, rate: int, seed: in
     offline = recognizer_of(file, FULL)
     trace = Trace(offline.search)
     text = in_packets(live.with_final_search(trace), whole, audio.SAMPLE_RATE, seed).text
-    (expected,) = offline.frames([whole])
+    (expected,) = offline.emissions([whole])
     worst = difference(expected, trace.frames if len(expected) else expected)
     pausing = recognizer_of(file, endpointer=Endpointer(PAUSE_MS), second_pass="full")
     results = in_packets(pausing, samples, rate, seed), pausing.transcribe(samples, rate)

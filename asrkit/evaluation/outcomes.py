@@ -124,7 +124,7 @@ def traced(
     samples = [utterance.samples for utterance in utterances]
     short = all(utterance.seconds <= PIECES_SECONDS for utterance in utterances)
     if recognizer.takes_rows and short and len(utterances) > 1:
-        rows = recognizer.frames(samples)
+        rows = recognizer.emissions(samples)
         each = zip(tracing, rows, samples, strict=True)
         results = [own.read(row, len(signal)) for own, row, signal in each]
     else:
@@ -166,7 +166,7 @@ def aligned(
     if frames is None:
         if utterance.seconds > MOST_ALIGNED_SECONDS:
             return None
-        (frames,) = aligner.frames([utterance.samples])
+        (frames,) = aligner.emissions([utterance.samples])
     try:
         tokens = aligner.tokenizer.encode(utterance.reference)
         alignment = build_alignment(aligner.backend.head, tokens)

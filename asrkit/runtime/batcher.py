@@ -11,8 +11,8 @@ from asrkit.errors import UserError, shown, whole_number
 from asrkit.model import FULL_CONTEXT
 from asrkit.runtime.recognizer import Phrases, Recognizer
 from asrkit.runtime.results import Result
-from asrkit.runtime.session import Session, Steps
-from asrkit.runtime.stream import Stream
+from asrkit.runtime.session import Session
+from asrkit.runtime.stream import Steps, Stream
 
 # Longest audio in a step of the second pass for several streams: live chunks wait for the step.
 # With 50 streams the 99th percentile of live delay was 120 ms with 30 s, and 80 ms with 10 s.

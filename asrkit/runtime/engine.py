@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from asrkit.audio import HOP, SAMPLE_RATE, Fbank, Frontend
 from asrkit.audio.resampler import needed
-from asrkit.backends import Backend, Spec
+from asrkit.backends import Backend
 from asrkit.backends.pytorch import unwarned
 from asrkit.errors import UserError
 from asrkit.extras import pip_install
@@ -87,8 +87,8 @@ class Engine:
     """A backend with its frontend and speech detector, shared by all streams. Never changes.
 
     Methods receive the past of a stream and return the new past; an engine stores no stream.
-    Samples and features of streams are on the CPU, and so are the frames that a search reads: on a
-    GPU, the small operations of each stream would take longer than a step of all streams. The
+    Samples and features of streams are on the CPU, and so are the emissions that a search reads:
+    on a GPU, the small operations of each stream would take longer than a step of all streams. The
     network's past stays on its device.
 
     Args:
@@ -98,6 +98,7 @@ class Engine:
 
     Attributes:
         spec: sizes and context of the network.
+        init_state: returns the network's past of B streams that have not started.
         batch_frontend: the frontend on the network's device, for batches of whole recordings.
     """
 
@@ -105,13 +106,10 @@ class Engine:
         self, backend: Backend, frontend: Frontend, detector: SpeechDetector | None = None
     ) -> None:
         self.backend, self.frontend, self.detector = backend, frontend, detector
+        self.spec, self.init_state = backend.spec, backend.init_state
         self.batch_frontend = frontend
         if backend.spec.device.type != "cpu":
             self.batch_frontend = copy.deepcopy(frontend).to(backend.spec.device)
-
-    @property
-    def spec(self) -> Spec:
-        return self.backend.spec
 
     @torch.inference_mode()
     def features(self, samples: Tensor, past: Tensor) -> tuple[Tensor, Tensor]:
@@ -122,7 +120,7 @@ class Engine:
         return self.frontend(samples, past)
 
     def identity(self) -> dict[str, Any]:
-        """Return the values that the head's frames depend on, except samples, as JSON."""
+        """Return the values that the head's emissions depend on, except samples, as JSON."""
         options = {
             name: getattr(self.frontend, name) for name in FRONTEND if hasattr(self.frontend, name)
         }
@@ -142,10 +140,6 @@ class Engine:
             "right_context": self.spec.context.right,
         }
 
-    def init_state(self, batch_size: int) -> EncoderState:
-        """Return the network's past of streams that have not started."""
-        return self.backend.init_state(batch_size)
-
     def chunk_end(self, chunks: int, sample_rate: int) -> int:
         """Return the number of a stream's samples that complete its first chunks."""
         frames = chunks * self.spec.chunk_frames + self.spec.ahead_frames
@@ -156,7 +150,7 @@ class Engine:
     def step(
         self, feats: Tensor, lengths: Tensor, state: EncoderState
     ) -> tuple[list[Tensor], EncoderState]:
-        """Return the head's frames of each stream, (E, V), and the new past.
+        """Return the head's emissions of each stream, (E, V or D), and the new past.
 
         All steps of a stream but the last consist of whole chunks.
 
@@ -167,15 +161,15 @@ class Engine:
         """
         device = self.spec.device
         output = self.backend.step(feats.to(device), lengths.to(device), state)
-        frames = output.frames if self.backend.head.IN_SEARCH else output.frames.cpu()
-        rows = zip(frames, output.lengths.tolist(), strict=True)
+        emissions = output.frames if self.backend.head.IN_SEARCH else output.frames.cpu()
+        rows = zip(emissions, output.lengths.tolist(), strict=True)
         return [row[:size] for row, size in rows], output.state
 
     def step_of(
         self, feats: Sequence[Tensor], state: EncoderState
     ) -> tuple[list[Tensor], EncoderState]:
         """Compute `step` for streams with (T, F) each, of any lengths."""
-        lengths = torch.tensor([len(each) for each in feats], device=feats[0].device)
+        lengths = torch.tensor([len(row) for row in feats], device=feats[0].device)
         return self.step(pad_sequence([*feats], batch_first=True), lengths, state)
 
 

@@ -29,7 +29,7 @@ LONGEST_MS = 30_000  # longest part: bounds memory, and the time that other stre
 
 logger = logging.getLogger("asrkit")
 
-Quiet = Callable[[Tensor], Sequence[bool]]  # the head's (E, V) -> whether each frame is a pause
+Quiet = Callable[[Tensor], Sequence[bool]]  # emissions (E, V) -> whether each frame is a pause
 
 
 class Divider:
@@ -100,20 +100,20 @@ class Windows(Divider):
         report_windows()
         return self._rate.factor * size + self._rate.lookahead
 
-    def text(self, frames: Tensor, start: int, last: bool) -> Tensor:
-        """Return the frames of a window's text from all frames that it sees: (E, V) -> (E', V)."""
-        frames = frames[start - self.first(start) :]
-        return frames if last else frames[: self.size(self._quiet(frames))]
+    def text(self, emissions: Tensor, start: int, last: bool) -> Tensor:
+        """Return the emissions of a window's text from all that it sees: (E, V) -> (E', V)."""
+        emissions = emissions[start - self.first(start) :]
+        return emissions if last else emissions[: self.size(self._quiet(emissions))]
 
-    def frames(self, engine: Engine, feats: Tensor) -> Tensor:
-        """Return the head's frames of a whole recording: (T, F) -> (E, V)."""
+    def emissions(self, engine: Engine, feats: Tensor) -> Tensor:
+        """Return the head's emissions for a whole recording: (T, F) -> (E, V)."""
         parts, start, last = [], 0, False
         while not last:
             rest = feats[self._rate.factor * self.first(start) :]
             size = self.whole(start, len(rest))
             last = size == 0
-            (frames,), _ = engine.step_of([rest[: size or None]], engine.init_state(1))
-            parts.append(self.text(frames, start, last))
+            (seen,), _ = engine.step_of([rest[: size or None]], engine.init_state(1))
+            parts.append(self.text(seen, start, last))
             start += len(parts[-1])
         return torch.cat(parts)
 
@@ -127,10 +127,8 @@ def report_windows() -> None:
     )  # fmt: skip
 
 
-def frames_of_recordings(
-    engine: Engine, recordings: Sequence[np.ndarray], quiet: Quiet
-) -> list[Tensor]:
-    """Return the head's frames (E, V) of recordings at 16 kHz, in one step if possible.
+def emissions_of(engine: Engine, recordings: Sequence[np.ndarray], quiet: Quiet) -> list[Tensor]:
+    """Return the head's emissions (E, V) for recordings at 16 kHz, in one step if possible.
 
     Args:
         engine: network in any context.
@@ -153,12 +151,12 @@ def frames_of_recordings(
         return in_one_step(feats, lengths)
     windows, sizes = Windows(spec.rate, quiet), lengths.tolist()
     short = [i for i, size in enumerate(sizes) if not windows.whole(0, size)]
-    frames: dict[int, Tensor] = {}
+    emissions: dict[int, Tensor] = {}
     if short:
         most = max(sizes[i] for i in short)
-        frames = dict(zip(short, in_one_step(feats[short, :most], lengths[short]), strict=True))
+        emissions = dict(zip(short, in_one_step(feats[short, :most], lengths[short]), strict=True))
     return [
-        frames[i] if i in frames else windows.frames(engine, feats[i, :size])
+        emissions[i] if i in emissions else windows.emissions(engine, feats[i, :size])
         for i, size in enumerate(sizes)
     ]
 
@@ -196,9 +194,9 @@ class Span(NamedTuple):
     last: int  # end of what the network sees, exclusive
     ends: bool  # whether a segment ends with the span
 
-    def of(self, frames: Tensor) -> Tensor:
-        """Return the frames of the text from those of the network: (first … last, V) -> (E, V)."""
-        return frames[self.start - self.first : self.end - self.first]
+    def of(self, emissions: Tensor) -> Tensor:
+        """Return the emissions of the text from those of first … last: (E, V) -> (E', V)."""
+        return emissions[self.start - self.first : self.end - self.first]
 
 
 class SpansValue(NamedTuple):

@@ -18,7 +18,7 @@ from asrkit.errors import UserError, reason
 from asrkit.lm import weighed
 from asrkit.runtime.endpoint import Endpointer
 from asrkit.runtime.engine import build_engine
-from asrkit.runtime.long_audio import build_second_pass, frames_of_recordings
+from asrkit.runtime.long_audio import build_second_pass, emissions_of
 from asrkit.runtime.postprocess import applied, identity_of
 from asrkit.runtime.results import Result
 from asrkit.runtime.serialization import SavedStreamError, differences, read, unpack
@@ -40,7 +40,7 @@ class Recognizer:
     Args:
         backend: backend that runs the network.
         tokenizer: tokenizer of the network's labels.
-        search: search that turns the head's frames into a hypothesis.
+        search: search that turns the head's emissions into a hypothesis.
         normalizer: normalizer of the model's texts, which also spells hotwords.
         endpointer: endpointer that ends segments; None for one segment.
         postprocess: function that rewrites the text of each segment, for example with digits.
@@ -362,7 +362,7 @@ class Recognizer:
         if not mono:
             return []
         if self.takes_rows:
-            return self._results(self.frames(mono), [len(samples) for samples in mono])
+            return self._results(self.emissions(mono), [len(samples) for samples in mono])
         results = []
         for samples in mono:
             session = self.start()
@@ -370,33 +370,33 @@ class Recognizer:
             results.append(session.finish())
         return results
 
-    def frames(self, recordings: Sequence[np.ndarray]) -> list[Tensor]:
-        """Return the head's frames of recordings at 16 kHz, rows of one step: (E, V) each.
+    def emissions(self, recordings: Sequence[np.ndarray]) -> list[Tensor]:
+        """Return the head's emissions for recordings at 16 kHz, rows of one step: (E, V or D) each.
 
         Args:
             recordings: mono, (n,) float32 in [-1, 1].
         """
-        return frames_of_recordings(self.engine, recordings, self.search.quiet)
+        return emissions_of(self.engine, recordings, self.search.quiet)
 
-    def read(self, frames: Tensor, num_samples: int) -> Result:
+    def read(self, emissions: Tensor, num_samples: int) -> Result:
         """Return the result of a whole recording of `num_samples` samples at 16 kHz in one pass,
-        from its frames (E, V)."""
-        return self._results([frames], [num_samples])[0]
+        from its emissions (E, V or D)."""
+        return self._results([emissions], [num_samples])[0]
 
-    def _results(self, frames: Sequence[Tensor], num_samples: Sequence[int]) -> list[Result]:
+    def _results(self, emissions: Sequence[Tensor], num_samples: Sequence[int]) -> list[Result]:
         """Compute `read` for several recordings; without endpoints, their searches share steps."""
         spec, decoding = self.engine.spec, self.decoding._replace(second=None)
         transcripts = [
             Transcript(
                 decoding, spec.rate.frame_ms, spec.context_name, self.engine.frontend.lead_ms
             )
-            for _ in frames
+            for _ in emissions
         ]
         states: list[Any] = [None] * len(transcripts)
         if decoding.endpointer is None:  # else another segment searches the frames after it
-            states = searched([transcript.live for transcript in transcripts], frames)
+            states = searched([transcript.live for transcript in transcripts], emissions)
         results = []
-        rows = zip(transcripts, frames, num_samples, states, strict=True)
+        rows = zip(transcripts, emissions, num_samples, states, strict=True)
         for transcript, part, size, after in rows:
             transcript.append(part, duration(size), after=after)
             results.append(transcript.finish(duration(size)))

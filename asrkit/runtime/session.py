@@ -1,21 +1,18 @@
-"""A session: the streams between commits, and the steps of streams on one network."""
+"""A session: the streams between commits."""
 
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 
 from asrkit import audio
 from asrkit.errors import shown
-from asrkit.model import EncoderState
 from asrkit.runtime.results import Result, Segment
 from asrkit.runtime.serialization import pack
 from asrkit.runtime.stream import Stream, StreamValue
-from asrkit.runtime.transcript import searched
 
 PACKET_SECONDS = 30  # longest packet processed at once: bounds memory, not results
 
@@ -90,7 +87,7 @@ class Session:
             if newest.num_appended:
                 before = newest.before + newest.num_appended
                 with self._stepping():
-                    self._finish()
+                    newest.finish()
                     self._streams.append(self._begin(before, self._segments))
             return self.result
 
@@ -103,7 +100,8 @@ class Session:
         with self._alone():
             self._check()
             with self._stepping():
-                self._finish()
+                if not self._streams[-1].ended:
+                    self._streams[-1].finish()
             return self.result
 
     def save(self, key: bytes | None = None) -> bytes:
@@ -201,15 +199,8 @@ class Session:
         newest = self._streams[-1]
         size = PACKET_SECONDS * newest.sample_rate
         for start in range(0, len(samples), size):
-            with self._stepping(), newest.changing():
+            with self._stepping():
                 newest.append(samples[start : start + size])
-
-    def _finish(self) -> None:
-        """Finish the newest stream if it is open."""
-        newest = self._streams[-1]
-        if not newest.ended:
-            with newest.changing():
-                newest.finish()
 
     @contextmanager
     def _stepping(self) -> Iterator[None]:
@@ -220,16 +211,9 @@ class Session:
             self._step()
 
     def _step(self) -> None:
-        """Compute all due steps of both passes: a batch of one."""
-        steps = Steps()
-        while (stream := self.stream).due or stream.ended_feats:
-            with stream.changing():
-                if stream.ended_feats:
-                    steps.second_pass([stream])
-                else:
-                    steps.first_pass([stream], [stream.next_step])
-                if stream.error is not None:
-                    raise stream.error
+        """Compute all due steps of both passes."""
+        for stream in self._streams:
+            stream.run()
 
     def _cancel(self) -> None:
         """End the session without a result and drop all waiting data."""
@@ -261,74 +245,3 @@ class Session:
             yield
         finally:
             self._lock.release()
-
-
-class Steps:
-    """Steps of the network, each for one or more streams at any place in their audio.
-
-    An exception of a stream's search or postprocess ends this stream, as its `error`. An exception
-    of the network is raised, and no stream has changed.
-    """
-
-    def __init__(self) -> None:
-        # Streams that shared their last step: their states are views of one state.
-        self._joined: dict[tuple[Stream, ...], EncoderState] = {}
-
-    def first_pass(self, rows: Sequence[Stream], sizes: Sequence[int]) -> None:
-        """Compute a step over the next feature frames of each stream.
-
-        Args:
-            rows: streams on one engine.
-            sizes: number of feature frames of each stream.
-        """
-        feats = [row.feats(size) for row, size in zip(rows, sizes, strict=True)]
-        frames, joined = rows[0].engine.step_of(feats, self._join(rows))
-        self.separate(rows, moving=rows)  # only now: a failed step must not change any stream
-        states = [joined]
-        if len(rows) > 1:
-            fields = (field.split(1) for field in joined)
-            states = [EncoderState(*each) for each in zip(*fields, strict=True)]
-        after = searched([row.transcript.live for row in rows], frames)
-        for row, *output in zip(rows, frames, states, sizes, after, strict=True):
-            with suppress(Exception), row.changing():
-                row.advance(*output)
-        if len(rows) > 1:
-            self._joined[tuple(rows)] = joined
-        if any(row.over or row.state is not state for row, state in zip(rows, states, strict=True)):
-            self.separate(rows)
-
-    def second_pass(self, rows: Sequence[Stream]) -> None:
-        """Compute a step of the second pass over the first `ended_feats` of each stream.
-
-        Args:
-            rows: streams whose second pass has the same backend.
-        """
-        engine = rows[0].second
-        assert engine is not None
-        feats = [row.ended_feats[0] for row in rows]
-        frames, _ = engine.step_of(feats, engine.init_state(len(rows)))
-        texts = [row.transcript.second_search(each) for row, each in zip(rows, frames, strict=True)]
-        after = searched(*zip(*texts, strict=True))
-        for row, *output in zip(rows, frames, after, strict=True):
-            with suppress(Exception), row.changing():
-                row.append_second_pass(*output)
-
-    def separate(self, streams: Sequence[Stream], moving: Sequence[Stream] = ()) -> None:
-        """Copy the states of streams that shared their last step with one of `streams`.
-
-        A view would keep the states of all in memory as long as the slowest stream lives. Streams
-        in `moving` are about to get new states and need no copy.
-        """
-        for rows in [rows for rows in self._joined if not set(rows).isdisjoint(streams)]:
-            del self._joined[rows]
-            for row in set(rows).difference(moving):
-                row.state = EncoderState(*(each.clone() for each in row.state))
-
-    def _join(self, rows: Sequence[Stream]) -> EncoderState:
-        """Return the states of the streams as the state of a batch."""
-        if len(rows) == 1:
-            return rows[0].state
-        joined = self._joined.get(tuple(rows))
-        if joined is not None:  # these streams also shared their last step
-            return joined
-        return EncoderState(*map(torch.cat, zip(*(row.state for row in rows), strict=True)))

@@ -1,8 +1,8 @@
 """A stream of audio on an engine: its past, the data that waits for the network, its result."""
 
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +14,7 @@ from asrkit.model import EncoderState
 from asrkit.runtime.engine import Engine, SpeechState
 from asrkit.runtime.long_audio import Windows
 from asrkit.runtime.results import Segment
-from asrkit.runtime.transcript import DecodingOptions, Transcript, TranscriptValue
+from asrkit.runtime.transcript import DecodingOptions, Transcript, TranscriptValue, searched
 from asrkit.runtime.words import seconds
 
 MOST_WAITING = 100  # feature frames whose samples may wait: a chunk's, at most a second
@@ -38,17 +38,16 @@ class StreamValue(NamedTuple):
 
 
 class Stream:
-    """A stream without the steps of the network, which `Steps` computes for one or more streams.
+    """A stream, whose steps `run` computes, or `Steps` together with those of other streams.
 
-        with stream.changing():
-            stream.append(samples)
-            feats = stream.feats(stream.due)  # (T, F)
-            stream.advance(frames, state, len(feats))  # outputs of a step over feats
-            while stream.ended_feats:
-                stream.append_second_pass(frames)  # outputs over ended_feats[0]
+        stream.append(samples)
+        feats = stream.feats(stream.due)  # (T, F)
+        stream.advance(emissions, state, len(feats))  # outputs of a step over feats
+        while stream.ended_feats:
+            stream.append_second_pass(emissions)  # outputs over ended_feats[0]
 
     Args:
-        decoding: options that determine how the head's frames become text.
+        decoding: options that determine how the head's emissions become text.
         sample_rate: rate of the samples that `append` will receive, Hz.
         before: number of samples of the session before the stream.
         segments: segments of the session, to which the stream appends its own.
@@ -76,6 +75,7 @@ class Stream:
     ) -> None:
         spec, frontend = engine.spec, engine.frontend
         self.engine, self.before, self._resets = engine, before, decoding.resets_encoder
+        self._chunk, self._ahead = spec.chunk_frames, spec.ahead_frames  # feature frames
         precision = "float64" if spec.dtype == torch.float64 else "float32"
         self._resampler = audio.Resampler(sample_rate, dtype=precision)
         self.sample_rate = self._resampler.rate
@@ -137,25 +137,39 @@ class Stream:
 
         Small packets are joined until they may complete a chunk, as each call has a fixed cost.
         """
-        self._packets = np.concatenate(
-            [self._packets, samples], dtype=self._packets.dtype, casting="same_kind"
-        )
-        # samples at 16 kHz that all appended ones can become
-        most = -(-self.num_appended * audio.SAMPLE_RATE // self.sample_rate)
-        if last or self._completes(most - self._unresampled.given):
-            self._resample(last)
-            if last or self._completes(0):
-                self._extract(last)
-        self.ended = last
-        if last and not self.due:
-            self._end()
+        with self.changing():
+            self._packets = np.concatenate(
+                [self._packets, samples], dtype=self._packets.dtype, casting="same_kind"
+            )
+            # samples at 16 kHz that all appended ones can become
+            most = -(-self.num_appended * audio.SAMPLE_RATE // self.sample_rate)
+            if last or self._completes(most - self._unresampled.given):
+                self._resample(last)
+                if last or self._completes(0):
+                    self._extract(last)
+            self.ended = last
+            if last and not self.due:
+                self._end()
+
+    def run(self) -> None:
+        """Compute all due steps of both passes alone; raise the exception that ends the stream."""
+        steps = Steps()
+        while self.due or self.ended_feats:
+            with self.changing():
+                if self.ended_feats:
+                    steps.second_pass([self])
+                else:
+                    # If segments reset the encoder, each chunk has a state.
+                    size = min(self.due, self.engine.spec.step_frames) if self._resets else self.due
+                    steps.first_pass([self], [size])
+                if self.error is not None:
+                    raise self.error
 
     def _completes(self, more: int) -> bool:
         """Return whether `more` samples at 16 kHz complete a chunk, or enough frames to process."""
         waiting = self._past.size(1) + self._samples.size(1) + more
-        spec = self.engine.spec
-        part = (self._pending - spec.ahead_frames) % spec.chunk_frames
-        wanted = min(spec.chunk_frames - part, MOST_WAITING)
+        part = (self._pending - self._ahead) % self._chunk
+        wanted = min(self._chunk - part, MOST_WAITING)
         return (waiting - self.engine.frontend.frame_size) // audio.HOP + 1 >= wanted
 
     def _resample(self, last: bool) -> None:
@@ -189,24 +203,15 @@ class Stream:
         These are the frames of whole chunks with their right context, or all frames after the end.
         In full context: a window, see `Windows`. 0 if they make no encoder frame.
         """
-        spec = self.engine.spec
         if self._windows is not None:
             window = self._windows.whole(self.transcript.frame, self._pending)
             if window:
                 return window
         if self.ended:
-            return self._pending if spec.rate.num_frames(self._pending) else 0
-        whole = self._pending - spec.ahead_frames
-        whole -= whole % spec.chunk_frames
-        return whole + spec.ahead_frames if whole > 0 else 0
-
-    @property
-    def next_step(self) -> int:
-        """Number of feature frames for the next step of a single stream: all that are due.
-
-        If segments reset the encoder, a step is one chunk, so that each chunk has a state.
-        """
-        return min(self.due, self.engine.spec.step_frames) if self._resets else self.due
+            return self._pending if self.engine.spec.rate.num_frames(self._pending) else 0
+        whole = self._pending - self._ahead
+        whole -= whole % self._chunk
+        return whole + self._ahead if whole > 0 else 0
 
     @property
     def _pending(self) -> int:
@@ -218,7 +223,7 @@ class Stream:
         return self._feats.read(self._next, self._next + frames)
 
     def advance(
-        self, frames: Tensor, state: EncoderState, num_feats: int, after: Any = None
+        self, emissions: Tensor, state: EncoderState, num_feats: int, after: Any = None
     ) -> None:
         """Advance by a step of the network over `num_feats` feature frames.
 
@@ -226,7 +231,7 @@ class Stream:
         for the next step.
 
         Args:
-            frames: (E, V), output of the head.
+            emissions: (E, V or D), output of the head.
             state: the network's past after these frames.
             num_feats: number of feature frames of the step.
             after: state of the live segment's search after the frames, if it is known; never in
@@ -234,17 +239,17 @@ class Stream:
         """
         factor, num_ended = self.engine.spec.rate.factor, self.transcript.num_ended
         if self._windows is None:
-            num_feats = min(num_feats, factor * len(frames))
+            num_feats = min(num_feats, factor * len(emissions))
         else:
             start, last = self.transcript.frame, num_feats == self._pending
-            frames = self._windows.text(frames, start, last)
+            emissions = self._windows.text(emissions, start, last)
             if not last:
-                end = start + len(frames)
+                end = start + len(emissions)
                 num_feats = factor * (self._windows.first(end) - self._windows.first(start))
                 state = self.engine.init_state(1)
         self._next += num_feats
-        self.state, count = state, len(frames)
-        self.transcript.append(frames, self._duration, self._speech[:count], after)
+        self.state, count = state, len(emissions)
+        self.transcript.append(emissions, self._duration, self._speech[:count], after)
         del self._speech[:count]
         if self._resets and self.transcript.num_ended > num_ended:
             self.state = self.engine.init_state(1)
@@ -253,15 +258,14 @@ class Stream:
         else:
             self._move_on()
 
-    def append_second_pass(self, frames: Tensor, after: Any = None) -> None:
-        """Append the second pass's frames (E, V) of `ended_feats[0]`.
+    def append_second_pass(self, emissions: Tensor, after: Any = None) -> None:
+        """Append the second pass's emissions (E, V or D) for `ended_feats[0]`.
 
         Args:
-            frames: (E, V).
-            after: state of the second pass's search after its frames, if it is known.
+            after: state of the second pass's search after the emissions, if it is known.
         """
         self.ended_feats.popleft()
-        self.transcript.append_second_pass(frames, self._duration, after)
+        self.transcript.append_second_pass(emissions, self._duration, after)
         self._move_on()
 
     def _end(self) -> None:
@@ -328,13 +332,85 @@ class Stream:
         self._past, self._samples = value.past.to(device), value.samples.to(device)
         self._speech_state, self._speech = value.detector, [*value.speech]
         self.transcript.restore(value.transcript)
-        self.ended_feats = deque(each.to(device) for each in value.ended_feats)
-        self.state = EncoderState(*(each.to(self.engine.spec.device) for each in value.state))
+        self.ended_feats = deque(feats.to(device) for feats in value.ended_feats)
+        self.state = EncoderState(*(part.to(self.engine.spec.device) for part in value.state))
         first = self.engine.spec.rate.factor * self.transcript.spans.first_needed
         self._feats = FeatureQueue(value.kept.to(device), first)
         self._feats.append(value.feats.to(device))
         self._next = first + len(value.kept)
         self.update_result()
+
+
+class Steps:
+    """Steps of the network, each for one or more streams at any place in their audio.
+
+    An exception of a stream's search or postprocess ends this stream, as its `error`. An exception
+    of the network is raised, and no stream has changed.
+    """
+
+    def __init__(self) -> None:
+        # Streams that shared their last step: their states are views of one state.
+        self._joined: dict[tuple[Stream, ...], EncoderState] = {}
+
+    def first_pass(self, rows: Sequence[Stream], sizes: Sequence[int]) -> None:
+        """Compute a step over the next feature frames of each stream.
+
+        Args:
+            rows: streams on one engine.
+            sizes: number of feature frames of each stream.
+        """
+        feats = [row.feats(size) for row, size in zip(rows, sizes, strict=True)]
+        emissions, joined = rows[0].engine.step_of(feats, self._join(rows))
+        self.separate(rows, moving=rows)  # only now: a failed step must not change any stream
+        states = [joined]
+        if len(rows) > 1:
+            fields = (field.split(1) for field in joined)
+            states = [EncoderState(*parts) for parts in zip(*fields, strict=True)]
+        after = searched([row.transcript.live for row in rows], emissions)
+        for row, *output in zip(rows, emissions, states, sizes, after, strict=True):
+            with suppress(Exception), row.changing():
+                row.advance(*output)
+        if len(rows) > 1:
+            self._joined[tuple(rows)] = joined
+        if any(row.over or row.state is not state for row, state in zip(rows, states, strict=True)):
+            self.separate(rows)
+
+    def second_pass(self, rows: Sequence[Stream]) -> None:
+        """Compute a step of the second pass over the first `ended_feats` of each stream.
+
+        Args:
+            rows: streams whose second pass has the same backend.
+        """
+        engine = rows[0].second
+        assert engine is not None
+        feats = [row.ended_feats[0] for row in rows]
+        emissions, _ = engine.step_of(feats, engine.init_state(len(rows)))
+        pairs = zip(rows, emissions, strict=True)
+        texts = [row.transcript.second_search(of_row) for row, of_row in pairs]
+        after = searched(*zip(*texts, strict=True))
+        for row, *output in zip(rows, emissions, after, strict=True):
+            with suppress(Exception), row.changing():
+                row.append_second_pass(*output)
+
+    def separate(self, streams: Sequence[Stream], moving: Sequence[Stream] = ()) -> None:
+        """Copy the states of streams that shared their last step with one of `streams`.
+
+        A view would keep the states of all in memory as long as the slowest stream lives. Streams
+        in `moving` are about to get new states and need no copy.
+        """
+        for rows in [rows for rows in self._joined if not set(rows).isdisjoint(streams)]:
+            del self._joined[rows]
+            for row in set(rows).difference(moving):
+                row.state = EncoderState(*(part.clone() for part in row.state))
+
+    def _join(self, rows: Sequence[Stream]) -> EncoderState:
+        """Return the states of the streams as the state of a batch."""
+        if len(rows) == 1:
+            return rows[0].state
+        joined = self._joined.get(tuple(rows))
+        if joined is not None:  # these streams also shared their last step
+            return joined
+        return EncoderState(*map(torch.cat, zip(*(row.state for row in rows), strict=True)))
 
 
 class FeatureQueue:

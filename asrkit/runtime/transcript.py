@@ -1,8 +1,7 @@
-"""A stream's transcript: from frames to results, segment by segment.
+"""A stream's transcript: from emissions to results, segment by segment.
 
-Frames are the output of the network's head, which a search reads: (E, V).
-
-With a second pass, an ended segment waits for its frames in the larger context. Until they are
+Emissions are the output of the network's head, which a search reads: (E, V), for a transducer
+(E, D). With a second pass, an ended segment waits for those of the larger context. Until they are
 appended, its words are shown like those of the open segment.
 """
 
@@ -30,11 +29,11 @@ PIECE = 16  # frames to search at once: the search of those after an endpoint is
 
 
 class DecodingOptions(NamedTuple):
-    """The options for turning the head's frames into text.
+    """The options for turning the head's emissions into text.
 
     Fields:
         tokenizer: tokenizer of the network's labels.
-        search: search that turns frames into a hypothesis.
+        search: search that turns emissions into a hypothesis.
         endpointer: endpointer that ends segments; None for one segment.
         postprocess: function that rewrites the text of a segment.
         second: second pass, which recognises each ended segment again; None for one pass.
@@ -60,10 +59,10 @@ class SegmentValue(NamedTuple):
 
 
 class OpenSegment:
-    """A segment to which frames are appended: the state of its search, and its words.
+    """A segment to which emissions are appended: the state of its search, and its words.
 
     Args:
-        search: search that turns frames into a hypothesis.
+        search: search that turns emissions into a hypothesis.
         read: reader of the hypothesis, which has the segment's place in the stream.
     """
 
@@ -77,14 +76,13 @@ class OpenSegment:
     def restore(self, value: SegmentValue) -> None:
         self.state = self.search.from_value(read(savable(self.search).Value, *value.state))
 
-    def append(self, frames: Tensor, after: Any = None) -> None:
-        """Append (E, V) frames.
+    def append(self, emissions: Tensor, after: Any = None) -> None:
+        """Append (E, V or D) emissions.
 
         Args:
-            frames: (E, V).
-            after: the search's state after them, if it is known.
+            after: the search's state after the emissions, if it is known.
         """
-        self.state = self.search.step(self.state, frames) if after is None else after
+        self.state = self.search.step(self.state, emissions) if after is None else after
 
     def words(self, duration: float) -> list[Word]:
         """Return the words if the segment ends here, after `duration` seconds of the stream."""
@@ -109,9 +107,9 @@ class Transcript:
     """The text of a stream so far. At the end of a segment the search starts anew.
 
     Args:
-        decoding: options that determine how frames become text.
+        decoding: options that determine how emissions become text.
         frame_ms: milliseconds of an encoder frame.
-        context: name of the context in which the frames were computed.
+        context: name of the context in which the emissions were computed.
         lead_ms: milliseconds before the first sample, see `WordReader`.
         before_ms: milliseconds of a session before the stream, see `WordReader`.
         segments: segments of the session, to which the transcript appends its own.
@@ -119,7 +117,7 @@ class Transcript:
     Attributes:
         live: segment to which the first pass appends.
         final: segment to which the second pass appends; None with one pass.
-        waiting: spans that wait for their frames in the larger context, each with the words that
+        waiting: spans that wait for their emissions in the larger context, each with the words that
             the first pass found in the segment that ends with it.
         num_ended: number of segments that the first pass has ended.
     """
@@ -156,20 +154,20 @@ class Transcript:
         return seconds(frame, self.frame_ms, self.lead_ms, self.before_ms)
 
     def append(
-        self, frames: Tensor, duration: float = math.inf, speech: Sequence[bool] = (),
+        self, emissions: Tensor, duration: float = math.inf, speech: Sequence[bool] = (),
         after: Any = None,
     ) -> None:  # fmt: skip
-        """Append frames.
+        """Append the emissions of frames.
 
         Args:
-            frames: (E, V).
+            emissions: (E, V or D).
             duration: seconds of the session so far; the last frame may reach further.
             speech: whether a detector finds speech in each frame; missing frames have none.
-            after: state of the search of `live` after the frames, if it is known.
+            after: state of the search of `live` after the emissions, if it is known.
         """
-        size = len(frames) if self.decoding.endpointer is None else PIECE
+        size = len(emissions) if self.decoding.endpointer is None else PIECE
         while True:
-            part = frames if after is not None else frames[:size]
+            part = emissions if after is not None else emissions[:size]
             before = self.live.state
             self.live.append(part, after)
             state = self.live.state
@@ -184,8 +182,8 @@ class Transcript:
                 self.waiting += [(span, ()) for span in self.spans.append(quiet[: len(part)])]
             if end is not None:
                 self.end_segment(duration)
-            frames, speech, after = frames[len(part) :], speech[len(part) :], None
-            if not len(frames):
+            emissions, speech, after = emissions[len(part) :], speech[len(part) :], None
+            if not len(emissions):
                 return
 
     def endpoint_in(self, quiet: Sequence[bool], ends: Sequence[float]) -> int | None:
@@ -227,28 +225,28 @@ class Transcript:
             self.segments.append(Segment(joined(words), words, start, end, nbest, context))
             self.start = frame
 
-    def second_search(self, frames: Tensor) -> tuple[OpenSegment, Tensor]:
-        """Return the segment of the second pass, and the frames of its text, (E, V).
+    def second_search(self, emissions: Tensor) -> tuple[OpenSegment, Tensor]:
+        """Return the segment of the second pass, and the emissions of its text, (E, V or D).
 
         Args:
-            frames: (last - first, V) of the longest waiting span.
+            emissions: (last - first, V or D) of the longest waiting span.
         """
         assert self.final is not None
-        return self.final, self.waiting[0][0].of(frames)
+        return self.final, self.waiting[0][0].of(emissions)
 
     def append_second_pass(
-        self, frames: Tensor, duration: float = math.inf, after: Any = None
+        self, emissions: Tensor, duration: float = math.inf, after: Any = None
     ) -> None:
-        """Append the second pass's frames of the longest waiting span.
+        """Append the second pass's emissions of the longest waiting span.
 
         Args:
-            frames: (last - first, V) of the span.
+            emissions: (last - first, V or D) of the span.
             duration: seconds of the session so far.
-            after: state of the search of `final` after the frames, if it is known.
+            after: state of the search of `final` after the emissions, if it is known.
         """
         second = self.decoding.second
         assert second is not None
-        segment, text = self.second_search(frames)
+        segment, text = self.second_search(emissions)
         segment.append(text, after)
         span, _ = self.waiting.popleft()
         if span.ends:
@@ -309,8 +307,8 @@ class Transcript:
         return tuple(words)
 
 
-def searched(segments: Sequence[OpenSegment], frames: Sequence[Tensor]) -> list[Any]:
-    """Return the search's state of each segment after (E, V) frames; None where it is unknown.
+def searched(segments: Sequence[OpenSegment], emissions: Sequence[Tensor]) -> list[Any]:
+    """Return the search's state of each segment after (E, V or D); None where it is unknown.
 
     Segments with the same search share its work. A segment with another search, or
     of a call that failed, searches alone in `append`, and raises its own exception.
@@ -321,7 +319,7 @@ def searched(segments: Sequence[OpenSegment], frames: Sequence[Tensor]) -> list[
         groups.setdefault(id(segment.search), []).append(i)
     for rows in groups.values():
         if len(rows) > 1:
-            before, parts = [segments[i].state for i in rows], [frames[i] for i in rows]
+            before, parts = [segments[i].state for i in rows], [emissions[i] for i in rows]
             with suppress(Exception):
                 after = segments[rows[0]].search.step_all(before, parts)
                 for i, state in zip(rows, after, strict=True):

@@ -96,7 +96,7 @@ def test_a_recording_with_endpoints_is_searched_once(
     """Only the frames after an endpoint are searched again, a second at most."""
     own = recognizer(HEADS[0], Context(4, 8), endpointer=Endpointer(120), beam=beam)
     samples = np.concatenate([speech(3.0), np.zeros(16000, np.float32)] * 5)
-    (frames,) = own.frames([samples])
+    (frames,) = own.emissions([samples])
     expected = own.read(frames, len(samples))
     trace = Trace(own.search)
     searched, project = [], own.backend.head.project

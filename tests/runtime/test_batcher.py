@@ -258,7 +258,7 @@ def test_an_interrupted_session_is_not_due(call: str, monkeypatch: pytest.Monkey
     def interrupted(*values: object, **options: object) -> None:
         raise KeyboardInterrupt
 
-    name = "advance" if call == "step" else "append"
+    name = "advance" if call == "step" else "_resample"
     monkeypatch.setattr(session.stream, name, interrupted)
     with pytest.raises(KeyboardInterrupt):
         getattr(batcher if call == "step" else session, call)()

@@ -121,7 +121,7 @@ def test_a_final_text_is_that_of_the_larger_context(model: Network) -> None:
 def expected_words(model: Network, samples: np.ndarray, span: Span) -> list[str]:
     """What full context makes of the samples of exactly those frames."""
     hop, window = 4 * audio.HOP, audio.WINDOW - audio.HOP
-    (log_probs,) = full_of(model).frames([samples[span.first * hop : span.last * hop + window]])
+    (log_probs,) = full_of(model).emissions([samples[span.first * hop : span.last * hop + window]])
     search = PrefixBeamSearch(3)
     state = search.step(search.start(), span.of(log_probs))
     return [word.text for word in WordReader(LETTERS, 40)(search.best(state))]

@@ -75,7 +75,7 @@ def by_hand(recognizer: Recognizer, samples: np.ndarray) -> tuple[torch.Tensor, 
 def test_windows_are_those_of_the_definition(recognizer: Recognizer, samples: np.ndarray) -> None:
     expected, cuts = by_hand(recognizer, samples)
     assert len(cuts) >= 4
-    (found,) = recognizer.frames([samples])
+    (found,) = recognizer.emissions([samples])
     assert torch.equal(found, expected)
     feats = features_of(recognizer, samples)  # control: one step over everything is another thing
     engine = recognizer.engine
@@ -108,7 +108,7 @@ def test_recordings_around_the_length_of_a_window(file: ModelFile, length: int) 
     for packet in packets(samples, length):
         session.accept(packet)
     session.finish()
-    (offline,) = recognizer_of(file, FULL).frames([samples])
+    (offline,) = recognizer_of(file, FULL).emissions([samples])
     streamed = torch.cat([*search.frames, offline[:0]])
     assert streamed.shape == offline.shape
     assert torch.equal(streamed, offline)
@@ -119,8 +119,8 @@ def test_a_recording_of_one_window_is_one_step_to_the_digit(recognizer: Recogniz
     samples = speech(1.9)
     feats, engine = features_of(recognizer, samples), recognizer.engine
     expected = engine.step_of([feats], engine.init_state(1))[0][0]
-    assert torch.equal(recognizer.frames([samples])[0], expected)
-    assert torch.equal(recognizer.frames([samples, speech(9.0)])[0], expected)
+    assert torch.equal(recognizer.emissions([samples])[0], expected)
+    assert torch.equal(recognizer.emissions([samples, speech(9.0)])[0], expected)
 
 
 @pytest.mark.usefixtures("short_windows")

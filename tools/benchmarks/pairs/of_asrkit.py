@@ -62,7 +62,7 @@ def pair(file: ModelFile, weights: str, recognizer: Recognizer) -> Pair:
     return Pair(
         f"asrkit {asrkit.__version__}", weights, "samples",
         f"chunk {chunk * ms}, left {left * ms}, right {right * ms}",
-        lambda samples: recognizer.frames([samples])[0], streaming(recognizer), CALLS, EXACT,
+        lambda samples: recognizer.emissions([samples])[0], streaming(recognizer), CALLS, EXACT,
     )  # fmt: skip
 
 
