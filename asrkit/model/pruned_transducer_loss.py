@@ -8,7 +8,7 @@ real joiner is computed. The simple joiner's own loss trains it.
 import torch
 from torch import Tensor
 
-from asrkit.model.transducer_loss import NEVER, occupations
+from asrkit.model.transducer_loss import NEVER, Arcs, following, occupations
 
 
 def simple_arcs(frames: Tensor, labels: Tensor, tokens: Tensor) -> tuple[Tensor, Tensor]:
@@ -48,12 +48,12 @@ def kept_places(
     Returns:
         (B, T, S) places, in order.
     """
-    *_, on_blank, on_label = (*arcs, *occupations(*arcs, lengths, token_lengths))
+    _, on_blank, on_label = occupations(*arcs, lengths, token_lengths)
     size = min(on_blank.size(2), max(size, steepest(lengths, token_lengths) + 1))
     passed = on_blank.clone()
     passed[..., :-1] += on_label
     first = passed.unfold(2, size, 1).sum(dim=3).argmax(dim=2)  # (B, T)
-    lengths, token_lengths = (each.to(first.device)[:, None] for each in (lengths, token_lengths))
+    lengths, token_lengths = (sizes.to(first.device)[:, None] for sizes in (lengths, token_lengths))
     frame = torch.arange(first.size(1), device=first.device)
     end = (token_lengths - size + 1).clamp_min(0)
     first = torch.where(frame < lengths - 1, first.minimum(end), end)
@@ -84,10 +84,7 @@ def pruned_arcs(logits: Tensor, tokens: Tensor, places: Tensor) -> tuple[Tensor,
     Returns:
         (B, T, U + 1) of the arcs to the next frame, (B, T, U) of those to the next label.
     """
-    total = logits.logsumexp(dim=3)  # (B, T, S)
-    following = torch.nn.functional.pad(tokens, (0, 1))  # the last place has no label
-    following = following[:, None].expand(-1, places.size(1), -1).gather(2, places)
-    label = logits.gather(3, following[..., None])[..., 0] - total
-    never = total.new_full((*places.shape[:2], tokens.size(1) + 1), NEVER)
-    blank = never.scatter(2, places, logits[..., 0] - total)
-    return blank, never.scatter(2, places, label)[..., :-1]
+    labels = following(tokens, logits.size(1)).gather(2, places)
+    never = logits.new_full((*places.shape[:2], tokens.size(1) + 1), NEVER)
+    blank, label = (never.scatter(2, places, arc) for arc in Arcs.apply(logits, labels))
+    return blank, label[..., :-1]
