@@ -9,8 +9,8 @@ from torch import Tensor
 from asrkit.backends.check import difference
 from asrkit.errors import UserError
 from asrkit.model.attention import ChunkAttention
+from asrkit.model.kernels.triton_attention import HAS_TRITON
 from asrkit.model.positions import KINDS, build_positions
-from asrkit.model.triton_attention import HAS_TRITON
 
 DIM, NUM_HEADS = 256, 4
 # Largest differences allowed, as shares of the largest number if that is above 1. The reference is

@@ -1,19 +1,27 @@
 """Self-attention in chunks with an M-frame past of keys and values."""
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from asrkit.model import cpu_inference, triton_attention
 from asrkit.model.chunks import joined_windows, split_ahead
 from asrkit.model.context import Context
 from asrkit.model.dropout import Dropout
+from asrkit.model.kernels import triton_attention
 from asrkit.model.positions import Position
 
 # Queries scored at once: bounds the (Q, W) scores of a long full-context block. For a one-minute
-# block, 128 rows fit into a core's cache; 512 rows took 1.5 times as long.
+# block, 128 rows fit into a core's cache.
 MAX_ROWS = 128
+
+
+class LayerStep(NamedTuple):
+    """The inputs that all layers of a step share; each layer's past is separate."""
+
+    valid: Tensor  # (B, 1, n, 1, M+C+R) bool, see `valid_keys`
+    vectors: Tensor  # (B, n·(C+R), X), attached to the keys by the encoding
+    ahead: int  # R
 
 
 class ChunkAttention(nn.Module):
@@ -28,7 +36,7 @@ class ChunkAttention(nn.Module):
         dim: D, a multiple of num_heads.
         dropout: probability for the attention weights and for the output.
         position: encoding that computes scores and context, see `positions`.
-        kernels: use the kernels for NVIDIA GPUs where possible, see `triton_attention`.
+        kernels: use the kernels for NVIDIA GPUs where possible, see `kernels`.
     """
 
     # -inf would make a row without a valid key NaN, and float16 cannot hold the -1e10 of much
@@ -54,59 +62,46 @@ class ChunkAttention(nn.Module):
         return keys, like.new_zeros(*shape, size)
 
     def table(self, context: Context, like: Tensor) -> Tensor:
-        """Return the table of the position encoding for blocks of C + R queries."""
+        """Return the table of the position encoding for blocks of C + R queries. It depends only on
+        the context."""
         block_size = context.chunk_size + context.right
         return self.position.table(context.left, block_size, like).contiguous()
 
     def forward(
-        self,
-        x: Tensor,
-        valid: Tensor,
-        table: Tensor,
-        vectors: Tensor,
-        past_keys: Tensor,
-        past_values: Tensor,
-        ahead: int = 0,
+        self, x: Tensor, step: LayerStep, table: Tensor, past_keys: Tensor, past_values: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Compute one step.
 
         Args:
             x: (B, T, D), T = n·(C+R): whole chunks with their right context.
-            valid: (B, 1, n, 1, W) bool, False for keys before the stream's start or past its end;
-                W = M + C + R.
+            step: valid keys, vectors of the encoding, and R.
             table: table of the encoding for M and C + R.
-            vectors: (B, T, X) that the encoding attaches to the keys.
             past_keys: (B, H, M, Dk), Dk = Dh + extra_key_dim of the encoding.
             past_values: (B, H, M, Dh).
 
         Returns:
             (B, T, D), and the keys and values of the last M frames.
         """
-        num_blocks = valid.size(2)
-        q, k, v = self.qkv(x).split([self.queries_width, x.size(2), x.size(2)], dim=2)
-        q = q.unflatten(2, (self.num_heads, -1)).transpose(1, 2)  # (B, H, T, Dh + extra)
-        k = k.unflatten(2, (self.num_heads, -1)).transpose(1, 2)  # (B, H, T, Dh)
-        v = v.unflatten(2, (self.num_heads, -1)).transpose(1, 2)  # (B, H, T, Dh)
-        k, keys_ahead = split_ahead(self.position.attach(k, vectors), num_blocks, ahead)
+        num_blocks, ahead = step.valid.size(2), step.ahead
+        parts = self.qkv(x).split([self.queries_width, x.size(2), x.size(2)], dim=2)
+        q, k, v = [part.unflatten(2, (self.num_heads, -1)).transpose(1, 2) for part in parts]
+        k, keys_ahead = split_ahead(self.position.attach(k, step.vectors), num_blocks, ahead)
         v, values_ahead = split_ahead(v, num_blocks, ahead)  # (B, H, n·C, Dh), (B, H, n, R, Dh)
         keys = torch.cat([past_keys, k], dim=2)  # (B, H, M+n·C, Dk)
         values = torch.cat([past_values, v], dim=2)  # (B, H, M+n·C, Dh)
         queries = q.unflatten(2, (num_blocks, -1))  # (B, H, n, C+R, Dh + extra)
-        fused, long = False, False
-        if not torch.jit.is_scripting() and keys_ahead is None:
-            fused = self.kernels and triton_attention.serves(self.position, queries)
-            long = not self.training and cpu_inference.attends(self.position, queries, table)
-        if fused:
-            context = self.by_kernels(queries, keys, values, valid, table)
-        elif long:
-            context = self.by_rows(queries, keys, values, valid, table)
-        else:
-            context = self.by_blocks(queries, keys, values, valid, table, keys_ahead, values_ahead)
-        context = context.transpose(1, 2).flatten(2)  # (B, T, D)
+        context: Tensor | None = None
+        if not torch.jit.is_scripting():  # noqa: SIM102, or TorchScript would compile it
+            if self.kernels and ahead == 0 and triton_attention.serves(self.position, queries):
+                context = self.by_kernels(queries, keys, values, step.valid, table)
+        if context is None:
+            context = self.by_blocks(
+                queries, keys, values, step.valid, table, keys_ahead, values_ahead
+            )
         past = k.size(2)
-        return self.dropout(self.out(context)), keys[:, :, past:], values[:, :, past:]
+        output = self.out(context.transpose(1, 2).flatten(2))  # (B, T, D)
+        return self.dropout(output), keys[:, :, past:], values[:, :, past:]
 
-    @torch.jit.unused
     def by_kernels(
         self, queries: Tensor, keys: Tensor, values: Tensor, valid: Tensor, table: Tensor
     ) -> Tensor:
@@ -117,15 +112,6 @@ class ChunkAttention(nn.Module):
         )
         dropout = self.dropout.p if self.training else 0.0
         return triton_attention.attend(content, positions, keys, values, table, valid, dropout)
-
-    @torch.jit.unused
-    def by_rows(
-        self, queries: Tensor, keys: Tensor, values: Tensor, valid: Tensor, table: Tensor
-    ) -> Tensor:
-        """Compute `by_blocks` with n = 1 and R = 0 on a CPU."""
-        return cpu_inference.attend(
-            self.position, queries, keys, values, valid, table, self.masked, self.max_rows
-        )
 
     def by_blocks(
         self,
@@ -157,8 +143,7 @@ class ChunkAttention(nn.Module):
         while first < num_queries:
             rows = queries[:, :, :, first : first + self.max_rows]
             scores = self.position.scores(rows, keys, table, first)  # (B, H, n, Q, W)
-            weights = scores.masked_fill_(invalid, self.masked).softmax(dim=4)
-            weights = self.dropout(weights)
+            weights = self.dropout(scores.masked_fill_(invalid, self.masked).softmax(dim=4))
             parts.append(self.position.context(weights, values, table, first))  # (B, H, n, Q, Dh)
             first += self.max_rows
         context = parts[0] if len(parts) == 1 else torch.cat(parts, dim=3)  # (B, H, n, C, Dh)

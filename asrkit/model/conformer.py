@@ -18,11 +18,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from asrkit.model.attention import ChunkAttention
+from asrkit.model.attention import ChunkAttention, LayerStep
 from asrkit.model.chunks import blocks_of, chunk_frames, valid_keys
 from asrkit.model.context import Context, FrameRate, fitted, num_frames, num_valid
 from asrkit.model.dropout import Dropout
-from asrkit.model.layer import ConformerLayer, LayerPast, LayerStep, TransformerLayer
+from asrkit.model.layer import ConformerLayer, LayerPast, TransformerLayer
 from asrkit.model.positions import build_positions
 from asrkit.model.subsampling import build_subsampling
 from asrkit.registry import refusal
@@ -89,7 +89,7 @@ class ConformerEncoder(nn.Module):
             stream: "depthwise" or "pointwise".
         after_norm: a LayerNorm after the last layer.
         layer: "conformer", or "transformer" (without convolutions), see `layer`.
-        kernels: use attention kernels for NVIDIA GPUs where possible, see `triton_attention`.
+        kernels: use attention kernels for NVIDIA GPUs where possible, see `kernels`.
 
     Attributes:
         rate: relation of feature frames to encoder frames, see `FrameRate`.
@@ -146,19 +146,15 @@ class ConformerEncoder(nn.Module):
             )
         self.after_norm = nn.LayerNorm(dim) if after_norm else nn.Identity()
 
-    @torch.jit.unused
     def set_statistics(self, mean: Tensor, scale: Tensor) -> None:
         """Set the features' mean (F,) and 1 / standard deviation (F,)."""
         self.mean.copy_(mean)
         self.scale.copy_(scale)
 
-    @torch.jit.export
     def init_state(self, batch_size: int, left_context: int) -> EncoderState:
         """Return the past of streams that have not started, with room for M = left_context
         frames."""
-        pasts: list[LayerPast] = []
-        for layer in self.layers:
-            pasts.append(layer.init_state(batch_size, left_context, self.mean))
+        pasts = [layer.init_state(batch_size, left_context, self.mean) for layer in self.layers]
         feats, hidden = self.subsampling.init_state(batch_size, self.mean)
         position = torch.zeros([batch_size], dtype=torch.int64, device=self.mean.device)
         return state_of(feats, hidden, pasts, position)
@@ -194,16 +190,12 @@ class ConformerEncoder(nn.Module):
         context = Context(chunk_size, state.keys.size(3), right_context)
         return self.run(feats, lengths, state, context, None, None, 0)[0]  # all, for TorchScript
 
-    @torch.jit.export
     def tables(self, context: Context) -> PositionTables:
         """Return the position tables of a context. They do not depend on the input, so
         `Step` keeps them."""
-        layers: list[Tensor] = []
-        for layer in self.layers:
-            layers.append(layer.table(context, self.mean))
+        layers = [layer.attention.table(context, self.mean) for layer in self.layers]
         return PositionTables(self.position.table(self.mean), layers)
 
-    @torch.jit.export
     def run(
         self,
         feats: Tensor,

@@ -7,9 +7,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from asrkit.model import cpu_gradients
-from asrkit.model.attention import ChunkAttention
+from asrkit.model.attention import ChunkAttention, LayerStep
 from asrkit.model.chunks import joined_windows, split_ahead
-from asrkit.model.context import Context
 from asrkit.model.dropout import Dropout
 from asrkit.registry import refusal
 
@@ -129,14 +128,6 @@ class CausalConvolution(nn.Module):
         return functional.conv2d(x, weight, bias, groups=self.depthwise.groups)
 
 
-class LayerStep(NamedTuple):
-    """The inputs that all layers of a step share; each layer's past is separate."""
-
-    valid: Tensor  # (B, 1, n, 1, M+C+R) bool, see `valid_keys`
-    vectors: Tensor  # (B, n·(C+R), X), attached to the keys by the encoding
-    ahead: int  # R
-
-
 class LayerPast(NamedTuple):
     """The past of a layer. All layers of an encoder have pasts of equal sizes."""
 
@@ -171,24 +162,13 @@ class ConformerLayer(nn.Module):
         keys, values = self.attention.init_state(batch_size, left_context, like)
         return LayerPast(keys, values, self.convolution.init_state(batch_size, like))
 
-    def table(self, context: Context, like: Tensor) -> Tensor:
-        """Return the table of the position encoding. It depends only on the context and is kept
-        between steps."""
-        return self.attention.table(context, like)
-
     def forward(
         self, x: Tensor, step: LayerStep, table: Tensor, past: LayerPast
     ) -> tuple[Tensor, LayerPast]:
         """(B, T, D), T = n·(C+R), and this layer's past -> (B, T, D), and its new past."""
         x = x + 0.5 * self.ffn1(x)
         context, keys, values = self.attention(
-            self.attention_norm(x),
-            step.valid,
-            table,
-            step.vectors,
-            past.keys,
-            past.values,
-            step.ahead,
+            self.attention_norm(x), step, table, past.keys, past.values
         )
         x = x + context
         convolved, conv = self.convolution(x, past.conv, step.valid.size(2), step.ahead)
@@ -214,17 +194,12 @@ class TransformerLayer(nn.Module):
         keys, values = self.attention.init_state(batch_size, left_context, like)
         return LayerPast(keys, values, like.new_zeros(batch_size, 0, 0))
 
-    def table(self, context: Context, like: Tensor) -> Tensor:
-        """Return the table of the position encoding, see `ConformerLayer.table`."""
-        return self.attention.table(context, like)
-
     def forward(
         self, x: Tensor, step: LayerStep, table: Tensor, past: LayerPast
     ) -> tuple[Tensor, LayerPast]:
         """(B, T, D), T = n·(C+R), and this layer's past -> (B, T, D), and its new past."""
         context, keys, values = self.attention(
-            self.attention_norm(x), step.valid, table, step.vectors, past.keys, past.values,
-            step.ahead,
-        )  # fmt: skip
+            self.attention_norm(x), step, table, past.keys, past.values
+        )
         x = x + context
         return x + self.ffn(x), LayerPast(keys, values, past.conv)

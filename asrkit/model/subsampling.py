@@ -10,16 +10,18 @@ step.
 """
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from asrkit.model import cpu_gradients, cpu_inference
+from asrkit.model import cpu_gradients
 from asrkit.model.context import FrameRate
 from asrkit.registry import Kinds
+
+PIECE = 64  # encoder frames of all rows whose subsampling is computed at once
 
 
 class OneChannelConvolution(nn.Conv2d):
@@ -64,11 +66,32 @@ class Subsampling(nn.Module):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Compute `forward`, in pieces where that is faster."""
         if not torch.jit.is_scripting():  # noqa: SIM102, or TorchScript would compile it
-            if cpu_inference.serves(feats):
-                return cpu_inference.subsampled(
-                    self, self.rate, feats, real, past_feats, past_hidden
-                )
+            if is_cpu_inference(feats):
+                return in_pieces(self, self.rate, feats, real, past_feats, past_hidden)
         return self.forward(feats, real, past_feats, past_hidden)
+
+
+def is_cpu_inference(x: Tensor) -> bool:
+    """Return whether this step is computed eagerly, on a CPU and without a gradient."""
+    exported = torch.compiler.is_compiling() or torch.jit.is_tracing()
+    return x.device.type == "cpu" and not torch.is_grad_enabled() and not exported
+
+
+def in_pieces(
+    subsampling: Callable[..., tuple[Tensor, Tensor, Tensor]], rate: FrameRate, feats: Tensor,
+    real: Tensor, past_feats: Tensor, past_hidden: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """Compute a step of a `Subsampling`, a piece after the other: small tensors fit into the cache,
+    and the allocator reuses their memory."""
+    size = rate.factor * max(16, PIECE // max(1, feats.size(0)))
+    parts: list[Tensor] = []
+    for first in range(0, max(1, feats.size(1) - rate.lookahead), size):
+        piece = slice(first, first + size + rate.lookahead)
+        part, past_feats, past_hidden = subsampling(
+            feats[:, piece], real[:, piece], past_feats, past_hidden
+        )
+        parts.append(part)
+    return torch.cat(parts, dim=1), past_feats, past_hidden
 
 
 class CausalSubsampling(Subsampling):

@@ -5,8 +5,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from asrkit.model.attention import LayerStep
 from asrkit.model.context import Context
-from asrkit.model.layer import CausalConvolution, ConformerLayer, LayerStep
+from asrkit.model.layer import CausalConvolution, ConformerLayer
 from tests.conftest import tiny_encoder
 
 DIM, KERNEL = 6, 5
@@ -86,12 +87,13 @@ def test_a_layer_is_half_of_each_feed_forward_around_attention_and_convolution()
     assert isinstance(layer, ConformerLayer)
     x = torch.randn(2, 7, encoder.dim, dtype=torch.float64)
     past = layer.init_state(2, 0, x)
-    table = layer.table(Context(7), x)
+    table = layer.attention.table(Context(7), x)
     valid, vectors = torch.ones(2, 1, 1, 1, 7, dtype=torch.bool), x[:, :, :0]
-    found, _ = layer(x, LayerStep(valid, vectors, 0), table, past)
+    shared = LayerStep(valid, vectors, 0)
+    found, _ = layer(x, shared, table, past)
     x = x + layer.ffn1(x) / 2
     normed = layer.attention_norm(x)
-    x = x + layer.attention(normed, valid, table, vectors, past.keys, past.values)[0]
+    x = x + layer.attention(normed, shared, table, past.keys, past.values)[0]
     x = x + layer.convolution(x, past.conv)[0]
     x = x + layer.ffn2(x) / 2
     assert (found - layer.norm(x)).abs().max() < 1e-12

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from asrkit.model import Context
-from asrkit.model.attention import ChunkAttention
+from asrkit.model.attention import ChunkAttention, LayerStep
 from asrkit.model.chunks import valid_keys
 from asrkit.model.positions import KINDS, build_positions
 from tests.model import reference
@@ -84,7 +84,8 @@ def blocks(module: ChunkAttention, x: Tensor, chunk: int, left: int) -> Tensor:
     vectors = of_frames.vectors(x[None], start, of_frames.table(x))
     valid = valid_keys(start, length, Context(chunk, left), x.size(0))
     table = position.table(left, chunk, x)
-    return module(x[None], valid, table, vectors, past, past[..., :size])[0][0]
+    step = LayerStep(valid, vectors, 0)
+    return module(x[None], step, table, past, past[..., :size])[0][0]
 
 
 def marked(position: Any, x: Tensor, starts: list[int]) -> Tensor:

@@ -1,4 +1,4 @@
-"""With `pad_stages`, the subsamplings compute what NeMo's causal `striding`, `dw_striding` do."""
+"""Subsamplings with `pad_stages` compute what NeMo's do; long steps are computed in pieces."""
 
 import tarfile
 
@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from asrkit.model.subsampling import Conv4Subsampling, Conv8Subsampling
-from tests.conftest import FIXTURES, toolkit_outputs
+from asrkit.model.subsampling import KINDS, Conv4Subsampling, Conv8Subsampling, in_pieces
+from tests.conftest import FIXTURES, tiny_encoder, toolkit_outputs
 
 
 def published(module: nn.Module, feats: Tensor) -> Tensor:
@@ -119,3 +119,29 @@ def test_a_network_of_nemo() -> None:
             found = ours(module, feats[None])[0]
         assert found.shape == expected.shape
         assert (found - expected).abs().max() < 1e-5
+
+
+@pytest.mark.parametrize("kind", [*KINDS, {"kind": "conv8", "pad_stages": True}])
+@torch.no_grad()
+def test_subsampling_in_pieces(kind: str | dict) -> None:
+    """Padded rows; the control forgets the past and what is ahead of a piece."""
+    subsampling = tiny_encoder(subsampling=kind, num_layers=1, num_mels=40).subsampling
+    rate, draw = subsampling.rate, torch.Generator().manual_seed(0)
+    frames = 70 * rate.factor + rate.lookahead
+    feats = torch.randn(5, frames, 40, generator=draw, dtype=torch.float64)
+    real = torch.arange(frames) < torch.tensor([frames, 300, 17, 1, 0])[:, None]
+    past = subsampling.init_state(5, feats)
+    whole = subsampling(feats, real, *past)
+    calls: list[nn.Module] = []
+    subsampling.register_forward_hook(lambda module, *_: calls.append(module))
+    pieces = subsampling.run(feats, real, *past)
+    assert len(calls) == 5
+    for piece, expected in zip(pieces, whole, strict=True):
+        torch.testing.assert_close(piece, expected, rtol=0, atol=1e-9)
+
+    def forgets(feats: Tensor, real: Tensor, *_: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return subsampling(feats, real, *past)
+
+    blind = rate._replace(lookahead=0)
+    broken = in_pieces(forgets, blind, feats, real, *past)[0]
+    assert broken.shape != whole[0].shape or (broken - whole[0]).abs().max() > 1e-3

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from asrkit.commands import kernels, verify
 from asrkit.model import ConformerEncoder, EncoderState
-from asrkit.model import triton_attention as fused_attention
 from asrkit.model.attention import ChunkAttention
+from asrkit.model.kernels import triton_attention as fused_attention
 from asrkit.model.positions import KINDS
 from tests.conftest import skip, tiny_encoder
 
@@ -314,7 +314,7 @@ COMPILE = """
 import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
-from asrkit.model import triton_kernels as kernels
+from asrkit.model.kernels import triton_kernels as kernels
 
 sums = {"log_total", "delta", "dtable"}
 sizes = {"num_heads", "num_queries", "chunk_size", "window", "dim", "extra", "seed"}

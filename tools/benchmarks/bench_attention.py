@@ -1,6 +1,6 @@
 """Benchmark a layer's attention: time and memory beside torch's without positions.
 
-On an NVIDIA GPU also the kernels that take their distances in: `asrkit/model/triton_kernels.py`.
+On an NVIDIA GPU also the kernels that take their distances in: `asrkit/model/kernels/`.
 In full context, and in chunks of 640 ms with 2560 ms before them, of frames of 40 ms.
 """
 
@@ -28,7 +28,7 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from asrkit.model import Context
-from asrkit.model.attention import ChunkAttention
+from asrkit.model.attention import ChunkAttention, LayerStep
 from asrkit.model.chunks import valid_keys
 from asrkit.model.positions import build_positions
 
@@ -47,7 +47,7 @@ def ours(layer: ChunkAttention, chunk_size: int, left_context: int, kernels: boo
         past = x.new_zeros(batch, NUM_HEADS, left_context, DIM // NUM_HEADS)
         layer.kernels = kernels
         table = layer.position.table(left_context, chunk_size, x)
-        return layer(x, valid, table, x[:, :, :0], past, past)[0]
+        return layer(x, LayerStep(valid, x[:, :, :0], 0), table, past, past)[0]
 
     return attend
 

@@ -126,7 +126,7 @@ class FusedAttention(torch.autograd.Function):
         ctx: Any, q: Tensor, p: Tensor, k: Tensor, v: Tensor, rows: Tensor, valid: Tensor,
         dropout: float, seed: int,
     ) -> Tensor:  # fmt: skip
-        from asrkit.model import triton_kernels
+        from asrkit.model.kernels import triton_kernels
 
         out = torch.empty_like(q)
         log_total = torch.empty(q.shape[:3], dtype=accumulator(q), device=q.device)
@@ -144,7 +144,7 @@ class FusedAttention(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        from asrkit.model import triton_kernels
+        from asrkit.model.kernels import triton_kernels
 
         q, p, k, v, rows, valid, out, log_total = ctx.saved_tensors
         inputs = (q, p, k, v, rows, valid)
