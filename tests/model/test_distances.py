@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from asrkit.model.positions.distances import shift
-from asrkit.model.positions.relative import sinusoid
+from asrkit.model.positions.distances import frequencies, shift, waves
 from asrkit.model.positions.shaw import unshift
 
 
@@ -25,7 +24,7 @@ def test_unshift_is_the_way_back() -> None:
 
 
 def test_the_sine_keeps_the_sign() -> None:
-    ahead, behind = sinusoid(torch.tensor([3, -3]), 8)
+    ahead, behind = waves(torch.tensor([3, -3]), frequencies(8, torch.device("cpu")))
     assert torch.equal(ahead[0::2], -behind[0::2])
     assert torch.equal(ahead[1::2], behind[1::2])
     assert not torch.equal(ahead, behind)

@@ -28,18 +28,8 @@ HAS_TRITON = find_spec("triton") is not None and any(map(shutil.which, COMPILERS
 
 def serves(position: Position, queries: Tensor) -> bool:
     """Return whether the kernels can compute this attention."""
-    return queries.is_cuda and queries.dtype in PRECISIONS and why_not(position) is None
-
-
-def why_not(position: Position) -> str | None:
-    """Return why the kernels cannot compute attention with this encoding here, or None."""
-    if not HAS_TRITON:
-        return "Triton or a C compiler is missing"
-    if not position.fused:
-        return "its position encoding is not one of theirs"
-    if position.head_dim > LARGEST_HEAD:
-        return f"its heads are wider than {LARGEST_HEAD}"
-    return None
+    precise = queries.is_cuda and queries.dtype in PRECISIONS
+    return precise and HAS_TRITON and position.fused and position.head_dim <= LARGEST_HEAD
 
 
 def attend(
@@ -70,13 +60,13 @@ def attend(
     chunk_size, window = content.size(2) // valid.size(2), valid.size(4)
     if positions.size(3) == 0:
         table = content.new_zeros([content.size(1), 0, window + chunk_size])
-    for what, found, needed in (
+    for what, size, needed in (
         ("keys", keys.size(2), content.size(2) + window - chunk_size),
         ("values", values.size(2), keys.size(2)),
         ("distances", table.size(2), window + chunk_size),
     ):
-        if found != needed:
-            raise ValueError(f"the blocks need {needed} {what}, got {found}")
+        if size != needed:
+            raise ValueError(f"the blocks need {needed} {what}, got {size}")
     seed = int(torch.randint(1 << 30, [1])) if dropout > 0.0 else 0
     rows = table.transpose(1, 2)  # (H, M+2C, X)
     matrices = [x.to(content.dtype).contiguous() for x in (content, positions, keys, values, rows)]
@@ -130,15 +120,9 @@ class FusedAttention(torch.autograd.Function):
 
         out = torch.empty_like(q)
         log_total = torch.empty(q.shape[:3], dtype=accumulator(q), device=q.device)
-        launch(
-            triton_kernels.attend,
-            q.size(2),
-            (q, p, k, v, rows, valid),
-            (out, log_total),
-            dropout,
-            seed,
-        )
-        ctx.save_for_backward(q, p, k, v, rows, valid, out, log_total)
+        inputs = (q, p, k, v, rows, valid)
+        launch(triton_kernels.attend, q.size(2), inputs, (out, log_total), dropout, seed)
+        ctx.save_for_backward(*inputs, out, log_total)
         ctx.dropout, ctx.seed = dropout, seed
         return out
 
@@ -146,20 +130,14 @@ class FusedAttention(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         from asrkit.model.kernels import triton_kernels
 
-        q, p, k, v, rows, valid, out, log_total = ctx.saved_tensors
-        inputs = (q, p, k, v, rows, valid)
+        *inputs, out, log_total = ctx.saved_tensors
+        q, p, k, v, rows, _ = inputs
         grad = grad.contiguous()
         delta = (out.to(log_total.dtype) * grad).sum(dim=3)  # (B, H, T)
         drows = torch.zeros_like(rows, dtype=log_total.dtype)  # summed by atomic additions
         dq, dp, dk, dv = (torch.empty_like(x) for x in (q, p, k, v))
-        given = (log_total, grad, delta)
-        chosen = (ctx.dropout, ctx.seed)
-        launch(
-            triton_kernels.attend_backward_queries,
-            q.size(2),
-            inputs,
-            (*given, dq, dp, drows),
-            *chosen,
-        )
-        launch(triton_kernels.attend_backward_keys, k.size(2), inputs, (*given, dk, dv), *chosen)
+        known, draws = (log_total, grad, delta), (ctx.dropout, ctx.seed)
+        by_queries = triton_kernels.attend_backward_queries
+        launch(by_queries, q.size(2), inputs, (*known, dq, dp, drows), *draws)
+        launch(triton_kernels.attend_backward_keys, k.size(2), inputs, (*known, dk, dv), *draws)
         return dq, dp, dk, dv, drows.to(rows.dtype), None, None, None

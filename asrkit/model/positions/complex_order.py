@@ -1,11 +1,10 @@
 """Complex-order position encoding."""
 
-import math
-
 import torch
 from torch import Tensor, nn
 
 from asrkit.model.positions.base import FramePosition, frame_numbers
+from asrkit.model.positions.distances import frequencies
 
 
 class ComplexPosition(FramePosition):
@@ -20,9 +19,8 @@ class ComplexPosition(FramePosition):
 
     def __init__(self, dim: int) -> None:
         super().__init__(dim)
-        even = torch.arange(0, dim, 2, dtype=torch.float64)
-        frequencies = torch.exp(even * (-math.log(10000.0) / dim))
-        self.frequency = nn.Parameter(frequencies.to(torch.get_default_dtype()))  # ω (D/2,)
+        initial = frequencies(dim, torch.device("cpu")).to(torch.get_default_dtype())
+        self.frequency = nn.Parameter(initial)  # ω (D/2,)
         self.amplitude = nn.Parameter(torch.ones(dim // 2))
         self.phase = nn.Parameter(torch.zeros(dim // 2))
 

@@ -6,7 +6,7 @@ from typing import Final
 import torch
 from torch import Tensor, nn
 
-from asrkit.model.positions.base import Position
+from asrkit.model.positions.base import Position, at_least
 from asrkit.model.positions.distances import by_distance, columns, distances, shift
 
 
@@ -28,8 +28,7 @@ class DeBERTaPosition(Position):
 
     def __init__(self, dim: int, num_heads: int, max_distance: int = 64) -> None:
         super().__init__(dim, num_heads)
-        if max_distance < 1:
-            raise ValueError(f"max_distance must be at least 1, got {max_distance}")
+        at_least(1, max_distance=max_distance)
         self.embeddings = nn.Parameter(torch.randn(2 * max_distance, dim) * 0.02)  # P
         self.key_projection = nn.Linear(dim, dim, bias=False)
         self.query_projection = nn.Linear(dim, dim, bias=False)
@@ -56,9 +55,9 @@ class DeBERTaPosition(Position):
         step = num_keys if rows >= num_keys else max(rows, self.max_keys)
         begin = 0
         while begin < num_keys:
-            some = keys[:, :, :, begin : begin + step] * scale  # (B, H, n, Wt, Dh)
-            start = first + num_keys - begin - some.size(3)
-            products = by_distance(some, table[1, ..., start : start + some.size(3) + rows])
+            part = keys[:, :, :, begin : begin + step] * scale  # (B, H, n, Wt, Dh)
+            start = first + num_keys - begin - part.size(3)
+            products = by_distance(part, table[1, ..., start : start + part.size(3) + rows])
             parts.append(shift(products, rows).transpose(3, 4))  # (B, H, n, Q, Wt)
             begin += step
         return scores + torch.cat(parts, dim=4)

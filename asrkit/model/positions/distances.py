@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from asrkit.model.positions.base import Position
+from asrkit.model.positions.base import Position, at_least
 
 
 class DistancePosition(Position):
@@ -96,15 +96,17 @@ def frequencies(
 
 
 def waves(positions: Tensor, frequencies: Tensor) -> Tensor:
-    """Return sines and cosines of (P,) positions times (D/2,) frequencies: (P, D) in float64."""
+    """Return sines and cosines of (P,) positions times (D/2,) frequencies: (P, D) in float64.
+
+    Positions or distances may be negative. After an hour, angles in float32 would be too coarse.
+    """
     angles = positions.to(torch.float64)[:, None] * frequencies  # (P, D/2)
     return torch.stack([angles.sin(), angles.cos()], dim=2).flatten(1)
 
 
 def learned_table(max_distance: int, dim: int) -> nn.Parameter:
     """Return a parameter (2Z+1, dim) of small random values: a row for each distance -Z to Z."""
-    if max_distance < 1:
-        raise ValueError(f"max_distance must be at least 1, got {max_distance}")
+    at_least(1, max_distance=max_distance)
     return nn.Parameter(torch.randn(2 * max_distance + 1, dim) * 0.02)
 
 

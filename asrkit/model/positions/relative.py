@@ -5,6 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
+from asrkit.model.positions.base import at_least
 from asrkit.model.positions.distances import (
     DistancePosition,
     clipped,
@@ -53,8 +54,7 @@ class RelativePosition(BiasedRelative):
 
     def __init__(self, dim: int, num_heads: int, max_distance: int | None = None) -> None:
         super().__init__(dim, num_heads)
-        if max_distance is not None and max_distance < 1:
-            raise ValueError(f"max_distance must be at least 1, got {max_distance}")
+        at_least(1, max_distance=1 if max_distance is None else max_distance)
         self.max_distance = max_distance
         self.projection = nn.Linear(dim, dim, bias=False)
 
@@ -62,7 +62,8 @@ class RelativePosition(BiasedRelative):
         if self.max_distance is not None:
             distances = distances.clamp(-self.max_distance, self.max_distance)
         weight = self.projection.weight
-        return self.projection(sinusoid(distances, weight.size(1)).to(weight.dtype))
+        sinusoids = waves(distances, frequencies(weight.size(1), distances.device))
+        return self.projection(sinusoids.to(weight.dtype))
 
 
 class LearnedRelativePosition(BiasedRelative):
@@ -84,16 +85,3 @@ class LearnedRelativePosition(BiasedRelative):
 
     def vectors(self, distances: Tensor) -> Tensor:
         return clipped(self.embeddings, distances)
-
-
-def sinusoid(positions: Tensor, dim: int) -> Tensor:
-    """Return sines and cosines of positions or signed distances (Vaswani et al. 2017, section 3.5).
-
-    Args:
-        positions: (P,) frames of any sign; the sine is odd, so r(-d) differs from r(d).
-        dim: even number of columns; sines in the even ones, cosines in the odd ones.
-
-    Returns:
-        (P, dim) in float64: after an hour of frames, angles in float32 would be too coarse.
-    """
-    return waves(positions, frequencies(dim, positions.device))
