@@ -239,17 +239,14 @@ class ConformerEncoder(nn.Module):
             outputs.append(x[:, :total][:, :frames])
         x = self.dropout(self.position(x, places, tables.frames))
         x = blocks_of(x, context.chunk_size, ahead)  # (B, n·(C+R), D)
-        last = len(self.layers)
         keys, values, conv = state.keys.unbind(1), state.values.unbind(1), state.conv.unbind(1)
         pasts: list[LayerPast] = []
         for i, layer in enumerate(self.layers):
             x, past = layer(x, step, tables.layers[i], LayerPast(keys[i], values[i], conv[i]))
-            if i + 1 in numbers and i + 1 < last:
+            if i + 1 in numbers:
                 outputs.append(self.output(x, step, frames))
             pasts.append(past)
         encoded = self.output(x, step, frames)
-        if last in numbers:
-            outputs.append(encoded)
         new_state = state_of(new_feats, hidden, pasts, state.position + total)
         return StepOutput(encoded, lengths.clamp(max=total), new_state), outputs
 

@@ -8,8 +8,8 @@ from torch.nn import functional
 class Dropout(nn.Dropout):
     """Dropout (Srivastava et al. 2014). On a CPU, one 64-bit random word decides four elements.
 
-    torch draws a Bernoulli number for each element, which makes a training step of a small model
-    a twentieth slower (tools/README.md). The probability is rounded to 1/65536.
+    torch draws a Bernoulli number for each element, which takes longer. The probability is rounded
+    to 1/65536. tools/README.md has the speed-up.
     """
 
     def forward(self, x: Tensor) -> Tensor:

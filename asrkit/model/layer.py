@@ -17,11 +17,7 @@ class FeedForward(nn.Module):
     """LayerNorm, linear, activation, linear (Gulati et al. 2020, 2.3): (B, T, D) -> (B, T, D)."""
 
     def __init__(
-        self,
-        dim: int,
-        hidden_dim: int,
-        dropout: float,
-        activation: type[nn.Module] = nn.SiLU,
+        self, dim: int, hidden_dim: int, dropout: float, activation: type[nn.Module] = nn.SiLU
     ) -> None:
         super().__init__()
         self.activation = activation()

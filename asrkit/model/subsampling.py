@@ -227,12 +227,8 @@ class ValidSubsampling(Subsampling):
         super().__init__(rate, [0, num_mels], [channels, 0, 1])
         layers: list[nn.Module] = []
         for i, (size, stride) in enumerate(self.stages):
-            layers.append(
-                nn.Conv2d(channels, channels, size, stride=stride)
-                if i
-                else OneChannelConvolution(1, channels, size, stride=stride)
-            )
-            layers.append(nn.ReLU(inplace=True))
+            width, kind = (channels, nn.Conv2d) if i else (1, OneChannelConvolution)
+            layers += [kind(width, channels, size, stride=stride), nn.ReLU(inplace=True)]
         self.conv = nn.Sequential(*layers)
         self.out = nn.Linear(channels * ((num_mels - rate.lookahead) // rate.factor), dim)
 

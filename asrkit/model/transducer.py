@@ -65,12 +65,12 @@ class StatelessPredictor(nn.Module):
     def __init__(self, vocab_size: int, dim: int, context: int, norm: bool = False) -> None:
         super().__init__()
         self.norm = norm
-        width = dim // 2 // context
-        if context > 1 and not width:
+        share = dim // 2 // context
+        if context > 1 and not share:
             raise ValueError(f"predictor_dim must be {2 * context} or more, got {dim}")
-        self.widths = [dim - (context - 1) * width] + [width] * (context - 1)  # the latest first
+        self.widths = [dim - (context - 1) * share] + [share] * (context - 1)  # the latest first
         self.embeds = nn.ModuleList(
-            nn.Embedding(vocab_size, each, padding_idx=BLANK) for each in self.widths
+            nn.Embedding(vocab_size, width, padding_idx=BLANK) for width in self.widths
         )
 
     def start(self, batch_size: int) -> PredictorState:

@@ -5,8 +5,8 @@ Equals `ChunkAttention.by_blocks` for the position encodings whose scores are
     score(t, s) = content_t·k_s + positions_t·table_distance(t, s)
 
 `ChunkAttention` uses the kernels only if `kernels` is set, and only in half precision, where they
-are faster. `asrkit verify --kernels` compares them with `by_blocks` on your GPU; on an H200 they
-are equal. See `triton_kernels`.
+are faster. `asrkit verify --kernels` compares them with `by_blocks` on your GPU. See
+`triton_kernels`.
 """
 
 import os

@@ -188,14 +188,15 @@ def attend_backward_queries(
         keys = begin + tile
         far_rows = load(table, rows + SIZE, num_rows, extra, EXTRA)
         far = product(p, far_rows, PRECISION)
-        some, values = load(k, keys, num_keys, dim, DIM), load(v, keys, num_keys, dim, DIM)
+        key_rows = load(k, keys, num_keys, dim, DIM)
+        values = load(v, keys, num_keys, dim, DIM)
         seen = visible(valid, queries, keys, num_queries, chunk_size, window)
         factors = kept(seed + row, queries, keys, num_keys, DROPOUT)
         _, dscores = gradients(
-            q, near, far, some, values, seen, factors, log_total, grad, delta, SIZE, PRECISION
+            q, near, far, key_rows, values, seen, factors, log_total, grad, delta, SIZE, PRECISION
         )
         dnear, dfar = unshift(dscores, SIZE)
-        q_sum += weighted(dscores, some, PRECISION)
+        q_sum += weighted(dscores, key_rows, PRECISION)
         p_sum += weighted(dnear, near_rows, PRECISION) + weighted(dfar, far_rows, PRECISION)
         table_sum += weighted(tl.trans(dnear), p, PRECISION)
         add(dtable, table_sum, rows, num_rows, extra, EXTRA)
@@ -223,7 +224,7 @@ def attend_backward_keys(
     table += row % num_heads * num_rows * extra
     valid += row // num_heads * (num_queries // chunk_size) * window
     keys = start + tile
-    some = load(k + row * num_keys * dim, keys, num_keys, dim, DIM)
+    key_rows = load(k + row * num_keys * dim, keys, num_keys, dim, DIM)
     values = load(v + row * num_keys * dim, keys, num_keys, dim, DIM)
     first = tl.cdiv(tl.maximum(start - window + 1, 0), chunk_size) * chunk_size
     last = tl.minimum((start + SIZE - 1) // chunk_size * chunk_size + chunk_size, num_queries)
@@ -231,21 +232,21 @@ def attend_backward_keys(
     v_sum = tl.zeros([SIZE, DIM], log_total.dtype.element_ty)
     for begin in range(first, last, SIZE):
         queries = begin + tile
-        some_q = load(q, queries, num_queries, dim, DIM)
-        some_p = load(p, queries, num_queries, extra, EXTRA)
-        some_grad = load(grad, queries, num_queries, dim, DIM)
+        q_rows = load(q, queries, num_queries, dim, DIM)
+        p_rows = load(p, queries, num_queries, extra, EXTRA)
+        grad_rows = load(grad, queries, num_queries, dim, DIM)
         inside = queries < num_queries
         rows = start + chunk_size - SIZE - begin + tile
-        near = product(some_p, load(table, rows, num_rows, extra, EXTRA), PRECISION)
-        far = product(some_p, load(table, rows + SIZE, num_rows, extra, EXTRA), PRECISION)
+        near = product(p_rows, load(table, rows, num_rows, extra, EXTRA), PRECISION)
+        far = product(p_rows, load(table, rows + SIZE, num_rows, extra, EXTRA), PRECISION)
         seen = visible(valid, queries, keys, num_queries, chunk_size, window)
         factors = kept(seed + row, queries, keys, num_keys, DROPOUT)
         weights, dscores = gradients(
-            some_q, near, far, some, values, seen, factors,
-            tl.load(log_total + queries, mask=inside, other=0.0), some_grad,
+            q_rows, near, far, key_rows, values, seen, factors,
+            tl.load(log_total + queries, mask=inside, other=0.0), grad_rows,
             tl.load(delta + queries, mask=inside, other=0.0), SIZE, PRECISION,
         )  # fmt: skip
-        k_sum += weighted(tl.trans(dscores), some_q, PRECISION)
-        v_sum += weighted(tl.trans(weights), some_grad, PRECISION)
+        k_sum += weighted(tl.trans(dscores), q_rows, PRECISION)
+        v_sum += weighted(tl.trans(weights), grad_rows, PRECISION)
     store(dk + row * num_keys * dim, k_sum, keys, num_keys, dim, DIM)
     store(dv + row * num_keys * dim, v_sum, keys, num_keys, dim, DIM)
