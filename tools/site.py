@@ -1,4 +1,4 @@
-"""Pages of the site (make docs) that are not written in docs/: recipes, a study, the commands.
+"""Pages of the site (make docs) that are not written in docs/: recipes and commands.
 
 mkdocs calls the functions by their names; .mkdocs.yml lists this file under `hooks`.
 """
@@ -8,7 +8,6 @@ import io
 import os
 import re
 import sys
-from itertools import chain
 from pathlib import Path
 from unittest import mock
 
@@ -19,15 +18,14 @@ from mkdocs.structure.pages import Page
 PROJECT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(PROJECT))  # mkdocs has its own folder there
 COLUMNS = 84  # of help texts
-PAGES = ("recipes/*/README.md", "tools/studies/positions/*.md", "tools/studies/positions/*.png")
 EXAMPLE = re.compile(r"^\[(docs/examples/\w+\.(\w+))\]\([^)]+\)$", re.MULTILINE)
 LANGUAGES = {"py": "python", "mjs": "javascript", "cpp": "cpp"}
 LINK = re.compile(r"\[([^\]]+)\]\((?!https?:)([^)#]+)(#[^)]*)?\)")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages of recipes and studies, and commands.md."""
-    for path in chain.from_iterable(map(PROJECT.glob, PAGES)):
+    """Add the pages of recipes, and commands.md."""
+    for path in PROJECT.glob("recipes/*/README.md"):
         name = path.relative_to(PROJECT).as_posix()
         files.append(File.generated(config, name, abs_src_path=str(path)))
     files.append(File.generated(config, "commands.md", content=commands()))
@@ -37,11 +35,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Write the programs in place of the links to them, which a forge shows.
 
-    A recipe's or a study's links to files that are not pages keep only their words.
+    A recipe's links to files that are not pages keep only their words.
     """
     if page.file.src_uri == "examples.md":
         return EXAMPLE.sub(program, markdown)
-    if not page.file.src_uri.startswith(("recipes/", "tools/")):
+    if not page.file.src_uri.startswith("recipes/"):
         return markdown
 
     def kept(link: re.Match[str]) -> str:

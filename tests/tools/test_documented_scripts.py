@@ -17,8 +17,8 @@ import pytest
 
 from tests.conftest import PROJECT
 
-FOLDERS = ("tools", "tools/benchmarks", "tools/studies", "docs/examples")
-NAMED = re.compile(r"\b(tools|tools/benchmarks|tools/studies|docs/examples)/(\w+)\.py\b")
+FOLDERS = ("tools", "tools/benchmarks", "docs/examples")
+NAMED = re.compile(r"\b(tools|tools/benchmarks|docs/examples)/(\w+)\.py\b")
 QUICK = "--quick --threads 1 --rounds 1"
 RUNS = {  # arguments of scripts that no other test runs; {dev} is a manifest, {out} a folder
     "bench_decode": f"{QUICK} --model small-en-alnum --manifest {{dev}}",
@@ -106,9 +106,7 @@ def wrong_names(source: str) -> list[str]:
     return wrong
 
 
-@pytest.mark.parametrize(
-    "path", [*SCRIPTS, *(PROJECT / "tools/studies").glob("*/*.py")], ids=lambda path: path.name
-)
+@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: path.name)
 def test_scripts_take_only_names_that_exist(path: Path) -> None:
     """Also in functions that a quick run does not reach, such as those for an export."""
     assert wrong_names(path.read_text("utf-8")) == []
