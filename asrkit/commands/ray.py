@@ -39,7 +39,7 @@ def application(*arguments: str, **deployment: Any) -> "Application":
     """Return the application that options of `asrkit serve` describe.
 
     Args:
-        arguments: options of `asrkit serve`, with --redis or a --state-dir that all machines share.
+        arguments: options of `asrkit serve`, with --redis, or a --state-dir on a single machine.
         deployment: options of Ray's deployment, such as num_replicas and ray_actor_options.
     """
     need("ray", "starlette", "websockets", "python_multipart", "prometheus_client")
@@ -57,7 +57,7 @@ def application(*arguments: str, **deployment: Any) -> "Application":
     if options.redis is None and options.state_dir is None:
         raise UserError(
             "a caller of a lost replica comes back to another one: give --redis, or a --state-dir "
-            "that all machines share"
+            "if all replicas are on one machine"
         )
     token = given_token(options)
     if token is None and not options.insecure:

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
     from asrkit.runtime import Recognizer
-    from asrkit.serve.call_store import Store
     from asrkit.serve.processes import Neighbours
     from asrkit.serve.server import Server
+    from asrkit.serve.store import Store
 
 LOGS = ("off", "text", "json")
 
@@ -147,8 +147,8 @@ def add_restarts(arguments: Parser) -> None:
     group = arguments.group("restarts")
     group.add_argument(
         "--state-dir", type=Path, metavar="DIR",
-        help="save calls to this folder: they outlive the process, and other processes on this "
-        "machine can resume them",
+        help="save calls to a file in this folder: they outlive the process, and other processes "
+        "on this machine can resume them",
     )  # fmt: skip
     group.add_argument(
         "--redis",
@@ -162,12 +162,13 @@ def add_restarts(arguments: Parser) -> None:
     )  # fmt: skip
     group.add_argument(
         "--state-key-file", type=Path, metavar="FILE",
-        help="file with the key that authenticates saved calls, 16 bytes or more (default: a file "
-        "created in DIR)",
+        help="file with the key that authenticates saved calls, 16 bytes or more (default: one in "
+        "the file in DIR)",
     )  # fmt: skip
 
 
 DEFAULT = "small-en-alnum"
+CALLS = "calls.sqlite"  # file in --state-dir
 ORIGIN = re.compile(  # as browsers write it, which leave out the own port of a scheme
     r"(?!http://[^/]*:80$|https://[^/]*:443$)[a-z][a-z0-9+.-]*://[a-z0-9._:\[\]-]+"
 )
@@ -224,6 +225,7 @@ def serve_together(options: argparse.Namespace, about: str, ports: list[Ports]) 
         (Path(folder) / "metrics").mkdir()
         if options.state_dir is None and options.redis is None:
             options.state_dir = Path(folder) / "calls"
+            store_of(options)  # one process makes the file
         processes = Processes(work, (options,), ports)
         return processes.run(lambda: tell(options, about, ports[0]))
 
@@ -363,8 +365,8 @@ def name_of(model: str) -> str:
 
 def store_of(options: argparse.Namespace) -> tuple[Store | None, bytes | None]:
     """Return the store for calls, if not the process, and the key that authenticates them."""
-    from asrkit.serve.call_store import FolderStore, RedisStore
     from asrkit.serve.server import Limits
+    from asrkit.serve.store import RedisStore, SqliteStore
 
     seconds = Limits().resume_s
     folder, url, path = options.state_dir, options.redis, options.state_key_file
@@ -377,8 +379,8 @@ def store_of(options: argparse.Namespace) -> tuple[Store | None, bytes | None]:
         if has_none and (path is not None or options.save_seconds is not None):
             raise UserError("--save-seconds and --state-key-file need --state-dir or --redis")
         return None, None
-    store = RedisStore(url, seconds) if url is not None else FolderStore(folder, seconds)
-    if isinstance(store, FolderStore) and path is None:
+    store: Store = RedisStore(url, seconds) if url else SqliteStore(folder / CALLS, seconds)
+    if isinstance(store, SqliteStore) and path is None:
         return store, store.key()
     key = path.read_bytes()
     if not 16 <= len(key) <= 4096:

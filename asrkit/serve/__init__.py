@@ -4,8 +4,7 @@ app.py             addresses, and who may use them
 server.py          models, limits and metrics
 calls.py           calls as the event loop uses them
 worker.py          threads that run the sessions of the calls
-call_store.py      storage of suspended calls
-async_store.py     the same storage, as the event loop uses it
+store.py           storage of suspended calls
 resumption.py      a call as bytes
 uploads.py         uploads, each decoded by its own upload_process.py
 connections.py     bounds for each connection, with fair.py and places.py

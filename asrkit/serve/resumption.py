@@ -21,13 +21,6 @@ def name_of(call: str, token: str) -> str:
     return hashlib.sha256(f"{call}:{token}".encode()).hexdigest()
 
 
-class Version(NamedTuple):
-    """The version of a call's state; a later version is larger."""
-
-    generation: int  # number of the connection that wrote the state
-    number: int  # number of the state within this connection
-
-
 class SuspendedCall(NamedTuple):
     """A call between two connections."""
 
@@ -46,8 +39,8 @@ class SuspendedCall(NamedTuple):
         return self.saved[0].commits if self.saved else 0
 
 
-def to_bytes(call: SuspendedCall, key: bytes, name: str, version: Version) -> bytes:
-    """Return a call as bytes, authenticated with the key for this name and version."""
+def to_bytes(call: SuspendedCall, key: bytes, name: str) -> bytes:
+    """Return a call as bytes, authenticated with the key for this name."""
     sessions = [each.session for each in call.saved]
     head = {
         "start": call.start.model_dump_json(),
@@ -55,14 +48,13 @@ def to_bytes(call: SuspendedCall, key: bytes, name: str, version: Version) -> by
         "commits": call.commits,
         "sizes": [*map(len, sessions)],
         "packets": [base64.b64encode(packet).decode() for packet in call.packets],
-        "version": version,
     }
     body = json.dumps(head).encode() + b"\n" + b"".join(sessions)
     return tag(name.encode() + body, key) + body
 
 
-def from_bytes(data: bytes, key: bytes, name: str) -> tuple[SuspendedCall, Version]:
-    """Return the call and version that `to_bytes` wrote for this name.
+def from_bytes(data: bytes, key: bytes, name: str) -> SuspendedCall:
+    """Return the call that `to_bytes` wrote for this name.
 
     Raises:
         UserError: if the bytes are of another call or were written with another key.
@@ -74,11 +66,9 @@ def from_bytes(data: bytes, key: bytes, name: str) -> tuple[SuspendedCall, Versi
     values = json.loads(head)
     start = messages.parsed(values["start"])
     assert isinstance(start, Start)
-    if sessions and "sizes" not in values:  # written before calls had channels
-        values["sizes"] = [len(sessions)]
-    ends = accumulate(values.get("sizes", ()), initial=0)
+    ends = accumulate(values["sizes"], initial=0)
     saved = tuple(
         SavedCall(sessions[a:b], values["received"], values["commits"]) for a, b in pairwise(ends)
     )
     packets = tuple(map(base64.b64decode, values["packets"]))
-    return SuspendedCall(start, saved, packets), Version(*values["version"])
+    return SuspendedCall(start, saved, packets)

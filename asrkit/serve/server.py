@@ -14,14 +14,12 @@ from asrkit.audio.resampler import is_fast
 from asrkit.errors import UserError, shown
 from asrkit.runtime import Endpointer, Recognizer
 from asrkit.serve import fair
-from asrkit.serve.async_store import AsyncStore
-from asrkit.serve.call_store import MOST_ENTRIES, SHORTEST_KEY, MemoryStore, Store
 from asrkit.serve.calls import Call, CallError, SavedCall
 from asrkit.serve.logs import log
 from asrkit.serve.metrics import Figures
 from asrkit.serve.places import Network, Place, displaced, is_free
 from asrkit.serve.processes import Neighbours
-from asrkit.serve.resumption import Version
+from asrkit.serve.store import MEMORY, SHORTEST_KEY, AsyncStore, SqliteStore, Store
 from asrkit.serve.worker import Worker
 
 UNPREFERRED = "the server's search cannot; start asrkit serve with --second-search prefix_beam"
@@ -136,12 +134,10 @@ class Server:
         self.limits = limits or Limits()
         self.token, self.origins, self.figures = token, origins, Figures()
         self.hosts = frozenset(name.lower() for name in hosts)
-        self.store = AsyncStore(store or MemoryStore(self.limits.resume_s))
+        self.store = AsyncStore(store or SqliteStore(MEMORY, self.limits.resume_s))
         if key is not None and len(key) < SHORTEST_KEY:
             raise UserError(f"a key must have {SHORTEST_KEY} bytes or more, got {len(key)}")
         self.key = secrets.token_bytes(32) if key is None else key
-        self.newest: dict[str, Version] = {}  # newest state of each call that this process saved
-        self._keeps, self._keeps_at = 2.0 * self.limits.streams, time.monotonic()
         self.models: dict[str, Model] = {}
         for name, recognizer in models.items():
             same = [each for each in self.models.values() if each.recognizer is recognizer]
@@ -204,24 +200,6 @@ class Server:
         for name, model in self.models.items():
             for worker in model.workers if name == model.name else ():
                 worker.close()
-
-    def note_newest(self, name: str, version: Version) -> None:
-        """Note the newest state of a call, so that an older state is recognised."""
-        self.newest.pop(name, None)
-        self.newest[name] = version
-        while len(self.newest) > MOST_ENTRIES:
-            del self.newest[next(iter(self.newest))]
-
-    def may_keep(self) -> bool:
-        """Whether a call shorter than `save_s` may be saved now: their rate is limited."""
-        most, now = 2.0 * self.limits.streams, time.monotonic()
-        rate = most / self.limits.save_s
-        self._keeps = min(most, self._keeps + (now - self._keeps_at) * rate)
-        self._keeps_at = now
-        if self._keeps < 1.0:
-            return False
-        self._keeps -= 1.0
-        return True
 
     def admits(self, token: str) -> bool:
         """Whether a client with this token may connect."""

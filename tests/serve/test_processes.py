@@ -21,9 +21,9 @@ import pytest
 import asrkit
 from asrkit.commands.serve import ports_of, store_of
 from asrkit.errors import UserError
-from asrkit.serve.call_store import MemoryStore, StoredCall
 from asrkit.serve.processes import Neighbours
 from asrkit.serve.server import Limits, RefusedError, Server
+from asrkit.serve.store import MEMORY, SqliteStore, StoredCall
 from tests.conftest import PROJECT
 from tests.serve.running import serving
 from tests.serve.test_restart import Caller, Recordings, whole
@@ -167,13 +167,12 @@ def test_the_limit_is_that_of_all_processes(elsewhere: int, served: asrkit.Recog
     server.close()
 
 
-class SlowStore(MemoryStore):
+class SlowStore(SqliteStore):
     """A store whose answers wait for an event."""
 
-    survives = True
-
     def __init__(self) -> None:
-        super().__init__(60.0)
+        super().__init__(MEMORY, 60.0)
+        self.survives = True
         self.asked, self.answers = threading.Event(), threading.Event()
         self.answers.set()
 

@@ -22,8 +22,8 @@ from websockets.sync.client import ClientConnection, connect
 import asrkit
 from asrkit.commands.serve import main
 from asrkit.runtime import Recognizer
-from asrkit.serve.call_store import FolderStore, MemoryStore, RedisStore, Store, StoredCall
 from asrkit.serve.server import Limits, Server
+from asrkit.serve.store import MEMORY, RedisStore, SqliteStore, Store, StoredCall
 from tests.conftest import PROJECT
 from tests.serve.running import connected, serving
 from tests.serve.test_stream import assert_is
@@ -58,11 +58,11 @@ def redis() -> Iterator[str]:
         process.terminate()
 
 
-@pytest.fixture(params=["memory", "folder", "redis"])
+@pytest.fixture(params=["memory", "file", "redis"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     if request.param == "redis":
         return RedisStore(request.getfixturevalue("redis"), 0.5)
-    return MemoryStore(0.5) if request.param == "memory" else FolderStore(tmp_path / "a", 0.5)
+    return SqliteStore(MEMORY if request.param == "memory" else tmp_path / "a/calls", 0.5)
 
 
 def test_who_takes_an_entry_owns_it(store: Store) -> None:
@@ -91,8 +91,8 @@ def test_entries_are_kept_for_a_while(store: Store) -> None:
 
 
 def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("asrkit.serve.call_store.MOST_MEMORY", 100)
-    store = MemoryStore(60.0)
+    monkeypatch.setattr("asrkit.serve.store.MOST_MEMORY", 100)
+    store = SqliteStore(MEMORY, 60.0)
     for i in range(10):
         store.put(str(i), StoredCall(0, bytes(30)))
     assert [store.take(str(i)) is not None for i in range(10)] == 7 * [False] + 3 * [True]
@@ -101,7 +101,7 @@ def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_store_that_cannot_be_reached_is_no_end_of_a_call(
     served: Recognizer, recordings: Recordings, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    store = FolderStore(tmp_path / "calls", 60.0)
+    store = SqliteStore(tmp_path / "calls/calls", 60.0)
     with serving(Server({"m": served}, Limits(save_s=0.05), store=store)) as address:
         path, samples = recordings[0]
         caller = Caller([address], samples, pause=0.002)
@@ -179,15 +179,16 @@ def whole(recordings: Recordings, number: int) -> tuple[np.ndarray, int]:
     return samples, len(samples)
 
 
-class CarelessStore(FolderStore):
+class CarelessStore(SqliteStore):
     """One in which whoever comes last is right."""
 
     def put(self, name: str, entry: StoredCall) -> bool:
-        self._path(name).unlink(missing_ok=True)
+        with self._changing() as db:
+            db.execute("DELETE FROM calls")
         return super().put(name, entry)
 
 
-@pytest.mark.parametrize("kind", ["folder", "redis", "control"])
+@pytest.mark.parametrize("kind", ["file", "redis", "control"])
 def test_processes_share_calls(
     kind: str,
     request: pytest.FixtureRequest,
@@ -199,9 +200,9 @@ def test_processes_share_calls(
 
     def server() -> Server:
         stores: dict[str, Callable[[], Store]] = {
-            "folder": lambda: FolderStore(tmp_path, 60.0),
+            "file": lambda: SqliteStore(tmp_path / "calls", 60.0),
             "redis": lambda: RedisStore(request.getfixturevalue("redis"), 60.0),
-            "control": lambda: CarelessStore(tmp_path, 60.0),
+            "control": lambda: CarelessStore(tmp_path / "calls", 60.0),
         }
         return Server({"m": served}, Limits(save_s=0.05), store=stores[kind](), key=b"k" * 16)
 
@@ -237,7 +238,7 @@ def test_processes_share_calls(
 def test_a_key_of_another_server(
     served: Recognizer, recordings: Recordings, tmp_path: Path
 ) -> None:
-    store = FolderStore(tmp_path, 60.0)
+    store = SqliteStore(tmp_path / "calls", 60.0)
     with serving(Server({"m": served}, store=store, key=b"a" * 16)) as address:
         caller = Caller([address], recordings[0][1], 0.0)
         caller.connected().close()

@@ -8,7 +8,6 @@ first sample that the server has not received.
 import asyncio
 import logging
 import secrets
-import time
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
 
@@ -17,7 +16,6 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from asrkit.audio.opus import OpusDecoder
 from asrkit.errors import UserError, reason, shown
 from asrkit.serve import fair, resumption
-from asrkit.serve.call_store import StoredCall
 from asrkit.serve.calls import Call
 from asrkit.serve.protocols import messages
 from asrkit.serve.protocols.messages import (
@@ -40,8 +38,9 @@ from asrkit.serve.protocols.websockets import (
     send_text,
     telling,
 )
-from asrkit.serve.resumption import SuspendedCall, Version
+from asrkit.serve.resumption import SuspendedCall
 from asrkit.serve.server import RefusedError, Server
+from asrkit.serve.store import StoredCall
 
 logger = logging.getLogger(__name__)
 
@@ -91,9 +90,8 @@ class Line:
     def __init__(self, server: Server, id: str, token: str) -> None:
         self.server, self.id, self.token = server, id, token
         self.name = resumption.name_of(id, token)
-        self.version = Version(0, 0)  # version of the call in the store
+        self.generation = 0  # of the call in the store
         self.last: SuspendedCall  # state of the call in the store
-        self.last_at = 0.0  # time at which this state was saved
         self.reported = False  # whether the client has received an update since then
         self.opus: OpusDecoder | None = None
         self.warning = ""  # for the last message
@@ -128,11 +126,10 @@ class Line:
             raise RefusedError(503, "streams", f"calls cannot be read: {reason(error)}") from None
         if entry is None:
             raise RefusedError(404, "unknown", "the call is unknown or has expired: start another")
-        call, version = resumption.from_bytes(entry.data, self.server.key, self.name)
-        newest = self.server.newest.get(self.name, version)
-        if version.generation >= entry.generation or version < newest or call.received < ack:
+        call = resumption.from_bytes(entry.data, self.server.key, self.name)
+        if call.received < ack:
             raise RefusedError(409, "stale", "only an older state of the call is left")
-        self.version = Version(entry.generation, 0)
+        self.generation = entry.generation
         return call
 
     async def run(
@@ -171,7 +168,7 @@ class Line:
             except (WebSocketDisconnect, MovedError):
                 raise
             except UserError:
-                await self.server.store.drop(self.name, self.version.generation)
+                await self.server.store.drop(self.name, self.generation)
                 raise
 
     async def talk(
@@ -207,9 +204,7 @@ class Line:
         if not self.server.store.survives:
             await (self.keep(calls) if self.reported else self.put(self.last, calls))
         elif self.has_news(calls):
-            age, server = time.monotonic() - self.last_at, self.server
-            if age >= server.limits.save_s or server.may_keep():
-                await self.keep(calls)
+            await self.keep(calls)
 
     def has_news(self, calls: list[Call]) -> bool:
         """Whether the store has an older state than the client."""
@@ -222,18 +217,15 @@ class Line:
         Raises:
             MovedError: if another process has taken the call.
         """
-        self.version = version = self.version._replace(number=self.version.number + 1)
-        data = resumption.to_bytes(value, self.server.key, self.name, version)
-        owner = fair.address()
-        entry = StoredCall(version.generation, data, owner, calls[0].seconds)
+        data = resumption.to_bytes(value, self.server.key, self.name)
+        entry = StoredCall(self.generation, data, fair.address(), calls[0].seconds)
         try:
             if not await self.server.store.put(self.name, entry):
                 raise MovedError
         except OSError as error:
             logger.warning("a call could not be saved: %s", reason(error))  # the call continues
             return
-        self.server.note_newest(self.name, version)
-        self.last, self.last_at = value, time.monotonic()
+        self.last = value
 
     async def keep_on(self, calls: list[Call]) -> None:
         """Save the call every `save_s`."""

@@ -1,0 +1,213 @@
+"""The store of calls: private, bounded, authentic, and never waited for."""
+
+import asyncio
+import json
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+from websockets.sync.client import connect
+
+from asrkit.errors import UserError
+from asrkit.runtime import Recognizer
+from asrkit.serve.resumption import name_of
+from asrkit.serve.server import Limits, Server
+from asrkit.serve.store import MEMORY, AsyncStore, SqliteStore, StoredCall
+from tests.serve.running import serving
+from tests.serve.test_restart import Caller
+
+Recordings = list[tuple[Path, np.ndarray]]
+KEY = b"k" * 16
+
+
+def mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+def test_only_the_owner_reads_calls_also_in_a_file_that_existed(tmp_path: Path) -> None:
+    path = tmp_path / "calls"
+    path.touch(0o644)
+    path.chmod(0o644)
+    store = SqliteStore(path, 60.0)
+    store.put("a", StoredCall(0, b"text"))
+    store.key()
+    store.take("a")
+    files = sorted(tmp_path.iterdir())
+    assert (len(files), {mode(each) for each in files}) == (3, {0o600})  # with SQLite's own
+    assert b"text" in b"".join(each.read_bytes() for each in files)  # control: the text is there
+
+
+def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "song.wav").write_bytes(b"RIFF" * 100)
+    with pytest.raises(UserError, match=r"song\.wav cannot hold calls: file is not a database"):
+        SqliteStore(tmp_path / "song.wav", 60.0)
+
+
+def test_processes_share_the_key(tmp_path: Path) -> None:
+    keys = {SqliteStore(tmp_path / "calls", 60.0).key() for _ in range(2)}
+    assert [len(key) for key in keys] == [32]
+    assert SqliteStore(MEMORY, 60.0).key() not in keys
+
+
+@pytest.mark.parametrize("key", [b"", b"short"])
+def test_a_server_takes_no_key_that_can_be_guessed(served: Recognizer, key: bytes) -> None:
+    with pytest.raises(UserError, match="16 bytes"):
+        Server({"m": served}, key=key)
+
+
+def talked(address: str, samples: np.ndarray, calls: int) -> list[Caller]:
+    """Clients that have talked and lost their connections."""
+    callers = [Caller([address], samples, 0.0) for _ in range(calls)]
+    for caller in callers:
+        client = caller.connected()
+        caller.send(client, len(samples))
+        time.sleep(0.3)
+        client.socket.close()
+    time.sleep(0.5)
+    return callers
+
+
+def resumed(address: str, caller: Caller, **more: object) -> dict[str, object]:
+    with connect(f"ws://{address}/v1/stream") as client:
+        client.send(json.dumps(caller.first | more))
+        answer: dict[str, object] = json.loads(client.recv(timeout=10))
+        return answer
+
+
+def test_a_saved_call_that_is_swapped_or_older_is_refused(
+    served: Recognizer, recordings: Recordings, tmp_path: Path
+) -> None:
+    path, samples = tmp_path / "calls", recordings[0][1]
+    store = SqliteStore(path, 60.0)
+    limits = Limits(save_s=0.05)
+    with serving(Server({"m": served}, limits, store=SqliteStore(path, 60.0), key=KEY)) as one:
+        mine, other = talked(one, samples, 2)
+        names = [name_of(str(each.first["id"]), str(each.first["token"])) for each in (mine, other)]
+        first, second = map(store.take, names)
+        assert first is not None
+        assert second is not None
+        assert store.put(names[0], second)
+        assert store.put(names[1], first)
+        for caller in (mine, other):
+            assert "another call" in str(resumed(one, caller)["message"])
+        for name, entry in zip(names, (first, second), strict=True):  # as they were
+            assert store.put(name, entry._replace(generation=9))
+        # The client has an ack of a newer state, such as one from before a backup.
+        assert resumed(one, mine, ack=len(samples) + 1)["reason"] == "stale"
+        assert resumed(one, other)["ack"] == len(samples)  # control
+
+
+def test_a_flood_of_short_calls_pushes_no_long_one_out() -> None:
+    store = SqliteStore(MEMORY, 60.0, most=10_000)
+    store.put("long", StoredCall(0, bytes(500), "a", 60.0))
+    store.put("of another", StoredCall(0, bytes(500), "b", 0.1))
+    kept = 0
+    for i in range(100):
+        with suppress(OSError):
+            kept += store.put(str(i), StoredCall(0, bytes(500), "a", 0.5))
+    assert store.take("long") is not None
+    assert store.take("of another") is not None
+    assert kept == 100  # the oldest of equal ones goes first
+
+
+def test_a_client_that_fills_a_file_loses_its_own_calls(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever process has written them."""
+    monkeypatch.setattr("asrkit.serve.store.MOST_ENTRIES", 50)
+    one, other = (SqliteStore(tmp_path / "calls", 60.0, most=100_000) for _ in range(2))
+    for i in range(10):
+        assert one.put(f"other {i}", StoredCall(0, bytes(3000), "192.0.2.2", 1.0))
+    for i in range(200):
+        with suppress(OSError):
+            other.put(f"flood {i}", StoredCall(0, bytes(100 + 4000 * (i % 2)), "192.0.2.1", 0.5))
+    with pytest.raises(OSError, match="has no room for another call"):
+        other.put("largest", StoredCall(0, bytes(99_000), "192.0.2.1", 0.1))
+    assert one.put("new", StoredCall(0, bytes(100), "192.0.2.3"))
+    assert one.put("other 0", StoredCall(0, bytes(4000), "192.0.2.2", 2.0))
+    assert all(one.take(f"other {i}") for i in range(10))
+    assert one.take("new")
+    assert sum(one.take(f"flood {i}") is not None for i in range(200)) < 40
+
+
+def held(path: Path) -> Callable[[], None]:
+    """Hold a file's lock, as a process that is stopped; returns what releases it."""
+    db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    db.execute("BEGIN IMMEDIATE")
+    return db.close
+
+
+def test_a_held_lock_stops_no_new_calls_and_readyz_says_so(
+    served: Recognizer, recordings: Recordings, tmp_path: Path
+) -> None:
+    path, samples = tmp_path / "calls", recordings[0][1]
+    store = SqliteStore(path, 60.0)
+    with serving(Server({"m": served}, Limits(save_s=0.2), store=store, key=KEY)) as address:
+        assert httpx.get(f"http://{address}/readyz").status_code == 200
+        release = held(path)
+        try:
+            Caller([address], samples, 0.0).talk()  # notes that the store does not answer
+            started = time.monotonic()
+            Caller([address], samples, 0.0).talk()
+            assert time.monotonic() - started < 20.0
+            answer = httpx.get(f"http://{address}/readyz")
+            assert (answer.status_code, "not saved" in answer.text) == (503, True)
+            assert httpx.get(f"http://{address}/healthz").status_code == 200
+        finally:
+            release()
+        for _ in range(100):
+            if httpx.get(f"http://{address}/readyz").status_code == 200:
+                break
+            time.sleep(0.1)
+        assert httpx.get(f"http://{address}/readyz").status_code == 200
+
+
+class Hung(SqliteStore):
+    """A store on a network that takes everything and answers nothing."""
+
+    def __init__(self) -> None:
+        super().__init__(MEMORY, 60.0)
+        self.survives = True
+        self.answers = threading.Event()
+        self.asked = 0
+
+    def put(self, name: str, entry: StoredCall) -> bool:
+        self.asked += 1
+        self.answers.wait(20)
+        return super().put(name, entry)
+
+    def sweep(self) -> None:
+        if not self.answers.is_set():
+            raise OSError("no answer")
+
+
+def test_only_the_first_call_waits_for_a_store_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("asrkit.serve.store.RETRY_S", 0.2)
+    store = Hung()
+
+    async def main() -> None:
+        kept = AsyncStore(store)
+        waits = []
+        for _ in range(20):
+            started = time.monotonic()
+            with pytest.raises(OSError, match="answer"):
+                await kept.put("a", StoredCall(0, b""))
+            waits.append(time.monotonic() - started)
+        assert kept.is_down
+        assert sorted(waits)[-2] < 0.25
+        assert store.asked == 1
+        store.answers.set()
+        for _ in range(100):
+            await asyncio.sleep(0.05)
+            if not kept.is_down:
+                break
+        assert await kept.put("a", StoredCall(0, b""))
+        kept.close()
+
+    asyncio.run(main())
