@@ -144,7 +144,7 @@ def fitted(
     """The model made for features (1, T, F) as training makes it: no label wins on average."""
     model.encoder.mean.copy_(feats[0].mean(0))
     model.encoder.scale.copy_(1 / feats[0].std(0).clamp(min=0.5))
-    state, lengths = model.init_state(1, left_context), torch.tensor([feats.size(1)])
+    state, lengths = model.encoder.init_state(1, left_context), torch.tensor([feats.size(1)])
     encoded = model.encoder(feats, lengths, state, chunk_size).frames
     head = model.head
     if isinstance(head, TransducerHead):

@@ -103,7 +103,7 @@ def test_features_and_subsampling(fixture: Fixture, clip: str) -> None:
 def offline(fixture: Fixture, clip: str, name: str, chunk: int, left: int) -> tuple[float, float]:
     """How far the encoder and the head are from NeMo's."""
     model, feats = fixture.file.model, features(fixture, clip)
-    state, lengths = model.init_state(1, left), torch.tensor([feats.size(1)])
+    state, lengths = model.encoder.init_state(1, left), torch.tensor([feats.size(1)])
     encoded = model.encoder(feats, lengths, state, chunk).frames[0]
     return (
         difference(encoded, fixture.tensor(f"{clip}/{name}/encoded")),

@@ -131,7 +131,7 @@ def offline(fixture: Any, clip: str, name: str, context: Context) -> dict[str, f
     samples = torch.from_numpy(arrays[f"{clip}/audio"])[None]
     frontend = build_frontend(imported.file.config.model)
     feats, lengths = audio.features(frontend, samples, torch.tensor([samples.size(1)]))
-    state = model.init_state(1, context.left)
+    state = model.encoder.init_state(1, context.left)
     encoded = model.encoder(feats, lengths, state, context.chunk_size).frames[0]
     theirs = torch.from_numpy(arrays[f"{place}/encoded"])
     found = head_differences(fixture, place, head_of(imported).emissions(encoded))

@@ -117,7 +117,8 @@ def write_model(path: Path, options: dict[str, object]) -> None:
     samples = torch.from_numpy(speech("digits"))[None]
     feats = Fbank(SIZES["num_mels"])(samples, samples[:, :0])[0]
     model.encoder.set_statistics(feats[0].mean(0), 1 / feats[0].std(0).clamp(min=0.5))
-    encoded = model.encoder(feats, torch.tensor([feats.size(1)]), model.init_state(1, 0), 1 << 30)
+    state = model.encoder.init_state(1, 0)
+    encoded = model.encoder(feats, torch.tensor([feats.size(1)]), state, 1 << 30)
     model.head.bias.sub_(model.head(encoded.frames).mean(dim=(0, 1)))  # no label always wins
     save_model(path, ModelFile(model, LETTERS, config, {}))
 

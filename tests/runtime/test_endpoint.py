@@ -243,7 +243,9 @@ def recognizer(endpointer: Endpointer | None, chunk_size: int = 4) -> Recognizer
     model = fitted(tiny_model(), feats, chunk_size, 16)
     lengths = torch.tensor([feats.size(1)])
     with torch.inference_mode():
-        log_probs = model(feats, lengths, model.init_state(1, 16), chunk_size).frames[0]
+        state = model.encoder.init_state(1, 16)
+        encoded = model.encoder(feats, lengths, state, chunk_size).frames
+        log_probs = model.head.emissions(encoded)[0]
     with torch.no_grad():
         model.head.bias[0] += (log_probs[:, 1:].amax(dim=1) - log_probs[:, 0]).median() + 1e-3
     tokenizer = CharTokenizer(list("abcdefghij "))

@@ -26,7 +26,7 @@ TRANSDUCER = {"kind": "transducer", "predictor_dim": 8, "joint_dim": 8}
 @torch.no_grad()
 def frames_of(model: Network) -> Tensor:
     feats = torch.randn(2, 64, 80, generator=torch.Generator().manual_seed(1)).double()
-    encoded = model.encoder(feats, torch.tensor([64, 48]), model.init_state(2, 8), 4).frames
+    encoded = model.encoder(feats, torch.tensor([64, 48]), model.encoder.init_state(2, 8), 4).frames
     return model.head.emissions(encoded)
 
 

@@ -206,7 +206,7 @@ def check_streaming(file: ModelFile, context: Context) -> None:
     model = file.model.eval()
     found = []
     for left in (context.left, 0):
-        state = model.init_state(1, left)
+        state = model.encoder.init_state(1, left)
         encoded = model.encoder(feats, lengths, state, context.chunk_size).frames
         found.append(model.head.emissions(encoded)[0])
     own = recognizer_of(file, context)
