@@ -59,13 +59,6 @@ class StepOutput(NamedTuple):
     state: EncoderState
 
 
-class PositionTables(NamedTuple):
-    """Position tables of one context."""
-
-    frames: Tensor  # table of the encoding that acts on the frames
-    layers: list[Tensor]  # table of each layer
-
-
 class ConformerEncoder(nn.Module):
     """Encoder of log mel features, in chunks.
 
@@ -190,11 +183,11 @@ class ConformerEncoder(nn.Module):
         context = Context(chunk_size, state.keys.size(3), right_context)
         return self.run(feats, lengths, state, context, None, None, 0)[0]  # all, for TorchScript
 
-    def tables(self, context: Context) -> PositionTables:
-        """Return the position tables of a context. They do not depend on the input, so
-        `Step` keeps them."""
+    def tables(self, context: Context) -> list[Tensor]:
+        """Return the position tables of a context: of the frames, then of each layer. They do not
+        depend on the input, so `Step` keeps them."""
         layers = [layer.attention.table(context, self.mean) for layer in self.layers]
-        return PositionTables(self.position.table(self.mean), layers)
+        return [self.position.table(self.mean)] + layers  # noqa: RUF005, for TorchScript
 
     def run(
         self,
@@ -202,7 +195,7 @@ class ConformerEncoder(nn.Module):
         lengths: Tensor,
         state: EncoderState,
         context: Context,
-        tables: PositionTables | None = None,
+        tables: list[Tensor] | None = None,
         layers: list[int] | None = None,
         offset: int = 0,
     ) -> tuple[StepOutput, list[Tensor]]:
@@ -230,19 +223,19 @@ class ConformerEncoder(nn.Module):
         total = x.size(1) - ahead  # n·C
         lengths = num_valid(lengths, self.rate)
         places = state.position + offset if offset else state.position  # (B,)
-        vectors = self.position.vectors(x, places, tables.frames)
+        vectors = self.position.vectors(x, places, tables[0])
         valid = valid_keys(state.position, lengths, context, total)
         step = LayerStep(valid, blocks_of(vectors, context.chunk_size, ahead), ahead)
         numbers: list[int] = [] if layers is None else layers
         outputs: list[Tensor] = []
         if 0 in numbers:
             outputs.append(x[:, :total][:, :frames])
-        x = self.dropout(self.position(x, places, tables.frames))
+        x = self.dropout(self.position(x, places, tables[0]))
         x = blocks_of(x, context.chunk_size, ahead)  # (B, n·(C+R), D)
         keys, values, conv = state.keys.unbind(1), state.values.unbind(1), state.conv.unbind(1)
         pasts: list[LayerPast] = []
         for i, layer in enumerate(self.layers):
-            x, past = layer(x, step, tables.layers[i], LayerPast(keys[i], values[i], conv[i]))
+            x, past = layer(x, step, tables[i + 1], LayerPast(keys[i], values[i], conv[i]))
             if i + 1 in numbers:
                 outputs.append(self.output(x, step, frames))
             pasts.append(past)

@@ -49,7 +49,8 @@ def kept_places(
         (B, T, S) places, in order.
     """
     _, on_blank, on_label = occupations(*arcs, lengths, token_lengths)
-    size = min(on_blank.size(2), max(size, steepest(lengths, token_lengths) + 1))
+    per_frame = -(-token_lengths // lengths.clamp_min(1))  # (B,) tokens a frame, rounded up
+    size = min(on_blank.size(2), max(size, int(per_frame.max()) + 1))
     passed = on_blank.clone()
     passed[..., :-1] += on_label
     first = passed.unfold(2, size, 1).sum(dim=3).argmax(dim=2)  # (B, T)
@@ -61,11 +62,6 @@ def kept_places(
     steps = (size - 1) * frame
     first = steps - lowered(steps - first).clamp_min(0)
     return first[..., None] + torch.arange(size, device=first.device)
-
-
-def steepest(lengths: Tensor, token_lengths: Tensor) -> int:
-    """Return the largest number of tokens a frame in a batch, rounded up."""
-    return int((-(-token_lengths // lengths.clamp_min(1))).max())
 
 
 def lowered(values: Tensor) -> Tensor:

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from asrkit.model.conformer import ConformerEncoder, EncoderState, PositionTables, StepOutput
+from asrkit.model.conformer import ConformerEncoder, EncoderState, StepOutput
 from asrkit.model.context import Context, num_frames
 from asrkit.model.head import Head
 
@@ -34,25 +34,18 @@ class Step(nn.Module):
     def __init__(self, encoder: ConformerEncoder, head: Head | None, context: Context) -> None:
         super().__init__()
         self.encoder, self.head, self.context = encoder, head, context
-        tables: list[Tensor] = []
-        if not context.full:
-            with torch.no_grad():
-                frames, layers = encoder.tables(context)
-            tables = [frames, *layers]
-        self.kept = nn.ModuleList([KeptTable(table) for table in tables])
+        with torch.no_grad():
+            tables = [] if context.full else encoder.tables(context)
+        self.kept = nn.ModuleList(KeptTable(table) for table in tables)
 
     @torch.jit.export
     def init_state(self, batch_size: int) -> EncoderState:
         return self.encoder.init_state(batch_size, self.context.left)
 
-    def tables(self) -> PositionTables | None:
+    def tables(self) -> list[Tensor] | None:
         """Return the kept tables; None in full context."""
-        tables: list[Tensor] = []
-        for kept in self.kept:
-            tables.append(kept.table)  # type: ignore[arg-type]
-        if len(tables) == 0:
-            return None
-        return PositionTables(tables[0], tables[1:])
+        tables: list[Tensor] = [kept.table for kept in self.kept]  # type: ignore[misc]
+        return tables if len(tables) > 0 else None
 
     def forward(self, feats: Tensor, lengths: Tensor, state: EncoderState) -> StepOutput:
         """Run the encoder's forward and the head. An exported or compiled step accepts only whole

@@ -104,10 +104,6 @@ def padded(width: int) -> int:
     return max(16, 1 << (width - 1).bit_length())
 
 
-def accumulator(x: Tensor) -> torch.dtype:
-    return torch.float64 if x.dtype == torch.float64 else torch.float32
-
-
 class FusedAttention(torch.autograd.Function):
     """The kernels of `triton_kernels`, forward and backward; `rows` is their table."""
 
@@ -119,7 +115,8 @@ class FusedAttention(torch.autograd.Function):
         from asrkit.model.kernels import triton_kernels
 
         out = torch.empty_like(q)
-        log_total = torch.empty(q.shape[:3], dtype=accumulator(q), device=q.device)
+        sums = torch.promote_types(q.dtype, torch.float32)
+        log_total = torch.empty(q.shape[:3], dtype=sums, device=q.device)
         inputs = (q, p, k, v, rows, valid)
         launch(triton_kernels.attend, q.size(2), inputs, (out, log_total), dropout, seed)
         ctx.save_for_backward(*inputs, out, log_total)
