@@ -148,7 +148,7 @@ class Batcher:
             UserError: for hotwords that cannot be used, or a recogniser on another backend.
             RuntimeError: after `close`.
         """
-        session = self._own(recognizer).begin(BatchedSession, sample_rate, hotwords)
+        session = self._checked(recognizer).begin(BatchedSession, sample_rate, hotwords)
         session.patient = patient
         return self._add(session)
 
@@ -162,7 +162,7 @@ class Batcher:
             key: key with which the session was saved.
             recognizer: recogniser of the session, see `start`.
         """
-        return self._add(self._own(recognizer).restored(BatchedSession, data, key))
+        return self._add(self._checked(recognizer).restored(BatchedSession, data, key))
 
     def cancel(self, session: BatchedSession) -> None:
         """End a session without a result and remove it."""
@@ -191,13 +191,13 @@ class Batcher:
         exception of the network is raised, and no session has changed.
         """
         ready = self._first([*self._due])
-        live = [each for each in ready if each.stream.due][: self.max_rows]
-        ended = [each for each in ready if each.stream.ended_feats]
+        live = [session for session in ready if session.stream.due][: self.max_rows]
+        ended = [session for session in ready if session.stream.ended_feats]
         self._live = bool(live) and not (ended and self._live)
         if not live and not ended:
             return []
         moved = live if self._live else self._together(ended)
-        rows = [each.stream for each in moved]
+        rows = [session.stream for session in moved]
         try:
             if self._live:
                 most = self.recognizer.engine.spec.step_frames
@@ -215,20 +215,20 @@ class Batcher:
 
         While others wait, patient sessions get a few rows of every `PATIENT_TURN`-th step.
         """
-        others = [each for each in ready if not each.patient]
-        patient = [each for each in ready if each.patient]
+        others = [session for session in ready if not session.patient]
+        patient = [session for session in ready if session.patient]
         self._passed = self._passed + 1 if patient and others else 0
         if others and (not patient or self._passed < PATIENT_TURN):
             return others
         self._passed = 0
-        is_alone = all(each.patient for each in self._sessions)
+        is_alone = all(session.patient for session in self._sessions)
         return patient if is_alone else patient[:PATIENT_ROWS]
 
     def _together(self, ended: Sequence[BatchedSession]) -> list[BatchedSession]:
         """Return the sessions whose second pass may share a step with the first session's."""
         rows: list[BatchedSession] = []
         longest, backend = 0, backend_of(ended[0].stream)
-        alike = [each for each in ended if backend_of(each.stream) is backend]
+        alike = [session for session in ended if backend_of(session.stream) is backend]
         rate = self.recognizer.engine.spec.rate
         most = MOST_ENDED_MS // rate.frame_ms * rate.factor  # feature frames
         for session in alike[: self.max_rows]:
@@ -238,7 +238,7 @@ class Batcher:
             rows.append(session)
         return rows
 
-    def _own(self, recognizer: Recognizer | None) -> Recognizer:
+    def _checked(self, recognizer: Recognizer | None) -> Recognizer:
         """Return the recogniser of a new session.
 
         Raises:

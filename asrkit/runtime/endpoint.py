@@ -89,10 +89,6 @@ class Endpointer:
         """The arguments; without `end_of_turn` if it is None, as in streams of earlier versions."""
         return {k: v for k, v in vars(self).items() if v is not None or k != "end_of_turn"}
 
-    def with_pause(self, pause_ms: int | None) -> "Endpointer | None":
-        """Return an endpointer with another pause; None: no pause alone ends a segment."""
-        return self.changed(pause_ms=pause_ms)
-
     def changed(self, **options: Any) -> "Endpointer | None":
         """Return an endpointer with other options; None if nothing would end a segment."""
         options = vars(self) | options

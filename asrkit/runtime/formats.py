@@ -117,7 +117,7 @@ def calls(items: Sequence[Any]) -> list[list[Any]]:
 
 def passages_of(call: Call) -> list[tuple[Recording, Passage]]:
     """Return the passages of all channels in order of time, with their channels."""
-    return [(call[part.channel], part) for part in passages([each.words for each in call])]
+    return [(call[part.channel], part) for part in passages([channel.words for channel in call])]
 
 
 def txt(call: Call) -> str:
@@ -132,14 +132,14 @@ def txt(call: Call) -> str:
 
 
 def jsonl(call: Call) -> str:
-    return "".join(f"{json.dumps(as_object(each), ensure_ascii=False)}\n" for each in call)
+    return "".join(f"{json.dumps(as_object(channel), ensure_ascii=False)}\n" for channel in call)
 
 
 def indented(call: Call) -> str:
     """Write a recording, or its channels and their passages, as one indented object."""
     value = as_object(call[0])
     if len(call) > 1:
-        channels = [as_object(each) for each in call]
+        channels = [as_object(channel) for channel in call]
         value = {"id": call[0].id, "turns": passages_as_json(call), "channels": channels}
     return f"{json.dumps(value, ensure_ascii=False, indent=1)}\n"
 
@@ -169,10 +169,10 @@ def rows(call: Call) -> str:
     Seconds have three decimals.
     """
     spoken = [
-        (each.id, f"{part.start:.3f}", f"{part.end:.3f}", each.speaker, part.text)
-        for each, part in passages_of(call)
+        (channel.id, f"{part.start:.3f}", f"{part.end:.3f}", channel.speaker, part.text)
+        for channel, part in passages_of(call)
     ]
-    silent = [(each.id, "", "", each.speaker, "") for each in call if not each.words]
+    silent = [(empty.id, "", "", empty.speaker, "") for empty in call if not empty.words]
     file = io.StringIO()
     csv.writer(file, lineterminator="\n").writerows(spoken + silent)
     return file.getvalue()
@@ -193,8 +193,8 @@ def field(text: str) -> str:
 def ctm(call: Call) -> str:
     """Write NIST's CTM (SCTK, infmts.htm): a line for each word, with its confidence."""
     return "".join(
-        f"{nist(each, span([word]))} {word.text} {word.confidence:.4f}\n"
-        for each in call for word in each.words
+        f"{nist(channel, span([word]))} {word.text} {word.confidence:.4f}\n"
+        for channel in call for word in channel.words
     )  # fmt: skip
 
 
@@ -215,9 +215,10 @@ def nist(recording: Recording, times: tuple[int, int]) -> str:
 
 def textgrid(call: Call) -> str:
     """Write Praat's long text format: a tier for each channel, pauses as empty intervals."""
-    tiers = [intervals(each.words) for each in call]
+    tiers = [intervals(channel.words) for channel in call]
     ends = [end for tier in tiers for _, end, _ in tier]
-    last = max([1, *(milliseconds(each.duration or 0.0) for each in call), *ends])
+    durations = [milliseconds(channel.duration or 0.0) for channel in call]
+    last = max(1, *durations, *ends)
     extent = f"xmin = 0\nxmax = {last / 1000:.3f}"
     lines = ['File type = "ooTextFile"', 'Object class = "TextGrid"', "", extent]
     lines += ["tiers? <exists>", f"size = {len(tiers)}", "item []:"]
@@ -247,8 +248,9 @@ def intervals(words: Sequence[Word]) -> list[tuple[int, int, str]]:
 
 def srt(call: Call) -> str:
     """Write SubRip, which has no escape characters; speakers are named in the text."""
-    several = len(call) > 1
-    entries = (cue for each in call for cue in cues(each.words, f"{each.name}:" if several else ""))
+    names = [f"{channel.name}:" if len(call) > 1 else "" for channel in call]
+    rows = zip(call, names, strict=True)
+    entries = (cue for channel, name in rows for cue in cues(channel.words, name))
     return "".join(
         f"{number}\n{clock(start, ',')} --> {clock(end, ',')}\n{text}\n\n"
         for number, (start, end, text) in enumerate(sorted(entries), start=1)
@@ -259,8 +261,8 @@ def vtt(call: Call) -> str:
     """Write WebVTT (W3C), to follow its header; speakers are voices."""
     escape = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
     entries = sorted(
-        (*cue, f"<v {each.name.translate(escape)}>" if len(call) > 1 else "")
-        for each in call for cue in cues(each.words)
+        (*cue, f"<v {channel.name.translate(escape)}>" if len(call) > 1 else "")
+        for channel in call for cue in cues(channel.words)
     )  # fmt: skip
     return "".join(
         f"{clock(start, '.')} --> {clock(end, '.')}\n{voice}{text.translate(escape)}\n\n"

@@ -74,8 +74,8 @@ def load(
         ModelFileError: for a file that cannot be loaded.
         UserError: for an argument that is not valid.
     """
-    chosen, chosen_second = (
-        None if each is None else parse_search(each) for each in (search, second_search)
+    first, second = (
+        None if kind is None else parse_search(kind) for kind in (search, second_search)
     )
     model = None if lm is None else parse_language_model(lm)
     rewrite = None if postprocess is None else find_postprocess(postprocess)
@@ -84,9 +84,8 @@ def load(
     rate, live = file.model.encoder.rate, file.config.context.live
     context = rate.context(live, chunk_size, left_context, right_context)
     recognizer = recognizer_of(
-        file, context, chosen, device, model, endpointer, rewrite, backend, second_pass,
-        chosen_second,
-    )  # fmt: skip
+        file, context, first, device, model, endpointer, rewrite, backend, second_pass, second
+    )
     leave_cores(recognizer.backend.kind, number)
     return recognizer
 
@@ -149,8 +148,8 @@ def searches_of(
 
 def on_device(file: ModelFile, device: torch.device) -> ModelFile:
     """Return the model file with its model on a device; it is copied unless it is there already."""
-    here = file.model.encoder.mean.device
-    if (here.type, here.index or 0) == (device.type, device.index or 0):
+    present = file.model.encoder.mean.device
+    if (present.type, present.index or 0) == (device.type, device.index or 0):
         return file
     return file._replace(model=copy.deepcopy(file.model).to(device))
 
@@ -161,17 +160,17 @@ def known_device(device: str | torch.device) -> torch.device:
     Raises:
         UserError: for a device that is not available.
     """
-    there = ["cpu"]
+    names = ["cpu"]
     if torch.accelerator.is_available():
         kind = torch.accelerator.current_accelerator()
-        there += [f"{kind}:{i}" for i in range(torch.accelerator.device_count())]
+        names += [f"{kind}:{i}" for i in range(torch.accelerator.device_count())]
     try:
         chosen = torch.device(device)
     except (RuntimeError, TypeError):
         chosen = None
-    if chosen is None or f"{chosen.type}:{chosen.index or 0}" not in ("cpu:0", *there):
+    if chosen is None or f"{chosen.type}:{chosen.index or 0}" not in ("cpu:0", *names):
         raise UserError(
-            f"device must be one of {', '.join(there)} on this machine, got {shown(device)}"
+            f"device must be one of {', '.join(names)} on this machine, got {shown(device)}"
         )
     if chosen.type == "cuda":
         # By default torch permits TF32 there, with 10 bits of mantissa, and cuDNN chooses it by the

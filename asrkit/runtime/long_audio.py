@@ -136,29 +136,19 @@ def emissions_of(engine: Engine, recordings: Sequence[np.ndarray], quiet: Quiet)
         quiet: finds the frames without speech, where a window may end.
     """
     spec = engine.spec
-    rows = [torch.from_numpy(samples) for samples in recordings]
-    num_samples = torch.tensor([len(row) for row in rows], device=spec.device)
-    samples = pad_sequence(rows, batch_first=True).to(spec.device, spec.dtype)
+    signals = [torch.from_numpy(samples) for samples in recordings]
+    num_samples = torch.tensor([len(signal) for signal in signals], device=spec.device)
+    samples = pad_sequence(signals, batch_first=True).to(spec.device, spec.dtype)
     with torch.inference_mode():
         feats, lengths = audio.features(engine.batch_frontend, samples, num_samples)
 
-    def in_one_step(feats: Tensor, lengths: Tensor) -> list[Tensor]:
-        ahead = spec.rate.factor * spec.context.right  # appended: right context is not returned
-        feats = functional.pad(feats, (0, 0, 0, ahead))
-        return engine.step(feats, lengths, engine.init_state(len(feats)))[0]
-
-    if not spec.context.full:
-        return in_one_step(feats, lengths)
     windows, sizes = Windows(spec.rate, quiet), lengths.tolist()
-    short = [i for i, size in enumerate(sizes) if not windows.whole(0, size)]
-    emissions: dict[int, Tensor] = {}
-    if short:
-        most = max(sizes[i] for i in short)
-        emissions = dict(zip(short, in_one_step(feats[short, :most], lengths[short]), strict=True))
-    return [
-        emissions[i] if i in emissions else windows.emissions(engine, feats[i, :size])
-        for i, size in enumerate(sizes)
-    ]
+    if spec.context.full and any(windows.whole(0, size) for size in sizes):
+        rows = zip(feats, sizes, strict=True)
+        return [windows.emissions(engine, row[:size]) for row, size in rows]
+    ahead = spec.rate.factor * spec.context.right  # appended: right context is not returned
+    feats = functional.pad(feats, (0, 0, 0, ahead))
+    return engine.step(feats, lengths, engine.init_state(len(feats)))[0]
 
 
 class SecondPass(NamedTuple):
@@ -237,7 +227,7 @@ class Spans(Divider):
 
     def end_segment(self) -> Span:
         """Return the last span of a segment that ends with a pause here."""
-        pause = next((i for i, each in enumerate(reversed(self._quiet)) if not each), 0)
+        pause = next((i for i, quiet in enumerate(reversed(self._quiet)) if not quiet), 0)
         return self._span(len(self._quiet) - pause // 2, len(self._quiet), ends=True)
 
     def finish(self) -> Span | None:

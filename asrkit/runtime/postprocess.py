@@ -33,17 +33,17 @@ def find_postprocess(name: str | Callable[[str], str]) -> Callable[[str], str]:
     if name in BUILT_IN:
         return BUILT_IN[name]
     module, separator, function = name.partition(":")
-    offered = {} if separator else installed()
-    if not separator and name not in offered:
-        known = ", ".join(sorted({*BUILT_IN, *offered}))
+    entries = {} if separator else installed()
+    if not separator and name not in entries:
+        names = ", ".join(sorted({*BUILT_IN, *entries}))
         raise UserError(
-            f"no postprocess {shown(name)}: write module:function, or a name of: {known}"
+            f"no postprocess {shown(name)}: write module:function, or a name of: {names}"
         )
     try:
         if separator:
             rewrite = getattr(importlib.import_module(module), function)
         else:
-            rewrite = offered[name].load()
+            rewrite = entries[name].load()
     except Exception as error:  # the user's own module may raise any exception
         raise UserError(f"postprocess {shown(name)}: {type(error).__name__}: {error}") from None
     if not callable(rewrite):
@@ -53,12 +53,12 @@ def find_postprocess(name: str | Callable[[str], str]) -> Callable[[str], str]:
 
 def installed() -> dict[str, EntryPoint]:
     """Return the functions of installed packages by name, ignoring the working folder."""
-    here = os.path.realpath(os.curdir)
-    path = [folder for folder in sys.path if os.path.realpath(folder) != here]
+    working = os.path.realpath(os.curdir)
+    path = [folder for folder in sys.path if os.path.realpath(folder) != working]
     return {
-        each.name: each
+        entry.name: entry
         for package in distributions(path=path)
-        for each in package.entry_points.select(group=GROUP)
+        for entry in package.entry_points.select(group=GROUP)
     }
 
 

@@ -366,7 +366,7 @@ class Recognizer:
         results = []
         for samples in mono:
             session = self.start()
-            session._append(samples)
+            session.accept(samples)
             results.append(session.finish())
         return results
 

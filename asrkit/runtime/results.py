@@ -218,10 +218,6 @@ class Result:
         return formats.write(form, [formats.Recording(self.words, id, duration)])
 
 
-def by_score(scored: tuple[str, float]) -> float:
-    return round(scored[1], DIGITS)
-
-
 def candidates(ranked: Sequence[Ranked], tokenizer: Tokenizer) -> tuple[Candidate, ...]:
     """Return the texts of an n-best list; token sequences with the same text are joined.
 
@@ -230,9 +226,9 @@ def candidates(ranked: Sequence[Ranked], tokenizer: Tokenizer) -> tuple[Candidat
     scores: dict[str, list[float]] = {}
     for hypothesis, score in ranked:
         scores.setdefault(decode(tokenizer, hypothesis.tokens), []).append(score)
-    totals = {text: float(np.logaddexp.reduce(each)) for text, each in scores.items()}
-    everything = np.logaddexp.reduce([*totals.values()])
+    totals = {text: float(np.logaddexp.reduce(parts)) for text, parts in scores.items()}
+    total = np.logaddexp.reduce([*totals.values()])
     return tuple(
-        Candidate(text, score, math.exp(score - everything))
-        for text, score in sorted(totals.items(), key=by_score, reverse=True)
+        Candidate(text, score, math.exp(score - total))
+        for text, score in sorted(totals.items(), key=lambda item: -round(item[1], DIGITS))
     )

@@ -104,7 +104,7 @@ def plain(value: Any, tensors: dict[str, Tensor]) -> Any:
         return dict(value)
     if isinstance(value, list | tuple):
         mark = [ATTACHED] if isinstance(value, AttachedWord) else []
-        return [*(plain(each, tensors) for each in value), *mark]
+        return [*(plain(item, tensors) for item in value), *mark]
     return value
 
 
@@ -118,11 +118,10 @@ def read(kind: type[T], value: Any, tensors: Mapping[str, Tensor]) -> T:
     if kind is Any:  # for who knows the type: `read(type, *value)`
         return (value, tensors)  # type: ignore[return-value]
     if origin is UnionType:
-        (inner,) = (each for each in arguments if each is not NoneType)
+        (inner,) = (part for part in arguments if part is not NoneType)
         return value if value is None else read(inner, value, tensors)  # type: ignore[return-value]
     if kind in (Tensor, np.ndarray):
-        known = isinstance(value, str) and value in tensors
-        require(known, f"there is no tensor {shown(value)}")
+        require(isinstance(value, str) and value in tensors, f"there is no tensor {shown(value)}")
         tensor: Any = tensors[value]
         types = PRECISIONS if kind is Tensor else PRECISIONS[:2]  # dtypes that NumPy has
         require(tensor.dtype in types, f"a tensor is of {tensor.dtype}")
@@ -132,13 +131,13 @@ def read(kind: type[T], value: Any, tensors: Mapping[str, Tensor]) -> T:
         return read(AttachedWord, value[:-1], tensors)  # type: ignore[return-value]
     if origin is dict:
         require(isinstance(value, dict), f"expected a mapping, got {shown(value)}")
-        return {name: read(arguments[1], each, tensors) for name, each in value.items()}  # type: ignore[return-value]
+        return {name: read(arguments[1], item, tensors) for name, item in value.items()}  # type: ignore[return-value]
     if origin is tuple or issubclass(kind, tuple):
         require(isinstance(value, list), f"expected a list, got {shown(value)}")
         kinds = arguments if origin is tuple else tuple(get_type_hints(kind).values())
         if kinds[-1] is ...:
             kinds = kinds[:1] * len(value)
-        items = (read(each, item, tensors) for each, item in zip(kinds, value, strict=True))
+        items = (read(part, item, tensors) for part, item in zip(kinds, value, strict=True))
         return tuple(items) if origin is tuple else kind(*items)  # type: ignore[return-value]
     require(type(value) is kind, f"expected {kind.__name__}, got {shown(value)}")
     require(kind is not float or math.isfinite(value), f"{shown(value)} is out of range")
@@ -155,8 +154,8 @@ def differences(stored: Any, wanted: Any, name: str = "") -> list[str]:
     """Return the differences between two recognisers' identities, a line each."""
     if isinstance(stored, dict) and isinstance(wanted, dict):
         keys = [*wanted, *(key for key in stored if key not in wanted and key not in FORMER)]
-        each = ((stored.get(key), wanted.get(key), f"{name}.{key}".strip(".")) for key in keys)
-        return [line for arguments in each for line in differences(*arguments)]
+        pairs = ((stored.get(key), wanted.get(key), f"{name}.{key}".strip(".")) for key in keys)
+        return [line for pair in pairs for line in differences(*pair)]
     if stored == wanted:
         return []
     if isinstance(wanted, str) and len(wanted) == HASH:

@@ -69,7 +69,11 @@ class Session:
         """
         with self._alone():
             self._check_open()
-            self._append(audio.mono(samples))
+            newest, mono = self._streams[-1], audio.mono(samples)
+            size = PACKET_SECONDS * newest.sample_rate
+            for start in range(0, len(mono), size):
+                with self._stepping():
+                    newest.append(mono[start : start + size])
             return self.result
 
     def commit(self) -> Result:
@@ -125,7 +129,7 @@ class Session:
                 )
             value = SessionValue(
                 stream.sample_rate, dict(self._hotwords), tuple(self._segments), stream.before,
-                self._commits, tuple(each.value for each in self._streams),
+                self._commits, tuple(part.value for part in self._streams),
             )  # fmt: skip
             return pack(value, self._identity(), key)
 
@@ -134,9 +138,9 @@ class Session:
         self._segments += value.segments
         self._commits, before = value.commits, value.before
         self._streams.clear()
-        for each in value.streams:
+        for stored in value.streams:
             stream = self._begin(before, self._segments)
-            stream.restore(each)
+            stream.restore(stored)
             self._streams.append(stream)
             before += stream.num_appended
 
@@ -166,7 +170,7 @@ class Session:
     @property
     def error(self) -> BaseException | None:
         """Exception that ended the session, for example of its search or postprocess."""
-        return next((each.error for each in self._streams if each.error is not None), None)
+        return next((stream.error for stream in self._streams if stream.error is not None), None)
 
     @property
     def over(self) -> bool:
@@ -182,7 +186,7 @@ class Session:
     @property
     def seconds_waiting(self) -> float:
         """Seconds of appended audio that the network could process now."""
-        return sum(each.due for each in self._streams) * audio.HOP / audio.SAMPLE_RATE
+        return sum(stream.due for stream in self._streams) * audio.HOP / audio.SAMPLE_RATE
 
     @property
     def open_samples(self) -> int:
@@ -193,14 +197,6 @@ class Session:
     def seconds_processed(self) -> float:
         """Seconds of audio that the network has processed."""
         return self.stream.seconds_processed
-
-    def _append(self, samples: np.ndarray) -> None:
-        """Append mono samples (n,), from `audio.mono`, and compute steps if the session does so."""
-        newest = self._streams[-1]
-        size = PACKET_SECONDS * newest.sample_rate
-        for start in range(0, len(samples), size):
-            with self._stepping():
-                newest.append(samples[start : start + size])
 
     @contextmanager
     def _stepping(self) -> Iterator[None]:
@@ -217,8 +213,8 @@ class Session:
 
     def _cancel(self) -> None:
         """End the session without a result and drop all waiting data."""
-        for each in self._streams:
-            each.cancel()
+        for stream in self._streams:
+            stream.cancel()
 
     def _check(self) -> None:
         """Raise RuntimeError if the session failed."""

@@ -71,10 +71,12 @@ class OpenSegment:
 
     @property
     def value(self) -> SegmentValue:
-        return SegmentValue(self.read.start, savable(self.search).to_value(self.state))
+        if self.search.Value is None:
+            raise UserError(f"a stream with a {type(self.search).__name__} cannot be saved")
+        return SegmentValue(self.read.start, self.search.to_value(self.state))
 
     def restore(self, value: SegmentValue) -> None:
-        self.state = self.search.from_value(read(savable(self.search).Value, *value.state))
+        self.state = self.search.from_value(read(self.search.Value, *value.state))
 
     def append(self, emissions: Tensor, after: Any = None) -> None:
         """Append (E, V or D) emissions.
@@ -165,7 +167,8 @@ class Transcript:
             speech: whether a detector finds speech in each frame; missing frames have none.
             after: state of the search of `live` after the emissions, if it is known.
         """
-        size = len(emissions) if self.decoding.endpointer is None else PIECE
+        endpointer = self.decoding.endpointer
+        size = len(emissions) if endpointer is None else PIECE
         while True:
             part = emissions if after is not None else emissions[:size]
             before = self.live.state
@@ -173,32 +176,24 @@ class Transcript:
             state = self.live.state
             flags = itertools.zip_longest(state.quiet, speech[: len(part)], fillvalue=False)
             quiet = [is_quiet and not has_speech for is_quiet, has_speech in flags]
-            end = self.endpoint_in(quiet, state.ends)
-            if end is not None and end < len(part):  # the next segment begins with the rest
-                part, self.live.state = part[:end], before
-                self.live.append(part)
+            cuts: list[int] = []
+            if endpointer is not None and self.endpoint is not None:
+                self.endpoint, cuts = endpointer.step(
+                    self.endpoint, quiet, self.frame_ms, state.ends
+                )
+                if cuts:
+                    self.endpoint = endpointer.start()
+                if cuts and cuts[0] < len(part):  # the next segment begins with the rest
+                    part, self.live.state = part[: cuts[0]], before
+                    self.live.append(part)
             self.frame += len(part)
             if self.decoding.second is not None:
                 self.waiting += [(span, ()) for span in self.spans.append(quiet[: len(part)])]
-            if end is not None:
+            if cuts:
                 self.end_segment(duration)
             emissions, speech, after = emissions[len(part) :], speech[len(part) :], None
             if not len(emissions):
                 return
-
-    def endpoint_in(self, quiet: Sequence[bool], ends: Sequence[float]) -> int | None:
-        """Return the frames up to the first endpoint; those after it belong to the next segment.
-
-        Without an endpoint, all of them belong to this one.
-        """
-        endpointer = self.decoding.endpointer
-        if endpointer is None or self.endpoint is None:
-            return None
-        self.endpoint, cuts = endpointer.step(self.endpoint, quiet, self.frame_ms, ends)
-        if not cuts:
-            return None
-        self.endpoint = endpointer.start()
-        return cuts[0]
 
     def end_segment(self, duration: float) -> None:
         """End the live segment here, if it has words.
@@ -330,10 +325,3 @@ def searched(segments: Sequence[OpenSegment], emissions: Sequence[Tensor]) -> li
 def stable_text(tokenizer: Tokenizer, search: Search, state: Any) -> str:
     """Return the beginning of a segment's text that later frames cannot change."""
     return decode(tokenizer, search.stable(state))
-
-
-def savable(search: Search) -> Search:
-    """Return the search if its states can be saved; raise UserError if not."""
-    if search.Value is None:
-        raise UserError(f"a stream with a {type(search).__name__} cannot be saved")
-    return search

@@ -158,6 +158,6 @@ def test_a_model_without_the_label_is_refused_by_name() -> None:
 def test_options_that_end_nothing() -> None:
     endpointer = Endpointer(None, end_of_turn="low")
     assert endpointer.changed(end_of_turn=None) is None
-    assert endpointer.with_pause(300) is not None
+    assert endpointer.changed(pause_ms=300) is not None
     assert "end_of_turn" not in Endpointer().options  # streams of earlier versions
     assert Endpointer(end_of_turn="low").options["end_of_turn"] == "low"

@@ -71,17 +71,17 @@ def random_endpointer(draw: random.Random) -> Endpointer:
         min_segment_ms=draw.choice([0, draw.randrange(2000)]),
         max_segment_ms=draw.choice([None, draw.randrange(40, 3000)]),
     )
-    without = endpointer.with_pause(None) if draw.random() < 0.2 else None
+    without = endpointer.changed(pause_ms=None) if draw.random() < 0.2 else None
     return without or endpointer
 
 
 def test_another_pause_leaves_the_other_options() -> None:
     endpointer = Endpointer(600, 400, 3000, reset_encoder=True, vad=True)
     for pause_ms in (1, 5000, None):
-        other = endpointer.with_pause(pause_ms)
+        other = endpointer.changed(pause_ms=pause_ms)
         assert other is not None
         assert vars(other) == vars(endpointer) | {"pause_ms": pause_ms}
-    assert Endpointer(600, 400, reset_encoder=True).with_pause(None) is None
+    assert Endpointer(600, 400, reset_encoder=True).changed(pause_ms=None) is None
 
 
 def test_endpoints_are_at_the_pauses_that_the_options_describe() -> None:

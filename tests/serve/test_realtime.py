@@ -273,7 +273,7 @@ def test_segments_end_as_the_servers_options_say(recordings: Recordings) -> None
             (audio, 900),
             ({**audio, "turn_detection": {"type": "server_vad", "silence_duration_ms": 300}}, 300),
         ):
-            own = model.decoding._replace(endpointer=endpointer.with_pause(pause_ms))
+            own = model.decoding._replace(endpointer=endpointer.changed(pause_ms=pause_ms))
             segments = model.with_decoding(own).transcribe(samples).segments
             expected = [each.text for each in segments if each.text]
             sent = [samples.tobytes()] + [b""] * (len(expected) - 1)

@@ -136,7 +136,7 @@ def test_a_callers_pause_leaves_the_servers_other_options(
     endpointer = Endpointer(800, min_segment_ms=600, max_segment_ms=1500, reset_encoder=True)
     model = asrkit.load("small-en-alnum", chunk_size=8, endpointer=endpointer, second_pass="full")
     options = {} if pause_ms is None else {"pause_ms": pause_ms}
-    expected = endpointer if pause_ms is None else endpointer.with_pause(pause_ms or None)
+    expected = endpointer if pause_ms is None else endpointer.changed(pause_ms=pause_ms or None)
     own = model.with_decoding(model.decoding._replace(endpointer=expected))
     with serving(Server({"m": model})) as address:
         messages = converse(start(address, **options), list(in_bytes(samples, 0)))
