@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 STREAMS = 100  # calls of a replica without --streams
 BESIDE = 50  # further requests of a replica at a time, such as health checks and uploads
 # Options of `asrkit serve` without effect here.
-OF_RAY = "host", "port", "workers", "wyoming", "tls_cert", "tls_key"
+OF_RAY = "host", "port", "workers", "wyoming", "trust_proxy", "tls_cert", "tls_key"
 
 
 def application(*arguments: str, **deployment: Any) -> "Application":
@@ -47,7 +47,6 @@ def application(*arguments: str, **deployment: Any) -> "Application":
 
     from asrkit.serve import logs
     from asrkit.serve.app import app_of
-    from asrkit.serve.places import network_of
 
     parser = arguments_of()
     options = parser.parse_intermixed_args([*arguments])
@@ -69,7 +68,6 @@ def application(*arguments: str, **deployment: Any) -> "Application":
     if options.state_dir is not None:  # replicas have folders of their own
         options.state_dir = options.state_dir.absolute()
     store_of(options)
-    options.trust_proxy = [*map(network_of, options.trust_proxy)]
     options.streams = options.streams or STREAMS
 
     def replica() -> "ASGIApp":

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import ipaddress
+import logging
+import multiprocessing
 import os
 import re
+import signal
 import socket
 import sys
-from contextlib import AbstractAsyncContextManager
+import threading
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from asrkit import hub
 from asrkit.cli.options import MODEL, add_device, add_recognizer, given_token
@@ -20,11 +25,11 @@ from asrkit.errors import UserError, reason, shown
 from asrkit.extras import need
 
 if TYPE_CHECKING:
-    from multiprocessing.connection import Connection
+    import uvicorn
+    from starlette.types import ASGIApp
 
     from asrkit.runtime import Recognizer
-    from asrkit.serve.processes import Neighbours
-    from asrkit.serve.server import Server
+    from asrkit.serve.server import Limits, Server
     from asrkit.serve.store import Store
 
 LOGS = ("off", "text", "json")
@@ -125,11 +130,11 @@ def add_limits(arguments: Parser) -> None:
     )
     group.add_argument(
         "--workers", type=whole(1, 256), default=1, metavar="N",
-        help="processes that share the port, on Linux; SIGHUP replaces them one by one (default 1)",
+        help="processes that share the port; SIGHUP replaces them one by one (default 1)",
     )  # fmt: skip
     group.add_argument(
         "--streams", type=whole(1, 100_000),
-        help="most concurrent calls (default: measured at the start)",
+        help="most concurrent calls of a process (default: measured at the start)",
     )  # fmt: skip
     group.add_argument(
         "--upload-mb", type=whole(1, 100_000), default=200, help="largest upload, MB (default 200)"
@@ -168,6 +173,8 @@ def add_restarts(arguments: Parser) -> None:
 
 
 DEFAULT = "small-en-alnum"
+BACKLOG = 2048  # connections that wait to be accepted, as uvicorn's
+FAILED = 3  # exit status of a process that does not start; uvicorn's supervisor then ends
 CALLS = "calls.sqlite"  # file in --state-dir
 ORIGIN = re.compile(  # as browsers write it, which leave out the own port of a scheme
     r"(?!http://[^/]*:80$|https://[^/]*:443$)[a-z][a-z0-9+.-]*://[a-z0-9._:\[\]-]+"
@@ -175,59 +182,69 @@ ORIGIN = re.compile(  # as browsers write it, which leave out the own port of a 
 OF_ALL_SITES = "*", "null"  # any page can make a sandboxed frame, whose origin is null
 
 
-class Ports(NamedTuple):
-    """The sockets of a process."""
-
-    web: socket.socket  # HTTP and WebSockets
-    wyoming: socket.socket | None  # --wyoming
-
-
 def serve(options: argparse.Namespace) -> int:
     need("starlette", "uvicorn", "websockets", "python_multipart", "prometheus_client")
+    import uvicorn
+
     from asrkit.serve import logs
+    from asrkit.serve.app import config_of
     from asrkit.serve.capacity import capacity
-    from asrkit.serve.places import network_of
-    from asrkit.serve.processes import refuse_elsewhere
 
     token = token_of(options)
     check_origins(options, token)
-    options.trust_proxy = [*map(network_of, options.trust_proxy)]
+    check_proxies(options)
     if options.tls_key is not None and options.tls_cert is None:
         raise UserError("--tls-key needs --tls-cert")
     if options.wyoming is not None:
         refuse_token(options, token)
-    if options.workers > 1:
-        refuse_elsewhere()
     set_threads()
     store_of(options)  # its errors come before models are loaded
     models = recognizers(options)
     aliases(options.alias, models)
-    threads = options.threads * options.workers
-    options.is_measured = options.streams is None
-    options.streams = options.streams or min(capacity(m, threads) for m in models.values())
-    ports = ports_of(options)
+    workers, options.is_measured = options.workers, options.streams is None
+    if options.is_measured:
+        threads = options.threads * workers
+        options.streams = max(1, min(capacity(m, threads) for m in models.values()) // workers)
+    wyoming = None
+    if options.wyoming is not None:
+        wyoming = bound(options, "--wyoming", options.wyoming)
+    web = bound(options, "--port", options.port)
     logs.set_up(options.log)
     about = "; ".join(f"{name}, {model.context}" for name, model in models.items())
-    if options.workers > 1:
+    app: Any
+    if workers > 1:
         models.clear()  # the processes have their own
-        return serve_together(options, about, ports)
-    tell(options, about, ports[0])
-    run(options, models, ports[0])
+        app = partial(application_of, options, wyoming)
+    else:
+        app = application_of(options, wyoming, models)
+    config = config_of(
+        app, limits_of(options), options.trust_proxy, factory=workers > 1, workers=workers,
+        host=options.host, port=options.port, ssl_certfile=options.tls_cert,
+        ssl_keyfile=options.tls_key, timeout_graceful_shutdown=5, timeout_worker_healthcheck=60,
+    )  # fmt: skip
+    print_addresses(options, about, web, wyoming)
+    if workers > 1:
+        return serve_together(options, config, web)
+    uvicorn.Server(config).run(sockets=[web])
     return 0
 
 
-def serve_together(options: argparse.Namespace, about: str, ports: list[Ports]) -> int:
+def serve_together(options: argparse.Namespace, config: uvicorn.Config, web: socket.socket) -> int:
     """Serve in several processes, with a store of calls and a folder for metrics in common."""
-    from asrkit.serve.processes import METRICS_DIR, Processes
+    from uvicorn.supervisors import Multiprocess
 
+    from asrkit.serve.metrics import METRICS_DIR
+
+    logging.getLogger("uvicorn.error").setLevel(logging.INFO)  # of this process: ends and restarts
     with TemporaryDirectory(prefix="asrkit-serve-") as folder:
         os.environ[METRICS_DIR] = str(Path(folder) / "metrics")
         (Path(folder) / "metrics").mkdir()
         if options.state_dir is None and options.redis is None:
             options.state_dir = Path(folder) / "calls"
             store_of(options)  # one process makes the file
-        processes = Processes(work, (options,), ports)
-        return processes.run(lambda: tell(options, about, ports[0]))
+        processes = Multiprocess(config, [web])
+        processes.run()
+    return 2 if any(each.exitcode == FAILED for each in processes.processes) else 0
 
 
 def set_threads() -> None:
@@ -238,87 +255,83 @@ def set_threads() -> None:
     sys.setswitchinterval(0.0005)
 
 
-def work(
-    options: argparse.Namespace, ports: Ports, neighbours: Neighbours, ready: Connection
-) -> None:
-    """Serve in one of several processes."""
-    from asrkit.serve import logs
-    from asrkit.serve.processes import announced
-
-    set_threads()
-    logs.set_up(options.log)
-    try:
-        run(options, recognizers(options), ports, neighbours, announced(ready))
-    except UserError as error:
-        complain("asrkit serve", error)
-        raise SystemExit(2) from None
-
-
-def run(
+def application_of(
     options: argparse.Namespace,
-    models: dict[str, Recognizer],
-    ports: Ports,
-    neighbours: Neighbours | None = None,
-    *beside: AbstractAsyncContextManager[None],
-) -> None:
-    """Serve until a signal ends this process.
+    wyoming: socket.socket | None,
+    models: dict[str, Recognizer] | None = None,
+) -> ASGIApp:
+    """Return the application that the options describe, in a process of its own if need be.
 
     Args:
-        beside: context managers of the application, see `app_of`.
+        options: options of the command.
+        wyoming: socket of --wyoming.
+        models: models of this process; None: one of several processes loads them.
     """
-    import gc
-
-    import uvicorn
-
+    from asrkit.serve import logs
     from asrkit.serve.app import app_of
-    from asrkit.serve.connections import config_of, gate_of
-    from asrkit.serve.protocols.wyoming import wyoming
+    from asrkit.serve.protocols.wyoming import wyoming as listening
 
-    server = server_of(options, models, neighbours)
-    gate = gate_of(server)
-    others = [] if ports.wyoming is None else [wyoming(server, gate, ports.wyoming)]
-    config = config_of(
-        app_of(server, *others, *beside), server, options.host, options.port, gate,
-        ssl_certfile=options.tls_cert, ssl_keyfile=options.tls_key, timeout_graceful_shutdown=5,
-    )  # fmt: skip
+    if models is None:
+        threading.Thread(target=end_with_parent, daemon=True).start()
+        set_threads()
+        logs.set_up(options.log)
+        try:
+            models = recognizers(options)
+        except UserError as error:
+            complain("asrkit serve", error)
+            raise SystemExit(FAILED) from None
+    server = server_of(options, models)
+    app = app_of(server, *([] if wyoming is None else [listening(server, wyoming)]))
     gc.collect()
-    gc.freeze()  # else collections search the libraries, and a call that is charged for one stalls
-    uvicorn.Server(config).run(sockets=[ports.web])
+    gc.freeze()  # else collections search the libraries, which stalls all calls
+    return app
 
 
-def server_of(
-    options: argparse.Namespace,
-    models: dict[str, Recognizer],
-    neighbours: Neighbours | None = None,
-) -> Server:
-    """Return the server that the options describe; see `run`."""
-    from asrkit.serve.server import Limits, Server
+def end_with_parent() -> None:
+    """End this process like SIGTERM if the one that started it is killed."""
+    if (parent := multiprocessing.parent_process()) is not None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)
 
-    store, key = store_of(options)
-    limits = Limits(
+
+def limits_of(options: argparse.Namespace) -> Limits:
+    """Return the limits of a process."""
+    from asrkit.serve.server import Limits
+
+    return Limits(
         streams=options.streams, upload_mb=options.upload_mb, call_s=60.0 * options.call_minutes,
         save_s=options.save_seconds or Limits().save_s,
     )  # fmt: skip
+
+
+def server_of(options: argparse.Namespace, models: dict[str, Recognizer]) -> Server:
+    """Return the server that the options describe."""
+    from asrkit.serve.server import Server
+
+    store, key = store_of(options)
     return Server(
-        models | aliases(options.alias, models), limits, options.threads, token_of(options),
-        tuple(options.origin), tuple(options.allow_host), store, key,
-        options.trust_proxy, neighbours,
+        models | aliases(options.alias, models), limits_of(options), options.threads,
+        token_of(options), tuple(options.origin), tuple(options.allow_host), store, key,
     )  # fmt: skip
 
 
-def tell(options: argparse.Namespace, about: str, ports: Ports) -> None:
+def print_addresses(
+    options: argparse.Namespace, about: str, web: socket.socket, wyoming: socket.socket | None
+) -> None:
     """Print or log what is served, how many calls, and where."""
     from asrkit.serve import logs
 
-    addresses = {"address": f"{'https' if options.tls_cert else 'http'}://{place_of(ports.web)}/"}
-    if ports.wyoming is not None:
-        addresses["wyoming"] = f"tcp://{place_of(ports.wyoming)}"
+    addresses = {"address": f"{'https' if options.tls_cert else 'http'}://{place_of(web)}/"}
+    if wyoming is not None:
+        addresses["wyoming"] = f"tcp://{place_of(wyoming)}"
     if options.log == "json":
         logs.log("serving", models=about, calls=options.streams, **addresses)
     else:
+        processes = f"{options.workers} processes of " if options.workers > 1 else ""
         how = " (measured; --streams N sets another number)" if options.is_measured else ""
         where = " and ".join(addresses.values())
-        print(f"{about}, {options.streams} calls{how}: {where}", file=sys.stderr, flush=True)
+        text = f"{about}, {processes}{options.streams} calls{how}: {where}"
+        print(text, file=sys.stderr, flush=True)
 
 
 def recognizers(options: argparse.Namespace) -> dict[str, Recognizer]:
@@ -414,6 +427,18 @@ def check_origins(options: argparse.Namespace, token: str | None) -> None:
             )
 
 
+def check_proxies(options: argparse.Namespace) -> None:
+    """Raise UserError for a --trust-proxy that is neither an address nor a network."""
+    for each in options.trust_proxy:
+        try:
+            ipaddress.ip_network(each, strict=False)
+        except ValueError:
+            raise UserError(
+                "--trust-proxy must be an address or a network, such as 127.0.0.1 or 10.0.0.0/8, "
+                f"got {shown(each)}"
+            ) from None
+
+
 def refuse_token(options: argparse.Namespace, token: str | None) -> None:
     """Raise UserError for a --wyoming that would let in clients without the token."""
     if not options.insecure and (token is not None or not is_loopback(options.host)):
@@ -423,37 +448,13 @@ def refuse_token(options: argparse.Namespace, token: str | None) -> None:
         )
 
 
-def ports_of(options: argparse.Namespace) -> list[Ports]:
-    """Return the ports of each process, which all have the same addresses."""
-    wyoming = None
-    if options.wyoming is not None:
-        wyoming = bound(options, "--wyoming", options.wyoming)
-    web = bound(options, "--port", options.port)
-    others = range(options.workers - 1)
-    return [Ports(web, wyoming), *(Ports(again(web), wyoming and again(wyoming)) for _ in others)]
-
-
 def bound(options: argparse.Namespace, option: str, port: int) -> socket.socket:
-    """Return a socket that listens on an option's port; processes can share the port."""
-    from asrkit.serve.connections import BACKLOG
-
+    """Return a socket that listens on an option's port, which processes can share."""
     family = socket.AF_INET6 if ":" in options.host else socket.AF_INET
-    address, is_shared = (options.host, port), options.workers > 1
     try:
-        if is_shared:  # not with another server: this fails if there is one
-            socket.create_server(address, family=family).close()
-        return socket.create_server(address, family=family, backlog=BACKLOG, reuse_port=is_shared)
+        return socket.create_server((options.host, port), family=family, backlog=BACKLOG)
     except OSError as error:
         raise UserError(f"{option} {port}: {reason(error)}") from None
-
-
-def again(port: socket.socket) -> socket.socket:
-    """Return one more socket at the address of a shared socket."""
-    from asrkit.serve.connections import BACKLOG
-
-    return socket.create_server(
-        port.getsockname(), family=port.family, backlog=BACKLOG, reuse_port=True
-    )
 
 
 def place_of(port: socket.socket) -> str:

@@ -7,8 +7,7 @@ worker.py          threads that run the sessions of the calls
 store.py           storage of suspended calls
 resumption.py      a call as bytes
 uploads.py         uploads, each decoded by its own upload_process.py
-connections.py     bounds for each connection, with fair.py and places.py
-streams.py         connections of protocols without HTTP
+admission.py       which client gets a stream of a full server
 protocols/         asrkit's own, and those of Vosk, OpenAI, Deepgram, Twilio and Home Assistant
 client.py          a client of asrkit's own protocol, which reconnects
 page/              the page that a browser gets at /

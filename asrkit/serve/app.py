@@ -6,13 +6,14 @@ import ipaddress
 import logging
 import mimetypes
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import cache, partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
+import uvicorn
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
 from starlette.datastructures import Headers
@@ -25,9 +26,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from asrkit.errors import UserError, reason, shown
-from asrkit.serve import fair
+from asrkit.serve.admission import CLIENT, client_of
 from asrkit.serve.logs import log
-from asrkit.serve.places import client_of
 from asrkit.serve.protocols import messages
 from asrkit.serve.protocols.asrkit_stream import stream
 from asrkit.serve.protocols.deepgram_files import listen_to_file
@@ -38,7 +38,7 @@ from asrkit.serve.protocols.openapi import described
 from asrkit.serve.protocols.twilio import twilio
 from asrkit.serve.protocols.vosk import vosk
 from asrkit.serve.protocols.websockets import token_of
-from asrkit.serve.server import Model, RefusedError, Server
+from asrkit.serve.server import Limits, Model, RefusedError, Server
 from asrkit.serve.uploads import Decoders
 
 logger = logging.getLogger(__name__)
@@ -113,8 +113,29 @@ def app_of(server: Server, *beside: AbstractAsyncContextManager[None]) -> Starle
             allow_headers=["*"], expose_headers=["*"],
         )  # fmt: skip
     app.add_middleware(Log)
-    app.add_middleware(Accounting)
     return app
+
+
+def config_of(
+    app: Any, limits: Limits, proxies: Sequence[str] = (), **options: Any
+) -> uvicorn.Config:
+    """Return uvicorn's configuration for a server's application.
+
+    A client without messages ends by the limit `silence_s`: uvicorn would also end those whose
+    pong waits behind audio that is read later.
+
+    Args:
+        app: application, as `app_of` returns it, or a factory of it.
+        limits: limits of the server.
+        proxies: addresses or networks of proxies whose X-Forwarded-For names the client.
+        options: further options of uvicorn.
+    """
+    return uvicorn.Config(
+        app, ws="websockets-sansio", log_config=None, log_level="warning",
+        limit_concurrency=limits.streams + limits.connections,
+        ws_max_size=limits.message_kb * 1024, ws_per_message_deflate=False, ws_ping_timeout=None,
+        proxy_headers=bool(proxies), forwarded_allow_ips=[*proxies], **options,
+    )  # fmt: skip
 
 
 async def sweep(server: Server) -> None:
@@ -242,28 +263,8 @@ async def http_error(request: Request, error: Exception) -> Response:
     return response
 
 
-class Accounting:
-    """Charges the work done for a connection to the connection's share of the event loop.
-
-    A request waits until its connection's credit is positive: one part of what is received can hold
-    hundreds of requests, which are parsed at once.
-    """
-
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        share = fair.CURRENT.get()
-        if share is not None and scope.get("client"):  # a trusted proxy names the real client
-            share.address = client_of(scope["client"][0])
-        if share is not None and (seconds := share.wait()):
-            await asyncio.sleep(seconds)
-        work = self.app(scope, receive, send)
-        await (fair.metered(work) if isinstance(work, Coroutine) else work)
-
-
 class Log:
-    """Logs each request and connection at its end: path, status or close code."""
+    """Notes the client, and logs each request and connection at its end: path, status or code."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -272,6 +273,8 @@ class Log:
         if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
             return
+        if scope.get("client"):
+            CLIENT.set(client_of(scope["client"][0]))
         started, status = time.monotonic(), None
 
         async def receive_and_note() -> Message:

@@ -170,9 +170,6 @@ class RemoteSession:
         self._add(self._encoder.finish())
         self._ending = True
         result = self._go_on(wait=True)
-        if self._connection is not None:
-            with suppress(ConnectionClosed, TimeoutError):
-                self._connection.recv(timeout=1)  # the server closes once the call has ended
         self.close()
         return result
 

@@ -1,11 +1,12 @@
 """Metrics of a server for Prometheus, summed over its processes."""
 
 import os
+from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
-from asrkit.serve.processes import METRICS_DIR
+METRICS_DIR = "PROMETHEUS_MULTIPROC_DIR"  # variable that prometheus_client reads
 
 
 class Figures:
@@ -40,6 +41,10 @@ class Figures:
         """Return the metrics in Prometheus's text format, summed over the server's processes."""
         registry = self.registry
         if METRICS_DIR in os.environ:
+            for path in Path(os.environ[METRICS_DIR]).glob("gauge_live*.db"):
+                process = path.stem.rpartition("_")[2]
+                if not is_alive(int(process)):  # else its calls would still be counted
+                    mark_process_dead(process)
             registry = CollectorRegistry()
             MultiProcessCollector(registry)
         return generate_latest(registry)
@@ -53,3 +58,12 @@ class Figures:
         """Note a step of a model's network."""
         self.rows.labels(model).observe(rows)
         self.seconds.labels(model).observe(seconds)
+
+
+def is_alive(process: int) -> bool:
+    """Whether a process runs."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    return True

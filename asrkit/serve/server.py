@@ -13,12 +13,10 @@ from typing import Any, NamedTuple
 from asrkit.audio.resampler import is_fast
 from asrkit.errors import UserError, shown
 from asrkit.runtime import Endpointer, Recognizer
-from asrkit.serve import fair
+from asrkit.serve.admission import CLIENT, Place, displaced, is_free
 from asrkit.serve.calls import Call, CallError, SavedCall
 from asrkit.serve.logs import log
 from asrkit.serve.metrics import Figures
-from asrkit.serve.places import Network, Place, displaced, is_free
-from asrkit.serve.processes import Neighbours
 from asrkit.serve.store import MEMORY, SHORTEST_KEY, AsyncStore, SqliteStore, Store
 from asrkit.serve.worker import Worker
 
@@ -33,9 +31,9 @@ class Limits(NamedTuple):
     ahead_s: float = 10.0  # audio of a call that may wait for the network
     call_s: float = 4 * 3600.0  # longest call, and longest recording
     silence_s: float = 60.0  # time without a message after which a call is ended
-    connections: int | None = None  # None: as the system's file descriptors allow
+    connections: int = 500  # connections beside those of calls; more requests are rejected
     idle_s: float = 2.0  # time without any audio after which another call may take the place
-    header_s: float = 10.0  # time for a request's header, and for the first message of a call
+    header_s: float = 10.0  # time for the first message of a call
     resume_s: float = 60.0  # time that a call without a connection is kept
     save_s: float = 5.0  # time between two saves of a call in a store that survives the process
     upload_mb: int = 200
@@ -113,8 +111,6 @@ class Server:
         hosts: host names, beside localhost, of a server without a token.
         store: store of calls without a connection; this process's memory if None.
         key: key that authenticates calls in the store; random if None.
-        proxies: addresses of proxies whose X-Forwarded-For names the client.
-        neighbours: numbers of calls in the other processes of the server, if it has several.
     """
 
     def __init__(
@@ -127,10 +123,7 @@ class Server:
         hosts: tuple[str, ...] = (),
         store: Store | None = None,
         key: bytes | None = None,
-        proxies: Sequence[Network] = (),
-        neighbours: Neighbours | None = None,
     ) -> None:
-        self.proxies, self.neighbours = proxies, neighbours
         self.limits = limits or Limits()
         self.token, self.origins, self.figures = token, origins, Figures()
         self.hosts = frozenset(name.lower() for name in hosts)
@@ -294,28 +287,21 @@ class Server:
         if os.getpid() != self._process:
             text = "the server was built before its process was forked: build it in each process"
             raise RefusedError(503, "system", text)
-        most, address = self.limits.streams, fair.address()
-        elsewhere = self.neighbours.elsewhere() if self.neighbours else 0
-        if is_free(address, self.calls, most - elsewhere):
+        most, client = self.limits.streams, CLIENT.get()
+        if is_free(client, self.calls, most):
             return
-        if found := displaced(address, self.calls, self.limits.idle_s):
-            call, place = found
-            idle = time.monotonic() - place.began
+        if call := displaced(client, self.calls, self.limits.idle_s):
+            idle = time.monotonic() - self.calls[call].began
             text = f"no audio for {idle:.0f} s, and all {most} streams are taken"
             call.fail(RefusedError(503, "streams", text))
-            self.free(call)
+            del self.calls[call]
             return
         self.figures.refused.labels("streams").inc()
         raise RefusedError(503, "streams", f"all {most} streams are taken")
 
     def free(self, call: Call) -> None:
-        """Free the place of a call, also for the other processes."""
-        if self.calls.pop(call, None) is not None:
-            self._note_calls()
-
-    def _note_calls(self) -> None:
-        if self.neighbours is not None:
-            self.neighbours.note(len(self.calls))
+        """Free the place of a call."""
+        self.calls.pop(call, None)
 
     @contextmanager
     def call(
@@ -347,19 +333,13 @@ class Server:
         worker = min(model.workers, key=lambda each: len(each.calls))
         call = worker.start(sample_rate, recognizer, saved, patient)
         before, started = call.processed, time.monotonic()
-        share = fair.CURRENT.get()
-        if share is not None:
-            share.working(True)
-        self.calls[call] = Place(started, fair.address())
-        self._note_calls()
+        self.calls[call] = Place(started, CLIENT.get())
         self.figures.streams.labels(model.name).inc()
         try:
             yield call
         finally:
             call.cancel()
             self.free(call)
-            if share is not None:
-                share.working(False)
             self.figures.streams.labels(model.name).dec()
             done = max(0.0, call.processed - before)
             self.figures.audio.labels(model.name).inc(done)

@@ -20,9 +20,8 @@ from anyio import fail_after
 from asrkit.audio.file import MAX_CHANNELS, MAX_RATE, MIN_RATE
 from asrkit.audio.reading import BLOCK_VALUES
 from asrkit.errors import UserError, printable
-from asrkit.serve import fair
+from asrkit.serve.admission import CLIENT, LOCAL
 from asrkit.serve.calls import MOST_CHANNELS
-from asrkit.serve.places import is_shared
 from asrkit.serve.server import RefusedError, Server
 from asrkit.serve.upload_process import (
     DTYPE,
@@ -263,8 +262,8 @@ class Decoders:
         Raises:
             RefusedError: if too many uploads of all clients or of this client wait already.
         """
-        address, most = fair.address(), self.limits.uploads_waiting
-        own = 0 if is_shared(address) else 2 * self._waiting[address]
+        address, most = CLIENT.get(), self.limits.uploads_waiting
+        own = 0 if address in LOCAL else 2 * self._waiting[address]
         if self._free.locked():
             self._refuse_beyond(most, max(self._waiting.total(), own))
         self._waiting[address] += 1

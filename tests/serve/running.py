@@ -10,8 +10,7 @@ from typing import Any
 import uvicorn
 from websockets.sync.client import ClientConnection, connect
 
-from asrkit.serve.app import app_of
-from asrkit.serve.connections import config_of, gate_of
+from asrkit.serve.app import app_of, config_of
 from asrkit.serve.protocols.wyoming import wyoming
 from asrkit.serve.server import Server
 
@@ -33,16 +32,19 @@ class Running(uvicorn.Server):
 
 
 @contextmanager
-def serving(server: Server, port: socket.socket | None = None, grace_s: int = 10) -> Iterator[str]:
+def serving(
+    server: Server,
+    port: socket.socket | None = None,
+    grace_s: int = 10,
+    proxies: tuple[str, ...] = (),
+) -> Iterator[str]:
     """The address of a server, host and port, while it runs; Wyoming is served on another port."""
-    gate = gate_of(server)
-    beside = [] if port is None else [wyoming(server, gate, port)]
+    beside = [] if port is None else [wyoming(server, port)]
     config = config_of(
-        app_of(server, *beside), server, gate=gate,
+        app_of(server, *beside), server.limits, proxies,
         timeout_graceful_shutdown=grace_s,  # a client that a failed test left open
     )  # fmt: skip
-    own, running = config.bind_socket(), Running(config)
-    own.listen(config.backlog)
+    own, running = socket.create_server(("127.0.0.1", 0)), Running(config)
     thread = threading.Thread(target=running.run, kwargs={"sockets": [own]})
     thread.start()
     try:

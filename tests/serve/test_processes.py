@@ -1,10 +1,8 @@
 """Several processes serve one port: all calls have the texts of one process, through restarts."""
 
-import asyncio
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -16,39 +14,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.request import urlopen
 
+import httpx
 import pytest
 
 import asrkit
-from asrkit.commands.serve import ports_of, store_of
+from asrkit.commands.serve import bound, store_of
 from asrkit.errors import UserError
-from asrkit.serve.processes import Neighbours
-from asrkit.serve.server import Limits, RefusedError, Server
+from asrkit.pretrained import ready_models
+from asrkit.serve.server import Server
 from asrkit.serve.store import MEMORY, SqliteStore, StoredCall
 from tests.conftest import PROJECT
 from tests.serve.running import serving
 from tests.serve.test_restart import Caller, Recordings, whole
 from tests.serve.test_stream import assert_is, start
-
-SMALL = """
-import os, signal, socket, sys, time
-from asrkit.serve.processes import Processes
-
-def work(fails, port, neighbours, ready):
-    if os.path.exists(fails):
-        raise SystemExit(2)
-    neighbours.note(1)
-    ready.send(None)
-    while True:
-        client, _ = port.accept()
-        client.sendall(f"{os.getpid()} {neighbours.elsewhere()}".encode())
-        client.close()
-
-if __name__ == "__main__":
-    first = socket.create_server(("127.0.0.1", 0), reuse_port=True)
-    ports = [first, socket.create_server(first.getsockname(), reuse_port=True)]
-    told = lambda: print(first.getsockname()[1], flush=True)
-    sys.exit(Processes(work, (sys.argv[1],), ports).run(told))
-"""
 
 
 @contextmanager
@@ -66,105 +44,13 @@ def running(
         process.wait(timeout=60)
 
 
-def answers(port: int) -> dict[int, int]:
-    """Each process that answers on a port, and the calls that it sees elsewhere."""
-    found: dict[int, int] = {}
-    for _ in range(40):
-        with socket.create_connection(("127.0.0.1", port), 5) as client:
-            if answer := client.recv(100).split():  # else the process ended before it wrote
-                found[int(answer[0])] = int(answer[1])
-    return found
-
-
-def test_processes_are_replaced(tmp_path: Path) -> None:
-    script, fails = tmp_path / "small.py", tmp_path / "fails"
-    script.write_text(SMALL)
-    with running(str(script), str(fails), out=subprocess.PIPE, err=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        assert process.stderr is not None
-        port = int(process.stdout.readline())
-        first = answers(port)
-        assert list(first.values()) == [1, 1]  # both are used, and each knows the other's call
-
-        os.kill(min(first), signal.SIGKILL)
-        assert "status -9 and is started again" in process.stderr.readline()
-        second = answers(port)
-        assert (len(second), len(first.keys() & second.keys())) == (2, 1)
-
-        process.send_signal(signal.SIGHUP)
-        deadline = time.monotonic() + 30
-        while answers(port).keys() & second.keys() and time.monotonic() < deadline:
-            time.sleep(0.1)
-        third = answers(port)
-        assert (len(third), len(third.keys() & second.keys())) == (2, 0)
-
-        fails.touch()  # a new process cannot start: nothing changes
-        process.send_signal(signal.SIGHUP)
-        assert "the old ones go on" in process.stderr.readline()
-        assert answers(port).keys() == third.keys()
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=20) == 0
-    for pid in third:
-        with pytest.raises(ProcessLookupError):
-            os.kill(pid, 0)
-
-
-def test_processes_end_with_the_one_that_started_them(tmp_path: Path) -> None:
-    """Else they would serve forever, beside those of the next server on this port."""
-    (tmp_path / "small.py").write_text(SMALL)
-    script = (str(tmp_path / "small.py"), str(tmp_path / "fails"))
-    with running(*script, out=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        port = int(process.stdout.readline())
-        assert len(answers(port)) == 2
-        process.kill()
-        process.wait()
-    deadline, ended = time.monotonic() + 60, False
-    while not ended and time.monotonic() < deadline:
-        try:
-            answers(port)
-        except ConnectionError as error:  # a process that ends just then resets its connection
-            ended = isinstance(error, ConnectionRefusedError)
-    assert ended
-
-
 def test_a_port_is_not_shared_with_another_server() -> None:
-    options = Namespace(host="127.0.0.1", port=0, wyoming=None, workers=2)
-    ports = ports_of(options)
-    options.port = ports[0].web.getsockname()[1]
-    with pytest.raises(UserError, match=rf"--port {options.port}: .*in use"):
-        ports_of(options)
-    for each in ports:
-        each.web.close()
-    for each in ports_of(options):  # the other server has ended
-        each.web.close()
-
-
-def test_a_process_that_never_serves(tmp_path: Path) -> None:
-    script, fails = tmp_path / "small.py", tmp_path / "fails"
-    script.write_text(SMALL)
-    fails.touch()
-    with running(str(script), str(fails)) as process:
-        assert process.wait(timeout=30) == 2
-
-
-@pytest.mark.parametrize("elsewhere", [0, 1])
-def test_the_limit_is_that_of_all_processes(elsewhere: int, served: asrkit.Recognizer) -> None:
-    calls = [0, elsewhere]
-    server = Server({"m": served}, Limits(streams=2), neighbours=Neighbours(calls, 0))
-
-    async def one_call() -> None:
-        with server.call(server.model(), 16000):
-            assert calls == [1, elsewhere]
-            if elsewhere:
-                with pytest.raises(RefusedError, match="all 2 streams are taken"):
-                    server.make_room()
-            else:
-                server.make_room()
-
-    asyncio.run(one_call())
-    assert calls == [0, elsewhere]
-    server.close()
+    options = Namespace(host="127.0.0.1")
+    with bound(options, "--port", 0) as port:
+        number = port.getsockname()[1]
+        with pytest.raises(UserError, match=rf"--port {number}: .*in use"):
+            bound(options, "--port", number)
+    bound(options, "--port", number).close()  # the other server has ended
 
 
 class SlowStore(SqliteStore):
@@ -183,17 +69,17 @@ class SlowStore(SqliteStore):
 
 
 def test_the_place_of_a_call_is_free_before_the_store_has_it(served: asrkit.Recognizer) -> None:
-    calls, store = [0, 0], SlowStore()
-    server = Server({"m": served}, store=store, neighbours=Neighbours(calls, 0))
+    store = SlowStore()
+    server = Server({"m": served}, store=store)
     with serving(server) as address:
         with start(address) as client:
             client.recv()
-            assert calls == [1, 0]
+            assert server.streams == 1
             store.asked.clear()
             store.answers.clear()
             client.send(bytes(32_000))
         assert store.asked.wait(10)  # it saves the call
-        assert calls == [0, 0]
+        assert server.streams == 0
         store.answers.set()
 
 
@@ -206,6 +92,58 @@ def test_several_processes_need_no_folder_for_calls(workers: int) -> None:
     else:
         with pytest.raises(UserError, match="--state-dir or --redis"):
             store_of(options)
+
+
+def address_of(process: subprocess.Popen[str]) -> str:
+    assert process.stderr is not None
+    found = re.search(r"http://(127\.0\.0\.1:\d+)/", process.stderr.readline())
+    assert found is not None
+    return found[1]
+
+
+def is_refused(address: str, seconds: float = 60.0) -> bool:
+    """Whether no process serves an address before this time has passed."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        try:
+            httpx.get(f"http://{address}/healthz", timeout=20)
+        except httpx.ConnectError:
+            return True
+        except httpx.TransportError:  # a process that ends resets its connections
+            pass
+        time.sleep(0.2)
+    return False
+
+
+@pytest.mark.slow
+def test_processes_end_with_the_one_that_started_them() -> None:
+    """Else they would serve forever, and keep the port from the next server."""
+    command = ("-m", "asrkit", "serve", "--workers", "2", "--port", "0", "--streams", "5")
+    with running(*command, err=subprocess.PIPE) as process:
+        address = address_of(process)
+        assert httpx.get(f"http://{address}/healthz", timeout=60).text == "ok\n"
+        process.kill()
+        assert is_refused(address)
+
+
+@pytest.mark.slow
+def test_a_process_that_does_not_start_keeps_the_old_ones(tmp_path: Path) -> None:
+    model = tmp_path / "m.safetensors"
+    model.write_bytes(ready_models()["small-en-alnum"].read_bytes())
+    command = ("-m", "asrkit", "serve", "--workers", "2", "--port", "0", "--streams", "5")
+    with running(*command, "--model", str(model), err=subprocess.PIPE) as process:
+        address = address_of(process)
+        url = f"http://{address}/healthz"
+        assert httpx.get(url, timeout=60).text == "ok\n"
+        model.rename(tmp_path / "elsewhere")
+        process.send_signal(signal.SIGHUP)
+        assert process.stderr is not None
+        while "keeping worker" not in (line := process.stderr.readline()):
+            assert line, process.poll()
+        assert httpx.get(url, timeout=60).text == "ok\n"
+        process.terminate()
+        assert process.wait(timeout=60) == 0
+        assert is_refused(address)
 
 
 @pytest.mark.slow

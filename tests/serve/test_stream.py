@@ -3,24 +3,19 @@
 import itertools
 import json
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.exceptions import ConnectionClosed, ConnectionClosedError, InvalidStatus
-from websockets.frames import Frame, Opcode
 from websockets.sync.client import ClientConnection, connect
 
 import asrkit
 from asrkit import Endpointer
 from asrkit.runtime import Recognizer, Result
-from asrkit.serve.connections import WebSocket
 from asrkit.serve.server import Limits, Server
 from asrkit.serve.worker import RunningCall, Worker
 from tests.serve.running import connected, serving
@@ -276,71 +271,6 @@ def test_audio_far_ahead_waits_in_the_socket(
         messages = converse(client, list(packets_of(samples)))
     assert_is(messages, served.transcribe(samples), len(samples))
     assert 2.0 < max(most) < 2.5
-
-
-@pytest.mark.parametrize("control", [False, True])
-def test_a_client_whose_pong_waits_behind_its_audio_is_not_gone(
-    control: bool,
-    served: Recognizer,
-    recordings: Recordings,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    samples = np.concatenate([each for _, each in recordings])
-    begin, serve = WebSocket.start_keepalive, Worker.serve
-
-    def often(socket: WebSocket) -> None:
-        socket.ping_interval, socket.ping_timeout = 0.05, 0.4
-        begin(socket)
-
-    def slow(worker: Worker, running: RunningCall) -> None:
-        time.sleep(0.1)
-        serve(worker, running)
-
-    monkeypatch.setattr(WebSocket, "start_keepalive", often)
-    monkeypatch.setattr(Worker, "serve", slow)
-    if control:
-        timeout = WebSocketsSansIOProtocol.keepalive_timeout
-        monkeypatch.setattr(WebSocket, "keepalive_timeout", timeout)
-    messages: list[dict[str, Any]] = []
-    with serving(Server({"m": served}, Limits(ahead_s=0.5))) as address, suppress(ConnectionClosed):
-        messages = converse(start(address), [samples.tobytes()[:200_000]] * 4)
-    assert ("ended" in [each["type"] for each in messages]) != control
-
-
-@pytest.mark.parametrize("forgets", [True, False])
-def test_a_late_pong_schedules_no_second_ping(forgets: bool) -> None:
-    pings: list[float] = []
-    wire = SimpleNamespace(paused=False)
-    loop = SimpleNamespace(time=time.monotonic)
-    timer = SimpleNamespace(cancel=lambda: None)
-    socket: Any = SimpleNamespace(
-        wire=wire, loop=loop, heard=True, is_waiting=False, schedule_ping=lambda: pings.append(0),
-        ping_sent_at=0.0, pong_timer=timer, pending_ping_payload=b"ping",
-    )  # fmt: skip
-    WebSocket.keepalive_timeout(socket)
-    if not forgets:
-        socket.pong_timer, socket.pending_ping_payload = timer, b"ping"
-    WebSocketsSansIOProtocol.handle_pong(socket, Frame(Opcode.PONG, b"ping"))
-    assert (len(pings) == 1) == forgets
-
-
-def test_a_client_that_closes_as_the_server_ends_keeps_no_worker(
-    served: Recognizer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """uvicorn raised an error, and ended nothing else."""
-    shutdown = WebSocketsSansIOProtocol.shutdown
-
-    def late(socket: WebSocketsSansIOProtocol) -> None:
-        socket.conn.send_close(1000)  # as in the answer to its client
-        shutdown(socket)
-
-    monkeypatch.setattr(WebSocketsSansIOProtocol, "shutdown", late)
-    server = Server({"m": served})
-    with serving(server) as address:
-        clients = [start(address) for _ in range(2)]
-    assert not server.model().workers[0]._thread.is_alive()
-    for client in clients:
-        client.socket.close()
 
 
 @pytest.mark.parametrize("path", ["v1/stream", "vosk"])

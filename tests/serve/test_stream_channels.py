@@ -164,7 +164,7 @@ def test_the_end_follows_all_channels_or_none(failing: int | None) -> None:
     done: list[object] = []
 
     async def write(number: int) -> None:
-        await asyncio.sleep(0.01 * (2 - number))  # the last one is done first
+        await asyncio.sleep(0.3 * (2 - number))  # the last one is done first
         if number == failing:
             raise ValueError("written")
         done.append(number)

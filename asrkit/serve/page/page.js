@@ -79,6 +79,7 @@ function received(message) {
   if (message.type === "error") say(message.message, true);
   if (message.type === "ended") {
     say(`Done.${lost()}`, call.lost > 0);
+    call.socket.close(1000); // all messages have arrived
     finish();
   }
   if (message.type === "final" || message.type === "partial") show();

@@ -15,7 +15,8 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from asrkit.audio.opus import OpusDecoder
 from asrkit.errors import UserError, reason, shown
-from asrkit.serve import fair, resumption
+from asrkit.serve import resumption
+from asrkit.serve.admission import CLIENT
 from asrkit.serve.calls import Call
 from asrkit.serve.protocols import messages
 from asrkit.serve.protocols.messages import (
@@ -33,7 +34,6 @@ from asrkit.serve.protocols.samples import append_channels, cut_off, samples_of
 from asrkit.serve.protocols.websockets import (
     all_ways,
     closed,
-    join,
     next_message,
     send_text,
     telling,
@@ -218,7 +218,7 @@ class Line:
             MovedError: if another process has taken the call.
         """
         data = resumption.to_bytes(value, self.server.key, self.name)
-        entry = StoredCall(self.generation, data, fair.address(), calls[0].seconds)
+        entry = StoredCall(self.generation, data, CLIENT.get(), calls[0].seconds)
         try:
             if not await self.server.store.put(self.name, entry):
                 raise MovedError
@@ -250,12 +250,9 @@ class Line:
                 if self.opus is None:
                     dtype = ENCODINGS[start.encoding]
                     samples, past = samples_of(past, message, dtype, start.channels)
-                    item = start.channels * dtype.itemsize
                 else:
                     samples = self.opus.decode(message)
                 await append_channels(calls, self.server, samples, start.sample_rate)
-                if self.opus is None:
-                    join(websocket, calls[0].missing * item - len(past))
                 continue
             asked = messages.parsed(message)
             if isinstance(asked, End):
@@ -299,7 +296,7 @@ class Line:
                 await send_text(websocket, partial.model_dump_json(exclude_none=True))
 
     async def end(self, websocket: WebSocket, calls: list[Call]) -> None:
-        """Send the last message after the results of all channels, and close the connection."""
+        """Send the last message after the results of all channels; await the client's close."""
         ended = Ended(ack=received(calls), warning=self.warning or None)
         await send_text(websocket, ended.model_dump_json(exclude_none=True))
         self.free(calls)

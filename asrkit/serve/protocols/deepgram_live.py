@@ -25,7 +25,7 @@ from asrkit.serve.protocols.deepgram_messages import (
 )
 from asrkit.serve.protocols.parsing import object_of
 from asrkit.serve.protocols.samples import append_channels, cut_off, samples_of
-from asrkit.serve.protocols.websockets import all_ways, join, next_message, send, telling
+from asrkit.serve.protocols.websockets import all_ways, next_message, send, telling
 from asrkit.serve.server import Server
 
 KINDS = ("KeepAlive", "Finalize", "CloseStream", "Configure")
@@ -123,8 +123,6 @@ class Request:
                 self.hash.update(message)
                 samples, past = self.samples_of(past, message)
                 await self.append(samples, mixer)
-                item = self.options.channels * (2 if self.options.table is None else 1)
-                join(self.websocket, self.channels[0].call.missing * item - len(past))
             elif isinstance(message, bytes) or await self.follow(message):
                 break
         said = (cut_off(past), *(f"the audio {each}" for each in mixer.problems()))

@@ -15,7 +15,6 @@ from starlette.responses import Response
 
 from asrkit.errors import UserError
 from asrkit.runtime import Recognizer
-from asrkit.serve import fair
 from asrkit.serve.calls import Call, CallError
 from asrkit.serve.server import Model, RefusedError, Server
 from asrkit.serve.uploads import Decoding
@@ -35,7 +34,7 @@ async def unless_left(request: Request, work: Coroutine[Any, Any, Response]) -> 
 
     Otherwise hours of audio would occupy the place of files that other clients wait for.
     """
-    working, leaving = fair.task(work), fair.task(left(request))
+    working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(left(request))
     try:
         await asyncio.wait([working, leaving], return_when=asyncio.FIRST_COMPLETED)
         return working.result() if working.done() else Response(status_code=CLIENT_LEFT)

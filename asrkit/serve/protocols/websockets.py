@@ -6,17 +6,17 @@ from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-from anyio import fail_after
+from anyio import fail_after, move_on_after
 from starlette.datastructures import Headers, QueryParams
 from starlette.types import Scope
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from asrkit.errors import UserError, shown
-from asrkit.serve import fair
-from asrkit.serve.connections import ANSWERED, JOIN
 from asrkit.serve.server import RefusedError, Server
 
 TRY_AGAIN_LATER, POLICY_VIOLATION = 1013, 1008  # close codes: IANA's registry for RFC 6455
+SEND_S = 60.0  # time in which a client must take a message
+CLOSE_S = 0.25  # time for a client to close after the last message
 SCHEMES = ("bearer", "token")  # Deepgram's clients write Token
 OPENAI_KEY = "openai-insecure-api-key."
 
@@ -55,26 +55,15 @@ async def next_message(websocket: WebSocket, server: Server, is_first: bool = Fa
     seconds = min(limits.header_s, limits.silence_s) if is_first else limits.silence_s
     try:
         with fail_after(seconds):
+            await asyncio.sleep(0)  # `receive` does not let others run while messages wait
             message = await websocket.receive()
     except TimeoutError:
-        if join(websocket, 0):
-            return await next_message(websocket, server)
         text = f"no message for {seconds:g} s"
         raise RefusedError(408, "silence", text) from None
     if message["type"] == "websocket.disconnect":
         raise WebSocketDisconnect(message.get("code", 1006))
     data = message.get("bytes")
     return message["text"] if data is None else data
-
-
-def join(websocket: WebSocket, size: int) -> bool:
-    """Have binary messages joined up to `size` bytes; return whether some have arrived already.
-
-    They are now the next message if they have `size` bytes. A text message ends them, too. Without
-    `connections.WebSocket`, for example behind another ASGI server, messages are not joined.
-    """
-    found = websocket.scope.get("extensions", {}).get(JOIN)
-    return found is not None and found(size)
 
 
 async def send(websocket: WebSocket, message: dict[str, Any]) -> None:
@@ -86,30 +75,31 @@ async def send_text(websocket: WebSocket, text: str) -> None:
     """Send a text; several tasks of a connection may send.
 
     Raises:
-        WebSocketDisconnect: if the connection is closed, which another task may have noticed.
+        WebSocketDisconnect: if the connection is closed, which another task may have noticed, or if
+            the client does not read.
     """
     try:
-        await websocket.send_text(text)
-    except RuntimeError as error:
+        with fail_after(SEND_S):
+            await websocket.send_text(text)
+    except (RuntimeError, TimeoutError) as error:
         raise WebSocketDisconnect(1006) from error
 
 
 async def closed(websocket: WebSocket) -> bool:
-    """Close a connection and wait; return whether the client answers, and so has all messages.
+    """Wait a moment for the client's close; return whether its code is 1000.
 
-    Without `connections.WebSocket` this is not known, and the connection is not closed here.
+    A client that closes so has all messages.
     """
-    answered = websocket.scope.get("extensions", {}).get(ANSWERED)
-    if answered is None:
-        return False
-    with suppress(WebSocketDisconnect, RuntimeError):  # the client may have disconnected
-        await websocket.close()
-    return bool(await answered)
+    with move_on_after(CLOSE_S), suppress(RuntimeError):  # another task has noticed the close
+        while (message := await websocket.receive())["type"] != "websocket.disconnect":
+            pass
+        return bool(message.get("code") == 1000)
+    return False
 
 
 async def both_ways(*both: "Coroutine[Any, Any, None] | asyncio.Task[None]") -> None:
     """Run coroutines until the last one, which writes, has ended, or until one raises."""
-    tasks = [each if isinstance(each, asyncio.Task) else fair.task(each) for each in both]
+    tasks = [asyncio.ensure_future(each) for each in both]
     try:
         while not tasks[-1].done():
             running = [task for task in tasks if not task.done()]
@@ -139,7 +129,7 @@ async def all_ways(
         beside: run meanwhile, for example until they raise.
     """
     *others, last = writers
-    tasks = [*map(fair.task, others)]
+    tasks = [*map(asyncio.ensure_future, others)]
 
     async def write() -> None:
         await last

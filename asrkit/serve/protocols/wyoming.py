@@ -8,9 +8,10 @@ transcript-chunk events, then the whole text as transcript.
 import asyncio
 import json
 import socket
+import time
 from asyncio import StreamReader, StreamWriter
-from contextlib import AbstractAsyncContextManager
-from functools import partial
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -20,18 +21,18 @@ from pydantic import BaseModel, Field
 from asrkit.audio import Mixer
 from asrkit.audio.file import MAX_RATE, MIN_RATE
 from asrkit.errors import UserError, shown
-from asrkit.serve import fair
+from asrkit.serve.admission import CLIENT, client_of
 from asrkit.serve.calls import Call
-from asrkit.serve.connections import Gate
+from asrkit.serve.logs import log
 from asrkit.serve.protocols.parsing import checked, object_of
 from asrkit.serve.protocols.samples import append_samples, cut_off, samples_of
 from asrkit.serve.protocols.stable_text import StableText
 from asrkit.serve.server import Model, RefusedError, Server
-from asrkit.serve.streams import LINE_BYTES, listening
 from asrkit.version import __version__
 
 PROGRAM = "asrkit"
 S16 = np.dtype("<i2")
+LINE_BYTES = 1 << 16  # longest line
 
 Size = Annotated[int, Field(ge=0)] | None
 Name = Annotated[str, Field(max_length=200)]
@@ -86,10 +87,31 @@ class Event(NamedTuple):
         return checked(form.model_validate, self.data, f"{self.kind}: ")
 
 
-def wyoming(server: Server, gate: Gate, port: socket.socket) -> AbstractAsyncContextManager[None]:
+@asynccontextmanager
+async def wyoming(server: Server, port: socket.socket) -> AsyncIterator[None]:
     """A context manager in which Wyoming's clients are served on a bound socket."""
-    full = written(Event("error", {"text": "the server is full: try again", "code": "connections"}))
-    return listening(port, gate, "wyoming", full, partial(converse, server=server))
+    tasks: set[asyncio.Task[None] | None] = set()
+
+    async def handle(reader: StreamReader, writer: StreamWriter) -> None:
+        tasks.add(task := asyncio.current_task())
+        CLIENT.set(client_of(writer.get_extra_info("peername")[0]))
+        started = time.monotonic()
+        try:
+            await converse(reader, writer, server)
+        finally:
+            tasks.discard(task)
+            writer.close()
+            log("wyoming", seconds=round(time.monotonic() - started, 3))
+
+    listener = await asyncio.start_server(handle, sock=port, limit=LINE_BYTES)
+    try:
+        yield
+    finally:
+        listener.close()
+        for task in tasks:
+            if task is not None:
+                task.cancel()
+        await asyncio.gather(*filter(None, tasks), return_exceptions=True)
 
 
 async def converse(reader: StreamReader, writer: StreamWriter, server: Server) -> None:
@@ -132,8 +154,7 @@ class Client:
             IncompleteReadError: if the connection ends within an event.
             UserError: for bytes that are not an event.
         """
-        if (share := fair.CURRENT.get()) is not None:
-            await asyncio.sleep(share.wait())  # also lets others run
+        await asyncio.sleep(0)  # `read_event` does not let others run while events wait
         limits = self.server.limits
         seconds = min(limits.header_s, limits.silence_s) if self.is_new else limits.silence_s
         try:

@@ -1,0 +1,117 @@
+"""Streams are shared between clients: nobody keeps others out without using what it takes."""
+
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+from websockets.sync.client import connect
+
+from asrkit.commands.serve import arguments_of, check_proxies
+from asrkit.errors import UserError
+from asrkit.runtime import Recognizer
+from asrkit.serve.admission import Place, client_of, displaced, is_free
+from asrkit.serve.server import Server
+from tests.serve.running import connected, serving
+from tests.serve.test_stream import converse, start, text_of
+
+GREEDY, OTHER, PROXY = "192.0.2.1", "192.0.2.2", "127.0.0.1"
+
+
+class Held:
+    """A call that has a place."""
+
+    def __init__(self, has_audio: bool) -> None:
+        self.has_audio = has_audio
+
+
+def calls(client: str, count: int, has_audio: bool, age: float = 0.0) -> dict[Any, Place]:
+    began = time.monotonic() - age
+    return {Held(has_audio): Place(began, client) for _ in range(count)}
+
+
+@pytest.mark.parametrize(
+    ("client", "count", "free"),
+    [(GREEDY, 17, True), (GREEDY, 18, False), (OTHER, 18, True), (OTHER, 20, False),
+     (PROXY, 19, True), (PROXY, 20, False)],
+)  # fmt: skip
+def test_the_last_eighth_is_for_those_who_have_few(client: str, count: int, free: bool) -> None:
+    owner = PROXY if client == PROXY else GREEDY
+    assert is_free(client, calls(owner, count, True), 20) == free
+
+
+def test_a_server_with_few_places_keeps_none_back() -> None:
+    assert is_free(GREEDY, calls(GREEDY, 3, True), 4)
+
+
+def test_calls_without_audio_make_room_at_once_for_another_client() -> None:
+    idle = calls(GREEDY, 20, False)
+    assert displaced(OTHER, idle, 2.0) in idle
+    assert displaced(GREEDY, idle, 2.0) is None  # one's own wait a time
+    assert displaced(GREEDY, calls(GREEDY, 20, False, age=3.0), 2.0) is not None
+    assert displaced(OTHER, calls(GREEDY, 20, True, age=3.0), 2.0) is None  # they have audio
+
+
+def test_clients_with_one_call_each_do_not_push_each_other_out() -> None:
+    every: dict[Any, Place] = {
+        Held(False): Place(time.monotonic(), f"192.0.2.{i}") for i in range(20)
+    }
+    assert displaced("192.0.2.99", every, 2.0) is None
+
+
+def test_a_rejected_call_takes_a_time_that_grows_with_the_calls_only() -> None:
+    """It took the square of their number, which stopped all calls."""
+
+    def seconds(count: int) -> float:
+        every = {Held(True): Place(0.0, str(i)) for i in range(count)}
+        started = time.process_time()
+        for _ in range(3):
+            displaced(GREEDY, every, 2.0)  # type: ignore[arg-type]
+        return time.process_time() - started
+
+    assert seconds(8000) < 25 * seconds(1000)  # 64 times
+
+
+@pytest.mark.parametrize(
+    ("proxies", "known"),
+    [(("127.0.0.1",), "192.0.2.7"), (("192.0.2.0/24", "127.0.0.0/8"), "203.0.113.9"),
+     ((), PROXY), (("192.0.2.7",), PROXY)],
+)  # fmt: skip
+def test_the_address_that_a_proxy_names_is_taken_from_a_trusted_proxy_alone(
+    served: Recognizer, proxies: tuple[str, ...], known: str
+) -> None:
+    server = Server({"m": served})
+    with serving(server, proxies=proxies) as address:
+        # The client has written the first address, and proxies that come after it the others.
+        headers = {"X-Forwarded-For": "198.51.100.1, 203.0.113.9, 192.0.2.7"}
+        with connect(f"ws://{address}/v1/stream", additional_headers=headers) as client:
+            client.send('{"type": "start"}')
+            client.recv(timeout=10)
+            assert [place.client for place in server.calls.values()] == [known]
+
+
+@pytest.mark.parametrize("text", ["proxy.example", "10.0.0.1/33", "", "1.2.3"])
+def test_what_is_no_address_of_a_proxy_is_refused(text: str) -> None:
+    options = arguments_of().parse_args([f"--trust-proxy={text}"])
+    with pytest.raises(UserError, match=r"--trust-proxy must be .* got '"):
+        check_proxies(options)
+
+
+def test_a_client_has_a_whole_network_of_ipv6() -> None:
+    one, other, next_door = "2001:db8:0:1::1", "2001:db8:0:1:ffff::9", "2001:db8:0:2::1"
+    assert client_of(one) == client_of(other) != client_of(next_door)
+    assert client_of("::ffff:192.0.2.1") == client_of("192.0.2.1") == "192.0.2.1"
+
+
+def test_no_message_is_compressed(address: str) -> None:
+    with connected(f"ws://{address}/v1/stream", compression="deflate") as client:
+        assert client.response is not None
+        assert "Sec-WebSocket-Extensions" not in client.response.headers
+
+
+def test_a_client_that_sends_all_before_it_reads_is_served(
+    address: str, served: Recognizer, recordings: list[tuple[Any, np.ndarray]]
+) -> None:
+    path, samples = recordings[0]
+    parts: list[bytes | str] = [each.tobytes() for each in np.split(samples, range(80, 40_000, 80))]
+    assert text_of(converse(start(address), parts)) == served.transcribe(path).text
