@@ -9,6 +9,7 @@ from asrkit.model import Network
 from asrkit.terms import UNKNOWN, Terms
 from asrkit.text import Tokenizer
 
+UNNAMED = "unknown"  # manifests of an imported model, which a configuration must have
 START = "start"  # key of the record of an import that has to be trained first
 
 

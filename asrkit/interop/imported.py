@@ -12,12 +12,10 @@ from asrkit.build import build_model
 from asrkit.config import parse_record
 from asrkit.errors import shown
 from asrkit.interop.checkpoint import CheckpointError
-from asrkit.model_contents import START, ModelFile
+from asrkit.model_contents import START, UNNAMED, ModelFile
 from asrkit.terms import Terms
 from asrkit.text import Tokenizer
 from asrkit.version import __version__
-
-UNKNOWN = "unknown"  # required paths of a configuration that an imported model does not have
 
 
 class Imported(NamedTuple):
@@ -53,7 +51,7 @@ def assemble(
         tokenizer: tokenizer with the blank as token 0.
         weights: weights by asrkit's names, in any floating type.
     """
-    missing = {"data": {"train": UNKNOWN, "dev": UNKNOWN}, "training": {"output_dir": UNKNOWN}}
+    missing = {"data": {"train": UNNAMED, "dev": UNNAMED}, "training": {"output_dir": UNNAMED}}
     config = parse_record(missing | dict(settings))
     with torch.device("meta"):
         network = build_model(config.model, tokenizer.vocab_size)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from asrkit.data.labelled import read_labelled
 from asrkit.errors import UserError, shown
+from asrkit.model_contents import UNNAMED
 from asrkit.model_file import read_config_of
 
 
@@ -37,8 +38,10 @@ def heard_speakers(name: str, speakers: Collection[str]) -> str:
             f"({named_first}): new speakers will have more errors"
         )
     if missing:
-        first = shown(missing[0])
-        return f"the speakers that {name} was trained on are unknown: {first} names none here"
+        names_none = f"{shown(missing[0])} names none here"
+        if missing[0] == UNNAMED:
+            names_none = "an imported checkpoint does not name them"
+        return f"the speakers that {name} was trained on are unknown: {names_none}"
     return f"{name} was trained on none of these {len(speakers)} speakers"
 
 

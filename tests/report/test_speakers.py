@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from asrkit.interop.imported import assemble
 from asrkit.model_file import save_model
 from asrkit.report.speakers import heard_speakers
 from asrkit.text import CharTokenizer
@@ -30,3 +31,11 @@ def test_the_speakers_of_a_model_and_of_those_before_it(tmp_path: Path) -> None:
     assert heard_speakers(second, {"carl"}).endswith("/first' names none here")
     assert "on 1 of these 2 speakers ('ben')" in heard_speakers(second, {"ben", "carl"})
     assert "'hf://a/b' names none here" in heard_speakers("hf://a/b", {"carl"})
+
+
+def test_the_speakers_of_an_imported_model(tmp_path: Path) -> None:
+    path, plain = tmp_path / "m.safetensors", a_file(CharTokenizer(["a"]))
+    settings = {"model": plain.config.model.model_dump()}
+    save_model(path, assemble(settings, plain.tokenizer, plain.model.state_dict()))
+    said = heard_speakers(str(path), {"carl"})
+    assert said.endswith("are unknown: an imported checkpoint does not name them")
