@@ -58,10 +58,6 @@ def assemble(
     expected = {name: tuple(tensor.shape) for name, tensor in network.state_dict().items()}
     found = {name: tuple(tensor.shape) for name, tensor in weights.items()}
     for name in sorted(expected.keys() | found.keys()):
-        if name in weights and not weights[name].is_floating_point():
-            raise CheckpointError(
-                f"weight {shown(name)} must be floating point, got {weights[name].dtype}"
-            )
         if expected.get(name) != found.get(name):
             raise CheckpointError(
                 f"weight {shown(name)} must be {shown(expected.get(name))}, "
@@ -69,15 +65,6 @@ def assemble(
             )
     network.load_state_dict({name: t.float() for name, t in weights.items()}, assign=True)
     return ModelFile(network.eval(), tokenizer, config, {})
-
-
-def fold_norm(
-    norm: Mapping[str, Tensor], mean: Tensor, variance: Tensor, epsilon: float
-) -> dict[str, Tensor]:
-    """Fold the running statistics of a BatchNorm into its scale and bias, which have names."""
-    (scale_name, scale), (bias_name, bias) = norm.items()
-    scale = scale.double() / (variance.double() + epsilon).sqrt()
-    return {scale_name: scale.float(), bias_name: (bias - mean.double() * scale).float()}
 
 
 def case_of(labels: Iterable[str]) -> str:

@@ -36,13 +36,14 @@ from asrkit.interop.nemo_settings import (
     size,
 )
 from asrkit.interop.nemo_weights import (
-    Weights,
+    TRANSDUCER,
     adapter_weights,
     check_filters,
     head_weights,
     layer_weights,
     subsampling_weights,
 )
+from asrkit.interop.weights import Weights
 from asrkit.text import CharTokenizer, PieceTokenizer, Tokenizer
 
 WEIGHTS = "model_weights.ckpt"
@@ -95,7 +96,7 @@ def read_nemo(path: Path, head: str | None = None, prompt: str | None = None) ->
     ours |= head_weights(weights, settings, head)
     file = assemble(parts, tokenizer, ours)
     version = printable(str(settings.get("nemo_version", "")))[:20]
-    left_out = weights.left_out(head == "ctc" and "aux_ctc" in settings)
+    left_out = weights.left_out(TRANSDUCER if head == "ctc" and "aux_ctc" in settings else {})
     return Imported(file, (path,), f"NeMo {version}".strip(), None, left_out)
 
 

@@ -4,7 +4,6 @@ sentencepiece model."""
 import json
 import math
 import re
-from collections.abc import Mapping
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -19,7 +18,8 @@ from asrkit.interop.checkpoint import (
     read_text,
     read_weights,
 )
-from asrkit.interop.imported import Imported, assemble, case_of, fold_norm
+from asrkit.interop.imported import Imported, assemble, case_of
+from asrkit.interop.weights import Names, Weights
 from asrkit.interop.wenet_settings import EncoderPart, Settings, parse_settings
 from asrkit.text import CharTokenizer, PieceTokenizer, Tokenizer
 
@@ -29,18 +29,18 @@ STATISTICS = "global_cmvn"
 MEAN, SCALE = "encoder.global_cmvn.mean", "encoder.global_cmvn.istd"
 LEAST_VARIANCE = 1e-20
 POSITIONS = {"rel_pos": "absolute_keys", "abs_pos": "sinusoidal", "no_pos": "none"}
-DECODER = "decoder."
 UNUSED = re.compile(  # computed positions, counts of batches, an unused layer of older models
     r"encoder\.embed\.pos_enc\.pe|encoder\.encoders\.\d+\."
     r"(conv_module\.norm\.num_batches_tracked|concat_linear\.(weight|bias))"
 )
 
 SUBSAMPLINGS = {"conv2d": "conv4_valid", "conv2d6": "conv6_valid", "conv2d8": "conv8_valid"}
-LAYER = {  # WeNet's names of modules, by asrkit's
+LAYER: Names = {
     "ffn1.norm": "norm_ff_macaron",
     "ffn1.expand": "feed_forward_macaron.w_1",
     "ffn1.project": "feed_forward_macaron.w_2",
     "attention_norm": "norm_mha",
+    "attention.qkv": ("self_attn.linear_q", "self_attn.linear_k", "self_attn.linear_v"),
     "attention.out": "self_attn.linear_out",
     "convolution.norm": "norm_conv",
     "convolution.expand": "conv_module.pointwise_conv1",
@@ -86,22 +86,18 @@ def read_wenet(path: Path) -> Imported:
     units = read_units(folder.content(settings.tokenizer_conf.symbol_table_path, *UNITS))
     tokenizer, kind = read_tokenizer(folder, settings, units)
     with folder.find(WEIGHTS).open("rb") as file:
-        weights = read_weights(file, WEIGHTS)
-    decoder = sum(t.numel() for name, t in weights.items() if name.startswith(DECODER))
-    used = {
-        name: tensor
-        for name, tensor in weights.items()
-        if not name.startswith(DECODER) and not UNUSED.fullmatch(name)
-    }
-    if MEAN not in used:
-        used |= read_statistics(folder, settings)
+        weights = Weights(read_weights(file, WEIGHTS))
+    for name in [name for name in weights if UNUSED.fullmatch(name)]:
+        del weights[name]
+    if MEAN not in weights:
+        weights |= read_statistics(folder, settings)
     sections = {
         "model": model_settings(settings),
         "text": {"tokenizer": kind, "case": case_of(units)},
         "context": context_settings(settings.encoder_conf),
     }
-    file_ = assemble(sections, tokenizer, renamed(used, settings.encoder_conf))
-    left_out = {"attention decoder": decoder} if decoder else {}
+    file_ = assemble(sections, tokenizer, renamed(weights, settings.encoder_conf))
+    left_out = weights.left_out({"decoder.": "attention decoder"})
     return Imported(file_, tuple(folder.read), "WeNet", None, left_out)
 
 
@@ -172,64 +168,25 @@ def read_statistics(folder: Folder, settings: Settings) -> dict[str, Tensor]:
     return {MEAN: mean, SCALE: variance.rsqrt()}
 
 
-def renamed(weights: Mapping[str, Tensor], part: EncoderPart) -> dict[str, Tensor]:
-    """Rename weights as in asrkit, join queries, keys and values, fold scales and batch norms."""
-    rest = dict(weights)
-    for name, tensor in rest.items():
-        if not tensor.is_floating_point():
-            raise CheckpointError(
-                f"{WEIGHTS}: {shown(name)} must be floating point, got {tensor.dtype}"
-            )
-    try:
-        found = {f"encoder.{name}": t for name, t in encoder_weights(rest, part).items()}
-        found |= {f"head.{end}": rest.pop(f"ctc.ctc_lo.{end}") for end in ("weight", "bias")}
-    except KeyError as error:
-        raise CheckpointError(f"{WEIGHTS} has no weight {shown(error.args[0])}") from None
-    except (RuntimeError, IndexError, TypeError) as error:
-        raise CheckpointError(f"{WEIGHTS}: the weights do not fit: {reason(error)}") from None
-    if rest:
-        raise CheckpointError(
-            f"{WEIGHTS}: the weight {shown(min(rest))} is unknown and cannot be imported"
-        )
-    return found
-
-
-def encoder_weights(rest: dict[str, Tensor], part: EncoderPart) -> dict[str, Tensor]:
-    """Remove the encoder's weights from `rest`, and return them by asrkit's names."""
-    found = {"mean": rest.pop(MEAN), "scale": rest.pop(SCALE)}
-    out = "embed.out.0" if part.input_layer == "conv2d" else "embed.linear"
-    modules = {"subsampling.out": out}
-    for i in range(0, 6 if part.input_layer == "conv2d8" else 4, 2):
-        modules[f"subsampling.conv.{i}"] = f"embed.conv.{i}"
+def renamed(weights: Weights, part: EncoderPart) -> dict[str, Tensor]:
+    """Remove the weights of encoder and CTC, and return them by asrkit's names."""
+    found = {"encoder.mean": weights.take(MEAN), "encoder.scale": weights.take(SCALE)}
+    out = "out.0" if part.input_layer == "conv2d" else "linear"
+    stem = range(0, 6 if part.input_layer == "conv2d8" else 4, 2)
+    modules: Names = {"out": out} | {f"conv.{i}": f"conv.{i}" for i in stem}
+    found |= weights.take_modules("encoder.subsampling", "encoder.embed", modules)
+    relative = part.pos_enc_layer_type == "rel_pos"
+    epsilon = part.conv_norm_eps if part.cnn_module_norm == "batch_norm" else None
+    for i in range(part.num_blocks):
+        found |= weights.take_conformer_layer(
+            f"encoder.layers.{i}", f"encoder.encoders.{i}", LAYER,
+            epsilon=epsilon, bias_dims=1 if relative else None,
+        )  # fmt: skip
     if part.final_norm:
-        modules["after_norm"] = "after_norm"
-    for i in range(part.num_blocks):
-        modules |= {f"layers.{i}.{own}": f"encoders.{i}.{name}" for own, name in LAYER.items()}
-    for own, name in modules.items():
+        found |= weights.take_modules("encoder", "encoder", {"after_norm": "after_norm"})
+    if relative:  # WeNet multiplies the input by this
         for end in ("weight", "bias"):
-            found[f"{own}.{end}"] = rest.pop(f"encoder.{name}.{end}")
-    for i in range(part.num_blocks):
-        attention, convolution = f"layers.{i}.attention", f"layers.{i}.convolution"
-        source = f"encoder.encoders.{i}.self_attn"
-        for end in ("weight", "bias"):
-            qkv = [rest.pop(f"{source}.linear_{each}.{end}") for each in "qkv"]
-            found[f"{attention}.qkv.{end}"] = torch.cat(qkv)
-        for name in ("expand.weight", "project.weight"):  # convolutions over one frame
-            found[f"{convolution}.{name}"] = found[f"{convolution}.{name}"].squeeze(2)
-        if part.pos_enc_layer_type == "rel_pos":
-            position = f"{attention}.position"
-            found[f"{position}.projection.weight"] = rest.pop(f"{source}.linear_pos.weight")
-            for own, name in (("content_bias", "u"), ("position_bias", "v")):
-                found[f"{position}.{own}"] = rest.pop(f"{source}.pos_bias_{name}").unsqueeze(1)
-        if part.cnn_module_norm == "batch_norm":
-            names = [f"{convolution}.depthwise_norm.{end}" for end in ("weight", "bias")]
-            source = f"encoder.encoders.{i}.conv_module.norm.running"
-            statistics = rest.pop(f"{source}_mean"), rest.pop(f"{source}_var")
-            norm = {name: found[name] for name in names}
-            found |= fold_norm(norm, *statistics, part.conv_norm_eps)
-    if part.pos_enc_layer_type == "rel_pos":  # WeNet multiplies the input by this
-        for end in ("weight", "bias"):
-            found[f"subsampling.out.{end}"] *= math.sqrt(part.output_size)
+            found[f"encoder.subsampling.out.{end}"] *= math.sqrt(part.output_size)
     if part.pos_enc_layer_type == "abs_pos":
-        found["position.scale"] = torch.ones(())
-    return found
+        found["encoder.position.scale"] = torch.ones(())
+    return found | {f"head.{end}": weights.take(f"ctc.ctc_lo.{end}") for end in ("weight", "bias")}

@@ -1,8 +1,8 @@
 """Whisper's encoder, the start of a training, in the files of three toolkits."""
 
 import json
-import re
 from collections.abc import Mapping
+from functools import reduce
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,69 +11,72 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 from torch.nn import functional
 
-from asrkit.errors import reason, shown
+from asrkit.errors import reason
 from asrkit.interop.checkpoint import CheckpointError, read_bytes, read_saved, require_tensors
 from asrkit.interop.ctranslate2 import read_variables
 from asrkit.interop.imported import Imported, assemble
+from asrkit.interop.weights import Names, Weights
 from asrkit.model.positions import SinusoidalPosition
 from asrkit.text import CharTokenizer
 
 LONGEST = 1500  # frames of 20 ms: the positions that Whisper was trained on
 FRAME_MS = 40  # of a start: half the cost of Whisper's 20, and learned faster
 FLOOR = -6.5  # log10 of an energy; see `WhisperFbank`
-DECODER = re.compile(r"decoder[./]|proj_out\.")
-POSITIONS = "positions"
+DECODER = {"decoder.": "decoder", "proj_out.": "decoder"}
+STEM = {"conv1": "conv1", "conv2": "conv2"}
 
-# Names of modules by asrkit's; `{}` is the number of the layer.
-OPENAI = {
-    "subsampling.conv1": "encoder.conv1",
-    "subsampling.conv2": "encoder.conv2",
-    "after_norm": "encoder.ln_post",
-    POSITIONS: "encoder.positional_embedding",
-    "attention_norm": "encoder.blocks.{}.attn_ln",
-    "query": "encoder.blocks.{}.attn.query",
-    "key": "encoder.blocks.{}.attn.key",
-    "value": "encoder.blocks.{}.attn.value",
-    "attention.out": "encoder.blocks.{}.attn.out",
-    "ffn.norm": "encoder.blocks.{}.mlp_ln",
-    "ffn.expand": "encoder.blocks.{}.mlp.0",
-    "ffn.project": "encoder.blocks.{}.mlp.2",
-}
-TRANSFORMERS = {
-    "subsampling.conv1": "encoder.conv1",
-    "subsampling.conv2": "encoder.conv2",
-    "after_norm": "encoder.layer_norm",
-    POSITIONS: "encoder.embed_positions.weight",
-    "attention_norm": "encoder.layers.{}.self_attn_layer_norm",
-    "query": "encoder.layers.{}.self_attn.q_proj",
-    "key": "encoder.layers.{}.self_attn.k_proj",
-    "value": "encoder.layers.{}.self_attn.v_proj",
-    "attention.out": "encoder.layers.{}.self_attn.out_proj",
-    "ffn.norm": "encoder.layers.{}.final_layer_norm",
-    "ffn.expand": "encoder.layers.{}.fc1",
-    "ffn.project": "encoder.layers.{}.fc2",
-}
-CTRANSLATE2 = {
-    "subsampling.conv1": "encoder/conv1",
-    "subsampling.conv2": "encoder/conv2",
-    "after_norm": "encoder/layer_norm",
-    POSITIONS: "encoder/position_encodings/encodings",
-    "attention_norm": "encoder/layer_{}/self_attention/layer_norm",
-    "qkv": "encoder/layer_{}/self_attention/linear_0",
-    "attention.out": "encoder/layer_{}/self_attention/linear_1",
-    "ffn.norm": "encoder/layer_{}/ffn/layer_norm",
-    "ffn.expand": "encoder/layer_{}/ffn/linear_0",
-    "ffn.project": "encoder/layer_{}/ffn/linear_1",
-}
+
+class Layout(NamedTuple):
+    """The names of a toolkit for the parts of Whisper's encoder."""
+
+    toolkit: str
+    layer: str  # `{}` is the number of the layer
+    positions: str
+    after_norm: str
+    names: Names  # modules of a layer
+
+
+OPENAI = Layout(
+    "OpenAI", "blocks.{}", "positional_embedding", "ln_post",
+    {
+        "attention_norm": "attn_ln",
+        "attention.qkv": ("attn.query", "attn.key", "attn.value"),
+        "attention.out": "attn.out",
+        "ffn.norm": "mlp_ln",
+        "ffn.expand": "mlp.0",
+        "ffn.project": "mlp.2",
+    },
+)  # fmt: skip
+TRANSFORMERS = Layout(
+    "transformers", "layers.{}", "embed_positions.weight", "layer_norm",
+    {
+        "attention_norm": "self_attn_layer_norm",
+        "attention.qkv": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+        "attention.out": "self_attn.out_proj",
+        "ffn.norm": "final_layer_norm",
+        "ffn.expand": "fc1",
+        "ffn.project": "fc2",
+    },
+)  # fmt: skip
+CTRANSLATE2 = Layout(
+    "CTranslate2", "layer_{}", "position_encodings.encodings", "layer_norm",
+    {
+        "attention_norm": "self_attention.layer_norm",
+        "attention.qkv": "self_attention.linear_0",
+        "attention.out": "self_attention.linear_1",
+        "ffn.norm": "ffn.layer_norm",
+        "ffn.expand": "ffn.linear_0",
+        "ffn.project": "ffn.linear_1",
+    },
+)  # fmt: skip
 
 
 class Source(NamedTuple):
-    """A checkpoint's weights and the names of its modules."""
+    """The weights of a checkpoint, and the files that were read."""
 
-    name: str  # the toolkit
-    weights: dict[str, Tensor]
+    layout: Layout
+    weights: Weights
     num_heads: int
-    names: Mapping[str, str]
     read: tuple[Path, ...]
 
 
@@ -84,29 +87,23 @@ def read_whisper(path: Path, frame_ms: int = FRAME_MS) -> Imported:
     """
     stride = frame_ms // 10
     source = read_source(path)
-    decoder = {name for name in source.weights if DECODER.match(name)}
-    shared = {source.weights[name].data_ptr(): source.weights[name].numel() for name in decoder}
-    left_out = sum(shared.values())
-    rest = {name: each for name, each in source.weights.items() if name not in decoder}
-    if not any(name.startswith("encoder") for name in rest):
+    if not any(name.startswith("encoder.") for name in source.weights):
         raise CheckpointError("has no encoder of Whisper")
-    found = renamed(rest, source.names)
-    settings = settings_of(found, source.num_heads, stride)
-    require_sinusoids(found.pop(POSITIONS), settings["model"]["dim"])
-    if rest:
-        raise CheckpointError(f"the weight {shown(min(rest))} is unknown and cannot be imported")
-    taps = found["subsampling.conv2.weight"]
-    found["subsampling.conv2.weight"] = functional.pad(taps, (stride - 2, 0))
-    weights = {f"encoder.{name}": each for name, each in found.items()}
+    positions = source.weights.take(f"encoder.{source.layout.positions}")
+    weights = encoder_weights(source.weights, source.layout)
+    settings = settings_of(weights, source.num_heads, stride)
     mels, dim = settings["model"]["num_mels"], settings["model"]["dim"]
+    require_sinusoids(positions, dim)
+    left_out = source.weights.left_out(DECODER)
+    taps = weights["encoder.subsampling.conv2.weight"]
+    weights["encoder.subsampling.conv2.weight"] = functional.pad(taps, (stride - 2, 0))
     weights |= {"encoder.mean": torch.zeros(mels), "encoder.scale": torch.ones(mels)}
     weights["encoder.position.scale"] = torch.ones(())
     tokenizer = CharTokenizer([" "])  # a training brings its own labels
     size = tokenizer.vocab_size
     weights |= {"head.weight": torch.zeros(size, dim), "head.bias": torch.zeros(size)}
     file = assemble(settings, tokenizer, weights)
-    parts = {"decoder": left_out} if left_out else {}
-    return Imported(file, source.read, source.name, None, parts, is_start=True)
+    return Imported(file, source.read, source.layout.toolkit, None, left_out, is_start=True)
 
 
 def read_source(path: Path) -> Source:
@@ -125,8 +122,13 @@ def read_source(path: Path) -> Source:
         if path.suffix == ".bin":
             weights = read_variables(file, path.name)
             heads = whole(weights.pop("encoder/num_heads", torch.zeros(())).item())
-            weights = {name: each for name, each in weights.items() if each.is_floating_point()}
-            return Source("CTranslate2", weights, heads, CTRANSLATE2, (path,))
+            ends = {"/": ".", "gamma": "weight", "beta": "bias"}
+            weights = {
+                reduce(lambda text, each: text.replace(*each), ends.items(), name): tensor
+                for name, tensor in weights.items()
+                if tensor.is_floating_point()
+            }
+            return Source(CTRANSLATE2, Weights(weights), heads, (path,))
         values = read_saved(file, path.name)
         parts = values if isinstance(values, dict) else {}
         dims = parts.get("dims")
@@ -134,7 +136,7 @@ def read_source(path: Path) -> Source:
             raise CheckpointError(f"{path.name} has no dims of a Whisper model")
         tensors = parts.get("model_state_dict")
         weights = require_tensors(tensors, path.name, path.stat().st_size)
-        return Source("OpenAI", weights, whole(dims.get("n_audio_head")), OPENAI, (path,))
+        return Source(OPENAI, Weights(weights), whole(dims.get("n_audio_head")), (path,))
 
 
 def read_transformers(path: Path) -> Source:
@@ -150,7 +152,7 @@ def read_transformers(path: Path) -> Source:
             }
     except (OSError, SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise CheckpointError(f"not a Whisper model of transformers: {reason(error)}") from None
-    return Source("transformers", weights, whole(heads), TRANSFORMERS, (path, settings))
+    return Source(TRANSFORMERS, Weights(weights), whole(heads), (path, settings))
 
 
 def whole(value: object) -> int:
@@ -158,50 +160,18 @@ def whole(value: object) -> int:
     return value if isinstance(value, int) and 0 < value < 1000 else 0
 
 
-def renamed(rest: dict[str, Tensor], names: Mapping[str, str]) -> dict[str, Tensor]:
-    """Remove the encoder's weights from `rest`, and return them by asrkit's names."""
-    found: dict[str, Tensor] = {}
-
-    def move(own: str, name: str) -> None:
-        for end, other in (("weight", "gamma"), ("bias", "beta")):
-            stored = [each for each in (f"{name}.{end}", f"{name}/{end}", f"{name}/{other}")
-                      if each in rest]  # fmt: skip
-            if not stored:
-                raise CheckpointError(f"the weight is missing: {shown(f'{name}.{end}')}")
-            found[f"{own}.{end}"] = rest.pop(stored[0])
-
-    for own in ("subsampling.conv1", "subsampling.conv2", "after_norm"):
-        move(own, names[own])
-    if names[POSITIONS] not in rest:
-        raise CheckpointError(f"the weight is missing: {shown(names[POSITIONS])}")
-    found[POSITIONS] = rest.pop(names[POSITIONS])
-    inside = [own for own in names if names[own].count("{}")]
-    layer = 0
-    while any(name.startswith(layer_prefix(names, layer)) for name in rest):
-        for own in inside:
-            if own == "key":  # Whisper's keys have no bias
-                rest.setdefault(
-                    f"{names[own].format(layer)}.bias", torch.zeros_like(found["after_norm.bias"])
-                )
-            move(f"layers.{layer}.{own}", names[own].format(layer))
-        join(found, f"layers.{layer}.")
+def encoder_weights(weights: Weights, layout: Layout) -> dict[str, Tensor]:
+    """Remove the encoder's weights, and return them by asrkit's names."""
+    found = weights.take_modules("encoder.subsampling", "encoder", STEM)
+    found |= weights.take_modules("encoder", "encoder", {"after_norm": layout.after_norm})
+    layer, name = 0, f"encoder.{layout.layer}"
+    while any(key.startswith(f"{name.format(layer)}.") for key in weights):
+        if isinstance(parts := layout.names["attention.qkv"], tuple):
+            zeros = torch.zeros_like(found["encoder.after_norm.bias"])
+            weights.setdefault(f"{name.format(layer)}.{parts[1]}.bias", zeros)  # of its keys
+        found |= weights.take_modules(f"encoder.layers.{layer}", name.format(layer), layout.names)
         layer += 1
     return found
-
-
-def layer_prefix(names: Mapping[str, str], layer: int) -> str:
-    """Return the beginning of the names of a layer's weights."""
-    name = names["attention_norm"]
-    start = name.index("{}")
-    return f"{name[:start]}{layer}{name[start + 2]}"
-
-
-def join(found: dict[str, Tensor], layer: str) -> None:
-    """Join the query's, key's and value's weights of a layer."""
-    parts = [part for part in ("qkv", "query", "key", "value") if f"{layer}{part}.weight" in found]
-    for end in ("weight", "bias"):
-        joined = torch.cat([found.pop(f"{layer}{part}.{end}") for part in parts])
-        found[f"{layer}attention.qkv.{end}"] = joined
 
 
 def settings_of(found: Mapping[str, Tensor], num_heads: int, stride: int) -> dict[str, Any]:
@@ -210,7 +180,8 @@ def settings_of(found: Mapping[str, Tensor], num_heads: int, stride: int) -> dic
     Args:
         stride: feature frames of an encoder frame.
     """
-    conv, inner = found["subsampling.conv1.weight"], found.get("layers.0.ffn.expand.bias")
+    conv = found["encoder.subsampling.conv1.weight"]
+    inner = found.get("encoder.layers.0.ffn.expand.bias")
     if conv.dim() != 3 or not conv.numel() or inner is None or not num_heads:
         raise CheckpointError("is not an encoder of Whisper")
     layers = sum(name.endswith("ffn.expand.bias") for name in found)

@@ -313,7 +313,7 @@ def test_the_command(copy: Path, capsys: pytest.CaptureFixture[str], tmp_path: P
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"causal": False}, "'encoder_conf.causal': input should be True, got False"),
     ({"input_layer": "linear"}, "'encoder_conf.input_layer': input should be 'conv2d', 'conv2d6'"),
-    ({"input_layer": "conv2d6"}, "has no weight 'encoder.embed.linear.weight'"),
+    ({"input_layer": "conv2d6"}, "the weight 'encoder.embed.linear.weight' is missing"),
     ({"pos_enc_layer_type": "rope_pos"}, "'encoder_conf.pos_enc_layer_type': input should be"),
     ({"pos_enc_layer_type": "no_pos"}, "rel_selfattn with no_pos cannot be imported"),
     ({"activation_type": "relu"}, "'encoder_conf.activation_type': input should be 'swish'"),
@@ -321,7 +321,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"mlp_type": "moe"}, "'encoder_conf.mlp_type': input should be"),
     ({"norm_eps": "1e-6"}, "norm_eps must be 1e-05, got 1e-06"),
     ({"look_back": 3}, "unknown key 'encoder_conf.look_back'"),
-    ({"num_blocks": 3}, "has no weight 'encoder.encoders.2"),
+    ({"num_blocks": 3}, "the weight 'encoder.encoders.2.norm_ff_macaron.weight' is missing"),
     ({"num_blocks": 1}, "the weight 'encoder.encoders.1"),
     ({"num_blocks": 10**9}, "'encoder_conf.num_blocks': input should be less than or equal"),
     ({"output_size": 64}, "must be (64,"),
@@ -431,9 +431,9 @@ HOSTILE: dict[str, tuple[Change, str]] = {
     "no pickle": (written("final.pt", b"PK"), "is damaged, or has more than weights"),
     "another shape": (with_weight(HEAD, torch.zeros(30, 31)), "must be (30, 32), got (30, 31)"),
     "no dimension": (with_weight("encoder.encoders.0.self_attn.linear_q.weight", torch.zeros(())),
-                     "the weights do not fit"),
+                     "is inconsistent: zero-dim"),
     "integers": (with_weight(HEAD, torch.zeros(30, 32, dtype=torch.int64)), "got torch.int64"),
-    "not all": (lambda folder: weigh(folder, forget(HEAD)) and None, f"has no weight '{HEAD}'"),
+    "not all": (lambda folder: weigh(folder, forget(HEAD)) and None, f"'{HEAD}' is missing"),
     "more": (with_weight("encoder.x", torch.zeros(1)), "the weight 'encoder.x' is unknown"),
 }  # fmt: skip
 

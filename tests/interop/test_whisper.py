@@ -21,7 +21,7 @@ from torch.nn import functional
 from asrkit.audio import build_frontend, features
 from asrkit.interop import import_checkpoint
 from asrkit.interop.checkpoint import CheckpointError
-from asrkit.interop.whisper import CTRANSLATE2, LONGEST, OPENAI, TRANSFORMERS
+from asrkit.interop.whisper import CTRANSLATE2, LONGEST, OPENAI, TRANSFORMERS, Layout
 from asrkit.model import FULL_CONTEXT
 from asrkit.model_file import load_model, save_model
 from tests.conftest import speech, write_wav
@@ -98,15 +98,28 @@ def of_openai(folder: Path, weights: dict[str, Tensor]) -> Path:
     return folder / "tiny.pt"
 
 
-def renamed(weights: dict[str, Tensor], names: dict[str, str]) -> dict[str, Tensor]:
-    """Rename OpenAI's weights as another toolkit does."""
+def modules(layout: Layout) -> list[str | tuple[str, ...]]:
+    """The names of the encoder's modules, in the same order for each toolkit."""
+    layers = [
+        tuple(f"{layout.layer.format(i)}.{part}" for part in parts)
+        if isinstance(parts, tuple) else f"{layout.layer.format(i)}.{parts}"
+        for i in range(LAYERS) for parts in layout.names.values()
+    ]  # fmt: skip
+    return ["conv1", "conv2", layout.after_norm, layout.positions, *layers]
+
+
+def renamed(weights: dict[str, Tensor], layout: Layout) -> dict[str, Tensor]:
+    """Rename OpenAI's weights as another toolkit does, but for those that it joins."""
     found = {}
-    for name, each in weights.items():
-        for own, theirs in OPENAI.items():
-            for i in range(LAYERS):
-                stem = theirs.format(i)
-                if own in names and (name == stem or name.startswith(f"{stem}.")):
-                    found[names[own].format(i) + name[len(stem) :]] = each
+    for parts, others in zip(modules(OPENAI), modules(layout), strict=True):
+        if isinstance(parts, str) == isinstance(others, str):
+            pairs = [(parts, others)] if isinstance(parts, str) else zip(parts, others, strict=True)
+            for stem, other in pairs:
+                found |= {
+                    f"encoder.{other}{name.removeprefix(f'encoder.{stem}')}": each
+                    for name, each in weights.items()
+                    if f"{name}.".startswith(f"encoder.{stem}.")
+                }
     return found
 
 
@@ -122,7 +135,7 @@ def of_ctranslate2(folder: Path, weights: dict[str, Tensor]) -> Path:
     """Write model.bin: queries, keys and values are joined, norms have gamma and beta."""
     found = renamed(weights, CTRANSLATE2)
     for i in range(LAYERS):
-        name, block = CTRANSLATE2["qkv"].format(i), f"encoder.blocks.{i}.attn"
+        name, block = f"encoder.layer_{i}.self_attention.linear_0", f"encoder.blocks.{i}.attn"
         parts = [weights[f"{block}.{each}.weight"] for each in ("query", "key", "value")]
         biases = [weights.get(f"{block}.{each}.bias", torch.zeros(DIM))
                   for each in ("query", "key", "value")]  # fmt: skip
@@ -131,7 +144,7 @@ def of_ctranslate2(folder: Path, weights: dict[str, Tensor]) -> Path:
     for name, each in found.items():
         stem, _, end = name.rpartition(".")
         ends = {"weight": "gamma", "bias": "beta"} if stem.endswith("norm") else {}
-        variables[f"{stem}/{ends.get(end, end)}" if stem else name] = each.numpy()
+        variables[f"{stem}.{ends.get(end, end)}".replace(".", "/")] = each.numpy()
     variables["encoder/num_heads"] = np.array(HEADS, dtype=np.int16)
     variables["decoder/embeddings/weight"] = weights["decoder.token_embedding.weight"].numpy()
     data = struct.pack("<I", 6) + string("WhisperSpec") + struct.pack("<II", 3, len(variables))
@@ -247,7 +260,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], Path], str]] = {
     "decoder": (lambda folder: of_openai(folder, without("encoder")), "has no encoder of Whisper"),
     "layer": (
         lambda folder: of_openai(folder, without("encoder.blocks.1.mlp.0")),
-        "the weight is missing: 'encoder.blocks.1.mlp.0.weight'",
+        "the weight 'encoder.blocks.1.mlp.0.weight' is missing",
     ),
     "positions": (
         lambda folder: of_openai(
