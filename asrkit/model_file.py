@@ -25,15 +25,14 @@ from torch import Tensor
 from asrkit import hub
 from asrkit.atomic_write import replacing
 from asrkit.build import build_model, read_tokenizer
-from asrkit.catalogue import entry_of, near, require_usable, with_prompt
 from asrkit.config import Config, ConfigError, parse_record
-from asrkit.downloads import Source, find, find_entry, lock
 from asrkit.errors import UserError, reason, shown
+from asrkit.hub.catalogue import entry_of, near, require_usable
+from asrkit.hub.downloads import Source, find, find_entry, lock
 from asrkit.model_contents import ModelFile, ModelFileError
 from asrkit.pretrained import ready_models
 from asrkit.terms import Terms, checked_licence, read_terms
 from asrkit.text import TextError
-from asrkit.version import __version__
 
 logger = logging.getLogger("asrkit")
 
@@ -194,7 +193,7 @@ def model_path(model: str | Path) -> Path:
     if not isinstance(model, str | PurePath):
         raise ModelFileError(f"a model must be a path or a ready one's name, got {shown(model)}")
     path, ready = Path(model), ready_models()
-    text, prompt = with_prompt(str(model))
+    text, prompt = hub.with_prompt(str(model))
     if isinstance(model, str) and text.startswith(hub.PREFIX):
         address = hub.address_of(text)
         require_usable(address.repository)
@@ -240,19 +239,16 @@ def cached(source: Source, prompt: str | None) -> Path:
         if prompt is not None:
             raise ModelFileError(f"{source.address} has no language prompt: leave {prompt} out")
         return source.fetch() / checkpoint
-    folder = source.folder / "-".join(filter(None, ("converted", __version__, prompt)))
-    path = folder / f"{source.name}.safetensors"
-    if path.is_file():
-        return path
-    if source.listing.terms.licence is None:
+    if source.listing.licence is None:
         raise ModelFileError(
             f"the card of {source.address} states no licence: asrkit import nemo {source.address} "
             "--output FILE --licence NAME"
         )
-    from asrkit.interop import import_checkpoint, recorded
-
-    with lock(folder):  # another process may convert it
+    path = source.converted(prompt)
+    with lock(path):  # another process may convert it
         if not path.is_file():
+            from asrkit.interop import import_checkpoint, recorded
+
             downloaded = source.fetch() / checkpoint
             logger.warning("converting %s to %s", checkpoint, path)
             imported = import_checkpoint("nemo", downloaded, None, prompt)

@@ -123,8 +123,8 @@ class Handler(BaseHTTPRequestHandler):
         for key, value in {"Content-Length": str(len(data) - start), **known}.items():
             self.send_header(key, value)
         self.end_headers()
-        end = start + self.hub.sends.pop(0) if self.hub.sends else len(data)
         if self.command != "HEAD":
+            end = start + self.hub.sends.pop(0) if self.hub.sends else len(data)
             self.wfile.write(data[start:end])
             self.hub.bytes_sent += len(data[start:end])
         self.close_connection = True

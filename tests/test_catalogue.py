@@ -4,8 +4,8 @@ import pydantic
 import pytest
 
 from asrkit.atomic_write import sha256_of
-from asrkit.catalogue import Catalogue, read_catalogue, require_usable
 from asrkit.hub import REPOSITORY
+from asrkit.hub.catalogue import Catalogue, read_catalogue, require_usable
 from asrkit.model_file import load_model
 from asrkit.pretrained import ready_models
 

@@ -10,8 +10,8 @@ PACKAGE = PROJECT / "asrkit"
 
 # Import nothing of asrkit.
 ROOTS = {
-    "atomic_write", "catalogue", "downloads", "errors", "extras", "hub", "lines",
-    "pretrained", "registry", "terms", "version",
+    "atomic_write", "errors", "extras", "hub", "lines", "pretrained",
+    "registry", "terms", "version",
 }  # fmt: skip
 LEAVES = {"audio", "text", "model", "search", "lm"}  # import roots alone
 CONTENTS = LEAVES | {"config", "build", "model_contents"}

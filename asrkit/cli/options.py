@@ -1,11 +1,13 @@
 """Options that several commands share."""
 
 import argparse
+import re
 from functools import partial
 
 from asrkit.cli.choices import BACKENDS, EAGERNESS, FORMATS, MAX_CHANNELS, MOST_THREADS, PAUSE_MS
 from asrkit.cli.parser import Parser, real, whole
 from asrkit.errors import UserError, checked_token, shown
+from asrkit.hub import LANGUAGE
 from asrkit.lm import LIMIT
 from asrkit.lm.hotwords import WEIGHT
 
@@ -19,10 +21,19 @@ def add_model_file(arguments: Parser) -> None:
     group = arguments.group("model")
     group.add_argument("--model", required=True, help=MODEL)
     group.add_argument(
-        "--prompt", metavar="LANGUAGE",
+        "--prompt", type=language, metavar="LANGUAGE",
         help="language of a model with a language prompt, such as de-DE; --model NAME:LANGUAGE is "
         "the same",
     )  # fmt: skip
+
+
+def language(text: str) -> str:
+    """The type of argument for the language of a prompt."""
+    if not re.fullmatch(LANGUAGE, text):
+        raise argparse.ArgumentTypeError(
+            f"must be a language of the model, such as de-DE or auto, got {shown(text)}"
+        )
+    return text
 
 
 def add_model(arguments: Parser) -> None:

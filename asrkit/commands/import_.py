@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from asrkit.cli.choices import CHECKPOINTS
+from asrkit.cli.options import language
 from asrkit.cli.parser import Parser, Target, whole
 from asrkit.cli.terms import add_terms, terms_of
 from asrkit.errors import UserError, shown
@@ -14,7 +15,7 @@ from asrkit.hub import PREFIX, address_of
 from asrkit.terms import UNKNOWN, Terms
 
 if TYPE_CHECKING:
-    from asrkit.downloads import Source
+    from asrkit.hub.downloads import Source
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -34,7 +35,7 @@ def main(argv: list[str] | None = None) -> int:
         "it)",
     )  # fmt: skip
     arguments.add_argument(
-        "--prompt", metavar="LANGUAGE",
+        "--prompt", type=language, metavar="LANGUAGE",
         help="language of a model of NeMo with a language prompt, such as de-DE or auto",
     )  # fmt: skip
     arguments.add_argument(
@@ -90,8 +91,8 @@ def import_(options: argparse.Namespace) -> int:
 
 def hub_source(options: argparse.Namespace) -> Source | None:
     """Return the source of a checkpoint on the hub; None for a path."""
-    from asrkit.catalogue import require_usable
-    from asrkit.downloads import find, find_files
+    from asrkit.hub.catalogue import require_usable
+    from asrkit.hub.downloads import find, find_files
     from asrkit.interop import FILES
 
     if not options.checkpoint.startswith(PREFIX):

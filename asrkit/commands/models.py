@@ -9,7 +9,7 @@ from asrkit.cli.parser import Parser
 from asrkit.cli.table import markdown
 
 if TYPE_CHECKING:
-    from asrkit.catalogue import Entry
+    from asrkit.hub.catalogue import Entry
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -24,20 +24,19 @@ MOST_LANGUAGES = 4  # languages in a cell
 
 
 def models(options: argparse.Namespace) -> int:
-    from asrkit.catalogue import read_catalogue
+    from asrkit.hub.catalogue import read_catalogue
+    from asrkit.hub.downloads import bytes_here
 
-    found = read_catalogue()
-    print(markdown(TITLES, map(cells, found.models)))
+    found, here = read_catalogue(), bytes_here()
+    print(markdown(TITLES, (cells(each, here[str(each.repository)]) for each in found.models)))
     print("\nnot runnable:")
     for each in found.cannot_run:
         print(f"{', '.join(each.names)}: {each.why}; the nearest one is {each.nearest}")
     return 0
 
 
-def cells(entry: Entry) -> list[str]:
-    """Return the row of a model."""
-    from asrkit.downloads import bytes_here
-
+def cells(entry: Entry, size_here: int) -> list[str]:
+    """Return the row of a model, whose repository has these bytes in the caches."""
     languages = " ".join(entry.languages)
     if len(entry.languages) > MOST_LANGUAGES:
         languages = f"{len(entry.languages)} languages"
@@ -50,7 +49,7 @@ def cells(entry: Entry) -> list[str]:
         ", ".join(entry.contexts),
         ", ".join(entry.writes) or "words",
         "none: in the package" if ready else megabytes(entry.size),
-        megabytes(entry.size if ready else bytes_here(entry)),
+        megabytes(entry.size if ready else size_here),
         entry.note,
     ]
 

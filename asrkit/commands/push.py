@@ -12,8 +12,9 @@ from asrkit.cli.parser import Parser, complain
 from asrkit.cli.table import markdown
 from asrkit.cli.terms import add_terms, changed_terms
 from asrkit.errors import UserError, shown
-from asrkit.hub import CARD, PREFIX, Address, address_of, upload
+from asrkit.hub import CARD, PREFIX, Address, address_of
 from asrkit.hub import MODEL as MODEL_NAME
+from asrkit.hub.access import upload
 from asrkit.terms import Terms, inherited, licence_of, spelled
 
 if TYPE_CHECKING:

@@ -368,9 +368,9 @@ def aliases(given: list[str], models: dict[str, Recognizer]) -> dict[str, Recogn
 
 def name_of(model: str) -> str:
     """Return the name for clients of a model without a name."""
-    from asrkit.catalogue import entry_of, with_prompt
+    from asrkit.hub.catalogue import entry_of
 
-    text, _ = with_prompt(model)
+    text, _ = hub.with_prompt(model)
     if text.startswith(hub.PREFIX):
         return hub.address_of(text).repository.partition("/")[2]
     return text if entry_of(text) else Path(model).stem

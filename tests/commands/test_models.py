@@ -9,7 +9,7 @@ import torch
 
 import asrkit
 from asrkit import pretrained
-from asrkit.catalogue import read_catalogue
+from asrkit.hub.catalogue import read_catalogue
 from asrkit.model_file import ModelFileError, load_model, model_path, save_model
 from asrkit.text import CharTokenizer
 from tests.conftest import speech, timed

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from asrkit.catalogue import read_catalogue
+from asrkit.hub.catalogue import read_catalogue
 from asrkit.interop import Imported, import_checkpoint
 from tests.interop import test_nemo_transducer as transducers
 from tests.interop.test_nemo import TOLERANCE, Fixture, difference, features

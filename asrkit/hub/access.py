@@ -1,49 +1,12 @@
-"""Addresses and uploads of models on the Hugging Face hub. Only hf://owner/name names them.
+"""Requests to the hub: their errors as messages for users, and uploads."""
 
-The package huggingface_hub makes the requests. It reads HF_HOME, HF_TOKEN, HF_ENDPOINT and
-HF_HUB_OFFLINE.
-"""
-
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
 
-from asrkit.errors import UserError, reason, shown
+from asrkit.errors import UserError, reason
 from asrkit.extras import need
-
-PREFIX = "hf://"
-MODEL, CARD = "model.safetensors", "README.md"  # files of a repository
-MOST_CHARACTERS = 300  # length limit of an address
-NAME = r"\w+(?:[.-]\w+)*"  # no dots or hyphens in a row, nor at an end
-REPOSITORY = re.compile(rf"{NAME}/{NAME}", re.ASCII)
-FILE = re.compile(rf"{NAME}\.(?:safetensors|nemo)", re.ASCII)
-ADDRESS = re.compile(
-    rf"{PREFIX}({REPOSITORY.pattern})(?:@({NAME}(?:/{NAME})*?))?(?:/({FILE.pattern}))?", re.ASCII
-)
-
-
-class Address(NamedTuple):
-    """The parts of an address hf://owner/name@revision/file."""
-
-    repository: str  # owner/name
-    revision: str | None = None  # branch, tag or commit; None for the main branch
-    file: str | None = None
-
-    def __str__(self) -> str:
-        revision = "" if self.revision is None else f"@{self.revision}"
-        return f"{PREFIX}{self.repository}{revision}" + (f"/{self.file}" if self.file else "")
-
-
-def address_of(text: str) -> Address:
-    found = ADDRESS.fullmatch(text) if len(text) <= MOST_CHARACTERS else None
-    if found is None:
-        raise UserError(
-            "a model on the hub must be hf://owner/name, hf://owner/name@revision or "
-            f"hf://owner/name/file.safetensors, got {shown(text)}"
-        )
-    return Address(*found.groups())
+from asrkit.hub import CARD, MODEL, Address
 
 
 @contextmanager
@@ -62,6 +25,10 @@ def explained(address: Address) -> Iterator[None]:
         errors.HTTPError, errors.EntryNotFoundError, errors.XetDownloadError,
         OSError, RuntimeError, ValueError,
     ) as error:  # fmt: skip
+        if isinstance(error, errors.LocalEntryNotFoundError) and isinstance(
+            error.__cause__, OSError
+        ):
+            error = error.__cause__  # the library could not ask the hub
         status = getattr(getattr(error, "response", None), "status_code", None)
         if isinstance(error, errors.GatedRepoError):
             page = f"{constants.ENDPOINT}/{address.repository}"

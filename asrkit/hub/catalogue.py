@@ -1,6 +1,5 @@
 """The catalogue of models by name: ready ones, models on the hub, and names that cannot run."""
 
-import re
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import cache
@@ -19,7 +18,6 @@ Language = Annotated[str, Field(pattern=r"^[a-z]{2,3}$")]
 Milliseconds = Annotated[str, Field(pattern=r"^(full|\d{1,7}(\+\d{1,7})?)$")]
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Commit = Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]
-PROMPTED = re.compile(r"(.+):([A-Za-z]{2,8}(?:[-_][A-Za-z0-9]{2,8})*)")
 
 
 class Part(BaseModel):
@@ -70,12 +68,6 @@ def read_catalogue() -> Catalogue:
 def entry_of(name: str) -> Entry | None:
     """Return the model of a name."""
     return next((each for each in read_catalogue().models if each.name == name), None)
-
-
-def with_prompt(text: str) -> tuple[str, str | None]:
-    """Split NAME:LANGUAGE into the name and the language of its prompt, None without one."""
-    found = PROMPTED.fullmatch(text)
-    return (found[1], found[2]) if found else (text, None)
 
 
 def require_usable(name: str) -> None:
