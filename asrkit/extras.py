@@ -37,6 +37,11 @@ PACKAGES = {  # import names of the packages of each extra
     "wandb": ("wandb",),
     "written": ("whisper_normalizer",),
 }  # fmt: skip
+REQUIRED = {  # names on the package index of the packages that every installation has, by import
+    "av": "av", "numpy": "numpy", "pydantic": "pydantic", "safetensors": "safetensors",
+    "sentencepiece": "sentencepiece", "soundfile": "soundfile", "torch": "torch", "tqdm": "tqdm",
+    "yaml": "pyyaml",
+}  # fmt: skip
 EXTRA_OF = {package: extra for extra, packages in PACKAGES.items() for package in packages}
 
 
@@ -53,6 +58,8 @@ def missing(packages: Collection[str]) -> str:
 
 def pip_install(*packages: str) -> str:
     """Return the command that installs these packages."""
+    if required := [REQUIRED[each] for each in packages if each in REQUIRED]:
+        return f"pip install {' '.join(required)}"
     return f"pip install {requirement(*sorted({EXTRA_OF[each] for each in packages}))}"
 
 

@@ -1,5 +1,9 @@
 """The catalogue of models: its rows agree with each other, and with the files of the package."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pydantic
 import pytest
 
@@ -56,3 +60,26 @@ def test_a_wrong_row_is_refused(change: dict) -> None:
     Catalogue.model_validate({"models": [row], **REST})  # the control
     with pytest.raises(pydantic.ValidationError):
         Catalogue.model_validate({"models": [row | change], **REST})
+
+
+def test_without_torch(tmp_path: Path) -> None:
+    """The names are printed; what runs a model says in one line what to install."""
+    program = (
+        "import sys; sys.modules['torch'] = None\n"
+        "from asrkit.__main__ import main\n"
+        "print([main(command.split()) for command in sys.argv[1:]])"
+    )
+    commands = ["models"] + [
+        f"{command} --model {name}"
+        for command in ("decode x.wav", "stream x.wav", "bench", "pack --output x.safetensors")
+        for name in ("small-en-alnum", "nemotron-speech-streaming-en-0.6b", "hf://me/x", "x")
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", program, *commands, "info small-en-alnum"],
+        cwd=tmp_path, env={"PYTHONPATH": ":".join(sys.path)}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.stdout.splitlines()[-1] == str([0] + [2] * len(commands))
+    assert all(f"| {name} | " in done.stdout for name in MODELS)
+    lines = done.stderr.splitlines()
+    assert len(lines) == len(commands)
+    assert all(line.endswith(": torch not installed: pip install torch") for line in lines)

@@ -12,7 +12,7 @@ from typing import NoReturn, TypeVar
 
 from asrkit.cli.interrupt import end_at_next_interrupt
 from asrkit.errors import UserError, printable, shown
-from asrkit.extras import EXTRA_OF, missing
+from asrkit.extras import EXTRA_OF, REQUIRED, missing
 
 LONGEST_LINE = 1000  # characters on standard error
 MOST_LINES = 50
@@ -96,7 +96,7 @@ class Parser(argparse.ArgumentParser):
             return 2
         except ModuleNotFoundError as error:
             package = (error.name or "").partition(".")[0]
-            if package not in EXTRA_OF:
+            if package not in EXTRA_OF.keys() | REQUIRED.keys():
                 raise
             complain(self.prog, missing([package]))
             return 2
