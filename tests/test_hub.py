@@ -625,6 +625,8 @@ def test_models_that_cannot_run(name: str, remote: hub_server.Hub) -> None:
     assert "; the nearest one is " in said
     assert remote.requests == []
     assert "no such repository" in refusal("hf://me/whisper-base")  # the control
+    ngc = "stt_en_fastconformer_hybrid_large_streaming_80ms"
+    assert f"from https://ngc.nvidia.com/catalog/models/nvidia:nemo:{ngc} for" in refusal(ngc)
     assert "no model file whisper.safetensors: " in refusal("whisper.safetensors")
 
 

@@ -77,8 +77,8 @@ def require_usable(name: str) -> None:
     for each in found.cannot_run if not owner or owner in found.publishers else []:
         if any(fnmatchcase(last, pattern) for pattern in each.names):
             raise UserError(
-                f"{shown(name)} is not a model that asrkit runs by name: {each.why}; the nearest "
-                f"one is {each.nearest}"
+                f"{shown(name)} is not a model that asrkit runs by name: "
+                f"{each.why.replace('NAME', last)}; the nearest one is {each.nearest}"
             )
 
 

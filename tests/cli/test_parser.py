@@ -65,6 +65,8 @@ def test_options_are_explained_and_bounded(
         for value in ODD:
             if value == "x" and is_name:
                 break
+            if value == "nan" and option.dest == "prompt":  # a language, if of no model
+                continue
             name = option.option_strings[0]
             assert run(*command.split(), f"{name}={value}") == 2
             assert name in one_line(command, capsys)
