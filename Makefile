@@ -10,7 +10,7 @@ help: ## this list
 demo: $(INSTALLED) ## train, decode, stream and export once, on a corpus that it makes (8 to 11 minutes)
 	$(PYTHON) tools/demo.py
 
-test: lint ## ruff, mypy and the fast tests
+test: lint ## linters and the fast tests
 	OMP_NUM_THREADS=1 $(PYTHON) -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 10
 
 unit: $(INSTALLED) ## the fast tests of model, search, text, data and audio
@@ -25,10 +25,11 @@ torture: $(INSTALLED) ## mutated inputs of every kind, and kills of commands, a 
 nightly: $(INSTALLED) ## all tests, torture and demo, for hours; the summary is build/nightly/summary.txt: PARTS="test-slow torture"
 	.ci/nightly $(PARTS)
 
-lint: $(INSTALLED) ## ruff and mypy
+lint: $(INSTALLED) ## ruff, mypy and lint-imports
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
 
 lines: $(INSTALLED) ## the lines of each folder beside its budget
 	$(PYTHON) tools/lines.py

@@ -1,45 +1,72 @@
 """Law 6: imports point down, and importing asrkit changes nothing."""
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from asrkit.extras import PACKAGES, pip_install
 from tests.conftest import PROJECT
-from tools.imports import PACKAGE, circles, picture, sources, upward
+
+LINT = "from importlinter.cli import lint_imports_command; lint_imports_command()"
 
 
-@pytest.mark.parametrize(
-    "path", sorted(PACKAGE.rglob("*.py")), ids=lambda p: str(p.relative_to(PACKAGE))
-)
-def test_imports_point_down(path: Path) -> None:
-    assert not upward(path, path.read_text())
+def linted(folder: Path) -> subprocess.CompletedProcess[str]:
+    """Check the contracts of pyproject.toml in a folder with a copy of the code."""
+    pytest.importorskip("importlinter")
+    return subprocess.run(
+        [sys.executable, "-c", LINT, "--no-cache"], cwd=folder, capture_output=True, text=True
+    )
 
 
-def test_control_an_upward_import_is_noticed() -> None:
-    path = PACKAGE / "model" / "attention.py"
-    assert upward(path, "from asrkit.config import Config") == {"config"}
-    assert upward(path, "def f():\n    from asrkit import audio") == {"audio"}
-    assert upward(PACKAGE / "runtime" / "x.py", "import asrkit.training.trainer") == {"training"}
+def test_imports_point_down() -> None:
+    done = linted(PROJECT)
+    assert done.returncode == 0, done.stdout
+
+
+def test_control_an_import_that_no_contract_allows_is_noticed(tmp_path: Path) -> None:
+    """One for each contract, at the top of a module and inside a function."""
+    shutil.copytree(PROJECT / "asrkit", tmp_path / "asrkit", ignore=shutil.ignore_patterns("*.st*"))
+    shutil.copy(PROJECT / "pyproject.toml", tmp_path)
+    for path, line in {
+        "model/attention.py": "from asrkit.config import Config",
+        "train.py": "import asrkit.training.trainer",
+        "serve/limits.py": "def f():\n    from asrkit import data",
+        "report/__init__.py": "import asrkit.export",
+        "cli/table.py": "import asrkit.evaluation",
+        "data/sampling.py": "from asrkit.config import Config",
+        "config/kinds.py": "from asrkit import lm",
+        "runtime/session.py": "from asrkit import load",
+        "__init__.py": "from asrkit.training import trainer",
+        "stranger.py": "",  # a module without a layer
+    }.items():
+        with (tmp_path / "asrkit" / path).open("a") as file:
+            file.write(f"\n{line}\n")
+    told = linted(tmp_path).stdout
+    count = (PROJECT / "pyproject.toml").read_text().count("[[tool.importlinter.contracts]]")
+    assert f"Contracts: 0 kept, {count} broken." in told
+    assert "asrkit.stranger" in told
+
+
+def circular(graph: Any) -> list[tuple[str, str]]:
+    """Return the imports between modules that are part of a circle."""
+    return [
+        (importer, imported)
+        for importer in sorted(graph.modules)
+        for imported in graph.find_modules_directly_imported_by(importer)
+        if graph.chain_exists(importer=imported, imported=importer)
+    ]
 
 
 def test_no_modules_import_in_a_circle() -> None:
-    assert circles(sources()) == []
-
-
-def test_control_a_circle_is_noticed() -> None:
-    two = {"asrkit.a": "from asrkit.b import c", "asrkit.b": "def f():\n    import asrkit.a"}
-    three = {"asrkit.d": "import asrkit.e", "asrkit.e": "import asrkit.a, asrkit.f"}
-    assert circles(two | three | {"asrkit.f": "from asrkit import d"}) == [
-        ["asrkit.a", "asrkit.b"], ["asrkit.d", "asrkit.e", "asrkit.f"],
-    ]  # fmt: skip
-
-
-def test_the_picture_has_every_line() -> None:
-    count = sum(len(path.read_text().splitlines()) for path in PACKAGE.rglob("*.py"))
-    assert picture()[-1].split() == [str(count)]
+    """And an import that closes a circle of several modules is noticed: the control."""
+    graph = pytest.importorskip("grimp").build_graph("asrkit", cache_dir=None)
+    assert circular(graph) == []
+    graph.add_import(importer="asrkit.errors", imported="asrkit.commands.train")
+    assert ("asrkit.errors", "asrkit.commands.train") in circular(graph)
 
 
 def run(program: str) -> str:
