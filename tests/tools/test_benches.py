@@ -33,7 +33,6 @@ SEARCHES = {
     "prefix beam 50",
 }
 TRAINING = {"asrkit, full context", "asrkit, chunks of 640 ms", "torchaudio Conformer"}
-SUMS = {"all products", "everything"}
 OFFLINE = TRAINING | {"asrkit, 30 s a step"}
 
 
@@ -86,21 +85,6 @@ def test_streaming_on_every_backend(run: Run, tmp_path: Path) -> None:
 def check_streaming(run: Run, folder: Path, without: list[str], contenders: set[str]) -> None:
     options = ["--rounds", "2", "--json", str(folder / "stream.json"), "--without", *without]
     check(run("bench_stream", *QUICK, *options), contenders, folder / "stream.json")
-
-
-@pytest.mark.slow
-def test_profile(run: Run) -> None:
-    """Products and the rest are everything, and no product is faster than it is alone by much."""
-    rows = table(run("profile_step", *QUICK))
-    assert {row["step"] for row in rows} == {"float32", "int8"}
-    for step in ("float32", "int8"):
-        mine = [row for row in rows if row["step"] == step]
-        shares = [float(row["share, %"]) for row in mine if row["operation"] not in SUMS]
-        assert sum(shares) == pytest.approx(100, abs=15)  # medians, beside other programs
-        products = [row for row in mine if row["operation"].startswith("product")]
-        assert len(products) > 4
-        for row in products:
-            assert 0 < float(row["GFLOP/s"]) < 2 * float(row["alone, GFLOP/s"])
 
 
 def test_gpu(run: Run) -> None:
@@ -161,12 +145,6 @@ def test_training(run: Run, tmp_path: Path) -> None:
     options = ["--rounds", "1", "--without", "speechbrain"]
     output = run("bench_train", *QUICK, *options, "--json", str(tmp_path / "train.json"))
     check(output, TRAINING, tmp_path / "train.json")
-
-
-def test_attention(run: Run) -> None:
-    rows = table(run("bench_attention", *QUICK, "--rounds", "2"))
-    assert len(rows) == 8  # contexts, with and without backward, two contenders on a CPU
-    assert all(float(row["ms"]) > 0 for row in rows)
 
 
 def test_search(run: Run) -> None:

@@ -24,12 +24,9 @@ RUNS = {  # arguments of scripts that no other test runs; {dev} is a manifest, {
     "bench_decode": f"{QUICK} --model small-en-alnum --manifest {{dev}}",
 }
 LONG = {  # a server and its clients, or seconds to minutes
-    "bench_transducer_loss": "--quick",
-    "profile_training": "--quick --threads 1 --batch 1 --seconds 1",
     "bench_serve": "--quick --streams 2 --seconds 1 --rounds 1 --manifest {dev}",
     "load_test": "--streams 2 --seconds 2 {dev}",
     "attack_server": "--quick --only rates --only logs {dev}",
-    "measure_segmentation": "small-en-alnum {dev} --errors 0 --scores 0.1 --speakers 1",
     "soak_test": "--minutes 1 --talkers 1 --troublemakers 1 {dev}",
 }
 NOT_RUN = {
