@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from asrkit.audio.file import AudioError, source_of
-from asrkit.audio.reading import Mixer, blocks, info, load, mono, mono_blocks, read
+from asrkit.audio.files import blocks, info, load, mono_blocks, read
 from asrkit.audio.resampler import SAMPLE_RATE, Resampler, ResamplerPast, resample
+from asrkit.audio.samples import AudioError, Mixer, mono, source_of
 
 __all__ = [
     "HOP",

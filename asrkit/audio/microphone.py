@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from asrkit.audio.file import AudioError
+from asrkit.audio.samples import AudioError
 from asrkit.extras import pip_install
 
 QUEUE_SECONDS = 30.0

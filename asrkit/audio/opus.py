@@ -11,7 +11,7 @@ from itertools import accumulate
 
 import numpy as np
 
-from asrkit.audio.file import AudioError
+from asrkit.audio.samples import AudioError
 
 RATE = 48_000  # Hz of decoded samples, for every rate of the encoder's input
 PACKET = 960  # samples at RATE in a packet of the encoder: 20 ms

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import soundfile
 
-from asrkit.audio.file import AudioError
+from asrkit.audio.samples import AudioError
 
 SUBTYPES = {".wav": "FLOAT", ".flac": "PCM_24"}  # float32 unchanged; FLAC's highest precision
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from asrkit.audio.file import MAX_RATE, MIN_RATE, AudioError
+from asrkit.audio.samples import MAX_RATE, MIN_RATE, AudioError
 from asrkit.errors import shown, whole_number
 
 SAMPLE_RATE = 16000  # Hz of all computation in asrkit

@@ -183,7 +183,7 @@ def columns_of(text: str) -> dict[str, str]:
 
 
 def channels_of(text: str) -> dict[str, int]:
-    from asrkit.audio.file import MAX_CHANNELS
+    from asrkit.audio.samples import MAX_CHANNELS
 
     expected = f"--channels must be SPEAKER=CHANNEL,… with channels from 0 to {MAX_CHANNELS - 1}"
     found = pairs_of(

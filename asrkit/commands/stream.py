@@ -37,8 +37,7 @@ def main(argv: list[str] | None = None) -> int:
     )  # fmt: skip
     arguments.add_argument(
         "source", nargs="*", metavar="FILE",
-        help="an audio file, or - for standard input: raw 16-bit mono samples, 16-bit WAV, or what "
-        "FFmpeg reads from a pipe",
+        help="an audio file, or - for standard input: raw 16-bit mono samples, or 16-bit WAV",
     )  # fmt: skip
     add_model(arguments)
     add_recognizer(arguments, live=True)
@@ -124,10 +123,9 @@ class Live(Protocol):
 def run(options: argparse.Namespace, start: Callable[[int, int], Live], screen: Screen) -> int:
     """Show the text of the source on the screen; return the exit status."""
     from asrkit import audio
-    from asrkit.audio.file import channel_name
     from asrkit.audio.microphone import Microphone
-    from asrkit.audio.reading import apart
     from asrkit.audio.recorder import recording
+    from asrkit.audio.samples import apart, channel_name
     from asrkit.runtime.words import far_from_model, sureness
 
     split = options.channel == "split"

@@ -14,8 +14,8 @@ from lhotse.audio.backend import (
 from lhotse.cut import Cut
 
 from asrkit import audio
-from asrkit.audio.file import name_of
-from asrkit.audio.reading import refuse_too_many
+from asrkit.audio.files import refuse_too_many
+from asrkit.audio.samples import name_of
 from asrkit.errors import printable
 
 OTHER_LENGTH = "declared samples in the recording diverged"  # in lhotse's message

@@ -13,8 +13,7 @@ from lhotse.serialization import decode_json_line, deserialize_item
 from lhotse.utils import fastcopy
 
 from asrkit import audio
-from asrkit.audio.file import MAX_RATE, MAX_SECONDS, MIN_RATE
-from asrkit.audio.reading import no_channel
+from asrkit.audio.samples import MAX_RATE, MAX_SECONDS, MIN_RATE, no_channel
 from asrkit.data.foreign import described
 from asrkit.data.manifest import (
     LeftOut,

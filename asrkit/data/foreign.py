@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from asrkit.audio.file import SUFFIXES
+from asrkit.audio.files import SUFFIXES
 from asrkit.errors import printable, shown
 
 HEAD = 1 << 16  # bytes of a file that are examined

@@ -18,7 +18,7 @@ from lhotse.serialization import deserialize_item
 from pydantic import BaseModel, ConfigDict, Field
 
 from asrkit.audio import AudioError
-from asrkit.audio.file import MAX_RATE, MAX_SECONDS, MIN_RATE
+from asrkit.audio.samples import MAX_RATE, MAX_SECONDS, MIN_RATE
 from asrkit.data.cuts import inert, objects
 from asrkit.data.manifest import MAX_LINE, LeftOut, ManifestError
 from asrkit.data.storage import Folder, Stamp

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 from asrkit import audio
-from asrkit.audio.file import SUFFIXES, channel_name
-from asrkit.audio.open_file import opened
+from asrkit.audio.files import SUFFIXES, opened
+from asrkit.audio.samples import channel_name
 from asrkit.data.manifest import LeftOut, is_lhotse, read_manifest, refuse_foreign
 from asrkit.errors import UserError, shown
 

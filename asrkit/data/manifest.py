@@ -12,7 +12,7 @@ import pydantic
 from pydantic import BaseModel, ConfigDict, Field
 
 from asrkit import lines
-from asrkit.audio.file import MAX_CHANNELS, MAX_RATE, MAX_SECONDS, MIN_RATE, name_of
+from asrkit.audio.samples import MAX_CHANNELS, MAX_RATE, MAX_SECONDS, MIN_RATE, name_of
 from asrkit.data.foreign import described, wrong_keys
 from asrkit.errors import UserError, no_file, printable, shown
 

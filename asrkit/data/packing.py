@@ -18,7 +18,7 @@ from tqdm import tqdm
 
 from asrkit.atomic_write import new_folder
 from asrkit.audio import AudioError
-from asrkit.audio.open_file import opened
+from asrkit.audio.files import opened
 from asrkit.data.cut_audio import audio_of
 from asrkit.data.cuts import part_of_file
 from asrkit.data.index import MAX_MEMBER, Index

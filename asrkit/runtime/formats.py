@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from asrkit.audio.file import channel_name
+from asrkit.audio.samples import channel_name
 from asrkit.errors import UserError, shown
 from asrkit.runtime.subtitles import apart, cues, milliseconds, span
 from asrkit.runtime.words import Word, joined

@@ -14,7 +14,7 @@ from websockets.sync.client import ClientConnection, connect
 
 from asrkit import audio
 from asrkit.audio.opus import OpusEncoder
-from asrkit.audio.reading import apart
+from asrkit.audio.samples import apart
 from asrkit.errors import UserError, checked_token, printable, reason, shown
 from asrkit.runtime import Result, Segment, Word
 from asrkit.runtime.results import Grown

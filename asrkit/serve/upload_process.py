@@ -2,9 +2,9 @@
 
 A malicious file can crash or hang its reader, or exhaust memory. Uploads are therefore decoded in
 this separate process, limited to MEMORY bytes, SECONDS of processor time and STORAGE bytes written
-to a file. The process does not import torch, so that it starts fast. It reads three lines from
-standard input: the path of a file, the ending of the file's original name, and SPLIT or an empty
-line. It writes frames to standard output: a kind, the number of bytes, the bytes.
+to a file. The process does not import torch, so that it starts fast. It reads two lines from
+standard input: the path of a file, and SPLIT or an empty line. It writes frames to standard output:
+a kind, the number of bytes, the bytes.
 """
 
 import os
@@ -15,9 +15,8 @@ from typing import BinaryIO
 
 import numpy as np
 
-from asrkit.audio.file import AudioError
-from asrkit.audio.open_file import opened
-from asrkit.audio.reading import Mixer, apart, block_size
+from asrkit.audio.files import block_size, opened
+from asrkit.audio.samples import AudioError, Mixer, apart
 
 FRAME = struct.Struct("<cI")
 HEADER, SAMPLES, WARNING, END, ERROR, NO_MEMORY = b"h", b"s", b"w", b"e", b"!", b"m"
@@ -33,15 +32,15 @@ NICE, MORE_NICE = 5, 10  # `nice` of all such processes; what long files add to 
 
 def main(memory: str, seconds: str, storage: str) -> None:
     """Write the frames of a file: header, samples and end, or an error."""
-    lines = (os.fsdecode(sys.stdin.buffer.readline()).rstrip("\n") for _ in range(3))
-    path, ending, split = lines
+    lines = (os.fsdecode(sys.stdin.buffer.readline()).rstrip("\n") for _ in range(2))
+    path, split = lines
     sink = sys.stdout.buffer
     if not path:  # the server has ended
         return
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())  # complaints of decoders
     confine(int(memory), int(seconds), int(storage))
     try:
-        write(path, ending, sink, split == SPLIT)
+        write(path, sink, split == SPLIT)
     except AudioError as error:  # whose message names the file
         write_frame(sink, ERROR, str(error).replace(path, "the file").encode())
     except MemoryError:
@@ -70,13 +69,13 @@ def confine(memory: int, seconds: int, storage: int) -> None:
             resource.setrlimit(getattr(resource, kind), (limit, limit + (kind == "RLIMIT_CPU")))
 
 
-def write(path: str, ending: str, sink: BinaryIO, split: bool = False) -> None:
+def write(path: str, sink: BinaryIO, split: bool = False) -> None:
     """Write the frames of a file, whose channels are mixed or kept apart.
 
     Raises:
         AudioError: for a file that cannot be read.
     """
-    with opened(path, ending=ending) as file:
+    with opened(path) as file:
         known = UNKNOWN if file.num_samples is None else file.num_samples
         channels = file.num_channels if split else 1
         write_frame(sink, HEADER, FORMAT.pack(file.sample_rate, known, channels))

@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 from anyio import fail_after
 
-from asrkit.audio.file import MAX_CHANNELS, MAX_RATE, MIN_RATE
-from asrkit.audio.reading import BLOCK_VALUES
+from asrkit.audio.files import BLOCK_VALUES
+from asrkit.audio.samples import MAX_CHANNELS, MAX_RATE, MIN_RATE
 from asrkit.errors import UserError, printable
 from asrkit.serve.admission import CLIENT, LOCAL
 from asrkit.serve.calls import MOST_CHANNELS
@@ -60,9 +60,9 @@ class Decoding:
         warnings: a line for each part of the file that was not read; complete after `blocks`.
     """
 
-    def __init__(self, decoders: "Decoders", path: Path, ending: str, split: bool = False) -> None:
+    def __init__(self, decoders: "Decoders", path: Path, split: bool = False) -> None:
         self._decoders, self._limits = decoders, decoders.limits
-        self._path, self._ending = path, ending
+        self._path = path
         self._process: Process | None = None  # None while the file waits for a place
         self._is_long = False  # whether it has a place for long files
         self.sample_rate = self.num_samples = 0
@@ -100,7 +100,7 @@ class Decoding:
     async def _open(self) -> None:
         self._process = await self._decoders.enter()
         assert self._process.stdin is not None  # for mypy
-        lines = f"{self._path}\n{self._ending}\n{SPLIT if self._split else ''}\n"
+        lines = f"{self._path}\n{SPLIT if self._split else ''}\n"
         self._process.stdin.write(os.fsencode(lines))
         kind, data = await self._frame()
         if kind != HEADER or len(data) != FORMAT.size:
@@ -233,21 +233,18 @@ class Decoders:
         self._long = asyncio.Semaphore(self.limits.decoders - self.limits.decoders // 4)
 
     @asynccontextmanager
-    async def decoding(
-        self, path: Path, ending: str, split: bool = False
-    ) -> AsyncIterator[Decoding]:
+    async def decoding(self, path: Path, split: bool = False) -> AsyncIterator[Decoding]:
         """A context manager of a file's header and samples; it waits for a free process.
 
         Args:
             path: file to read.
-            ending: ending of the file's original name, or "".
             split: whether the channels are kept apart.
 
         Raises:
             RefusedError: if too many uploads wait already.
             UserError: for a file that cannot be decoded within the limits.
         """
-        decoding = Decoding(self, path, ending, split)
+        decoding = Decoding(self, path, split)
         try:
             await decoding.start()
             yield decoding

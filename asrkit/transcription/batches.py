@@ -5,7 +5,7 @@ from itertools import chain, islice
 from typing import Any, NamedTuple
 
 from asrkit import audio
-from asrkit.audio.reading import at_16_khz
+from asrkit.audio.files import at_16_khz
 from asrkit.data.labelled import Labelled, timed
 from asrkit.data.sampling import by_length
 from asrkit.errors import UserError

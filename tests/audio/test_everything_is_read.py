@@ -5,7 +5,7 @@ import struct
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import av
 import numpy as np
@@ -13,16 +13,10 @@ import pytest
 import soundfile
 
 from asrkit import audio
-from asrkit.audio import ffmpeg, open_file
-from asrkit.audio.open_file import opened
-from asrkit.audio.pcm_pipe import (
-    EXTENSIBLE,
-    PCM,
-    PCMFormat,
-    mp3_frame_bytes,
-    piped,
-    wav_format,
-)
+from asrkit.audio import containers, files
+from asrkit.audio.containers import Container
+from asrkit.audio.files import opened
+from asrkit.audio.pcm_pipe import EXTENSIBLE, PCM, PCMFormat, piped, wav_format
 from tests.conftest import speech
 
 RATE = 16000
@@ -52,13 +46,14 @@ def muxed(
     parts: list[tuple[np.ndarray, float]],
     tracks: int = 1,
     rate: int = RATE,
+    layout: str = "mono",
 ) -> bytes:
     """Parts of samples, each with the time where it begins, in a container of FFmpeg.
 
     Of several tracks the last one has the samples, the others are silent.
     """
     with av.open(str(path), "w") as file:
-        streams = [file.add_stream(codec, rate=rate, layout="mono") for _ in range(tracks)]
+        streams = [file.add_stream(codec, rate=rate, layout=layout) for _ in range(tracks)]
         for number, stream in enumerate(streams):
             for samples, start in parts:
                 silent = number < tracks - 1
@@ -131,23 +126,26 @@ def stale_flac() -> bytes:
     return bytes(data)
 
 
-def joined_flac_with_damage() -> bytes:
-    """Two FLAC files; the signature of the second one is damaged."""
-    return written(SPEECH, format="FLAC") + bytes(4) + written(SPEECH[:20000], format="FLAC")[4:]
+TAG = struct.pack("<4sI", b"LIST", 3) + b"abc\0"  # a chunk of an odd size
 
 
 FILES: dict[str, tuple[Make, float, str | None]] = {
     "vbr_no_xing.mp3": (lambda _: mp3_without_xing(loud_then_speech()), 5.0, None),
     "xing.mp3": (lambda _: written(loud_then_speech(), format="MP3"), 5.0, None),
     "joined.mp3": (lambda _: written(SPEECH, format="MP3") * 2, 4.0, None),
-    "joined.flac": (lambda _: written(SPEECH, format="FLAC") * 3, 6.0, None),
-    "joined.wav": (lambda _: wav(SPEECH) * 2, 4.0, None),
-    "joined.aiff": (lambda _: written(SPEECH, format="AIFF") * 2, 4.0, None),
-    "joined.au": (lambda _: written(SPEECH, format="AU") * 2, 4.0, None),
-    "joined.caf": (lambda _: written(SPEECH, format="CAF") * 2, 4.0, None),
-    "joined.w64": (lambda _: written(SPEECH, format="W64") * 2, 4.0, None),
+    "joined.flac": (lambda _: written(SPEECH, format="FLAC") * 3, 2.0, "bytes after its samples"),
+    "joined.wav": (lambda _: wav(SPEECH) * 2, 2.0, "64044 bytes after its samples"),
+    "joined.aiff": (lambda _: written(SPEECH, format="AIFF") * 2, 2.0, "64054 bytes after"),
+    "joined.au": (lambda _: written(SPEECH, format="AU") * 2, 2.0, "64024 bytes after"),
+    "joined.caf": (lambda _: written(SPEECH, format="CAF") * 2, 2.0, "68096 bytes after"),
+    "joined.w64": (lambda _: written(SPEECH, format="W64") * 2, 2.0, "64104 bytes after"),
     "joined.ogg": (lambda _: ogg(SPEECH, "VORBIS") * 3, 6.0, None),
-    "joined.opus": (lambda _: ogg(SPEECH[:8000], "OPUS") * 4, 2.0, None),
+    "joined.opus": (lambda _: ogg(np.tile(SPEECH, 2), "OPUS") * 2, 8.0, None),
+    "joined_short.opus": (lambda _: ogg(SPEECH[:8000], "OPUS") * 4, 0.54, "to no samples"),
+    "joined_kinds.ogg": (
+        lambda _: ogg(SPEECH, "VORBIS") + ogg(SPEECH, "OPUS"), 2.0, "other streams after its first",
+    ),
+    "tagged.wav": (lambda _: written(SPEECH, format="WAV") + TAG, 2.0, None),
     "joined.ts": (lambda p: muxed(p, "aac", [(SPEECH, 0.0)]) * 2, 4.2, None),
     "rates.aac": (
         lambda p: muxed(p, "aac", [(SPEECH, 0.0)], rate=8000) + muxed(p, "aac", [(SPEECH, 0.0)]),
@@ -161,7 +159,6 @@ FILES: dict[str, tuple[Make, float, str | None]] = {
     ),
     "ima.wav": (lambda _: adpcm_with_other_bit_rate(SPEECH, "IMA_ADPCM"), 2.0, None),
     "ms.wav": (lambda _: adpcm_with_other_bit_rate(SPEECH, "MS_ADPCM"), 2.0, None),
-    "gsm.gsm": (lambda _: written(SPEECH[::2], 8000, format="RAW", subtype="GSM610"), 2.0, None),
     "size_0.wav": (lambda _: wav(SPEECH, 0), 2.0, None),
     "size_max.wav": (lambda _: wav(SPEECH, 0xFFFFFFFF), 2.0, None),
     "no_total.flac": (lambda _: flac_without_total(SPEECH), 2.0, None),
@@ -170,17 +167,17 @@ FILES: dict[str, tuple[Make, float, str | None]] = {
         lambda p: muxed(p, "pcm_s16le", [(SPEECH, 0.0), (SPEECH, 5.0)]), 7.0, "gaps in its time",
     ),
     "time.flv": (
-        lambda p: flv_with_wrong_time(muxed(p, "aac", [(SPEECH, 0.0)]), 12), 2.1, None,
+        lambda p: flv_with_wrong_time(muxed(p, "aac", [(SPEECH, 0.0)]), 12), 2.1, "jump by 16777",
     ),
     "last_time.flv": (
         lambda p: flv_with_wrong_time(muxed(p, "aac", [(SPEECH, 0.0)]), -1), 2.1,
-        "s after all others",
+        "jump by 16777 s",
     ),
     "two_tracks.mka": (
         lambda p: muxed(p, "pcm_s16le", [(SPEECH, 0.0)], tracks=2), 2.0, "has 2 audio tracks",
     ),
     "stale.au": (lambda _: stale_au(), 1.0, "32000 bytes after its samples"),
-    "stale.flac": (lambda _: stale_flac(), 2.0, None),
+    "stale.flac": (lambda _: stale_flac(), 1.0, "bytes after its samples"),
     "more.aiff": (
         lambda _: written(SPEECH, format="AIFF") + wav(SPEECH)[44:], 2.0, "64000 bytes after",
     ),
@@ -193,7 +190,6 @@ FILES: dict[str, tuple[Make, float, str | None]] = {
     "more.w64": (
         lambda _: written(SPEECH, format="W64") + wav(SPEECH)[44:], 2.0, "64000 bytes after",
     ),
-    "damage.flac": (lambda _: joined_flac_with_damage(), 3.0, "is damaged"),
     "stale.wav": (lambda _: wav(SPEECH, 32000), 1.0, "32000 bytes after its samples"),
     "cut.wav": (lambda _: wav(SPEECH)[: 44 + len(SPEECH)], 1.0, "ends 1.00 s before its header"),
     "cut.aiff": (lambda _: written(SPEECH, format="AIFF")[:32046], 1.0, "is cut off"),
@@ -229,11 +225,10 @@ def test_all_that_plays_is_read_or_it_is_said(
         assert len(lines) == 1
         assert said in lines.pop()
     # The same from memory, in parts, and in its length.
-    if path.suffix != ".gsm":  # known by its ending alone
-        assert np.array_equal(audio.read(io.BytesIO(path.read_bytes()))[0], samples)
-    part = audio.read(path, 0.4, 0.35)[0]
-    assert np.array_equal(part, samples[round(0.4 * rate) :][: len(part)])
-    assert len(part) == round(0.35 * rate)
+    assert np.array_equal(audio.read(io.BytesIO(path.read_bytes()))[0], samples)
+    part = audio.read(path, 0.2, 0.25)[0]
+    assert np.array_equal(part, samples[round(0.2 * rate) :][: len(part)])
+    assert len(part) == round(0.25 * rate)
     if path.name != "cut.flac":  # whose header is right but for the cut
         assert audio.info(path).num_samples == len(samples)
 
@@ -265,30 +260,42 @@ def test_a_film_without_sound_makes_no_noise(ending: str, tmp_path: Path) -> Non
         audio.read(path.rename(path.with_suffix(ending)))
 
 
-def test_frames_that_fit_by_chance_do_not_refute_a_name(tmp_path: Path) -> None:
-    """The control: FFmpeg reads this as AAC, like one in 150 recordings called .vox."""
-    path = tmp_path / "x.vox"
-    path.write_bytes(bytes(9) + muxed(tmp_path / "x.aac", "aac", [(SPEECH, 0.0)]))
-    assert ffmpeg.open_container(io.BytesIO(path.read_bytes())).format.name == "aac"
-    samples, rate = audio.read(path)
-    assert (rate, len(samples)) == (8000, 2 * path.stat().st_size)
+def test_samples_without_a_header_are_refused(tmp_path: Path) -> None:
+    """libsndfile would take them for a telephone's samples by their name; control: a header."""
+    for name, subtype in (("x.vox", "VOX_ADPCM"), ("x.gsm", "GSM610")):
+        path = tmp_path / name
+        path.write_bytes(written(SPEECH[::2], 8000, format="RAW", subtype=subtype))
+        with pytest.raises(audio.AudioError, match="is not audio that soundfile or FFmpeg reads"):
+            audio.read(path)
+    path.write_bytes(written(SPEECH[::2], 8000, format="WAV", subtype="GSM610"))
+    assert len(audio.read(path)[0]) == len(SPEECH) // 2
 
 
 @pytest.mark.parametrize("codec", ["VORBIS", "OPUS"])
-def test_joined_ogg_streams_are_their_parts(codec: str, tmp_path: Path) -> None:
-    """Recordings of internet radio: bit for bit, at the rate of the parts."""
-    parts = [ogg(SPEECH[:n], codec) for n in (32000, 9000, 20000)]
-    expected = [soundfile.read(io.BytesIO(each), dtype="float32")[0] for each in parts]
-    (tmp_path / "x.ogg").write_bytes(b"".join(parts))
-    assert np.array_equal(audio.load(tmp_path / "x.ogg"), np.concatenate(expected))
+def test_joined_ogg_streams_are_read(codec: str) -> None:
+    """Recordings of internet radio: the first as it is alone, the next in its place."""
+    parts = [ogg(np.tile(SPEECH, n), codec) for n in (3, 2)]
+    samples, rate = audio.read(io.BytesIO(b"".join(parts)))
+    first, second = (
+        np.concatenate(list(Container(io.BytesIO(each), "x").samples(0, None, [])))
+        for each in parts
+    )
+    assert np.array_equal(samples[: len(first)], first)
+    assert abs(len(samples) - len(first) - len(second)) < 0.02 * rate
 
 
-def test_a_joined_part_of_another_rate_and_channels(tmp_path: Path) -> None:
-    second = written(np.stack([SPEECH[:16000:2]] * 2, axis=1), 8000, format="FLAC")
-    (tmp_path / "x.flac").write_bytes(written(SPEECH, format="FLAC") + second)
-    samples, rate = audio.read(tmp_path / "x.flac")
-    assert (samples.shape, rate) == ((48000, 1), RATE)
-    assert np.abs(samples[34000:46000, 0] - SPEECH[2000:14000] / 32768).mean() < 0.05
+def test_rate_and_channels_may_change_in_a_broadcast(tmp_path: Path) -> None:
+    first, second = (
+        muxed(tmp_path / "a.aac", "aac", [(SPEECH, 0.0)], **options)
+        for options in ({}, {"rate": 8000, "layout": "stereo"})
+    )
+    path = tmp_path / "x.aac"
+    path.write_bytes(first + second)
+    samples, rate = audio.read(path)
+    assert (samples.shape[1], rate) == (1, RATE)
+    assert abs(len(samples) / rate - 6.2) < 0.2
+    level = np.abs(samples[:, 0]).mean()
+    assert np.abs(samples[5 * rate : 6 * rate, 0]).mean() > 0.5 * level
 
 
 def test_words_of_late_audio_have_the_containers_times(tmp_path: Path) -> None:
@@ -321,7 +328,7 @@ def test_damaged_packets_are_silent_and_counted(
 
 
 def test_a_start_beyond_the_end_of_a_file_without_a_length(tmp_path: Path) -> None:
-    (tmp_path / "x.flac").write_bytes(written(SPEECH, format="FLAC") * 2)
+    (tmp_path / "x.flac").write_bytes(flac_without_total(np.tile(SPEECH, 2)))
     assert len(audio.load(tmp_path / "x.flac", start=3.5)) == 8000
     assert not len(audio.load(tmp_path / "x.flac", start=4.0))
     with pytest.raises(audio.AudioError, match=r"has 4\.00 s; start 4\.5 s is not in it"):
@@ -335,13 +342,12 @@ def test_a_damaged_ogg_page_does_not_shift_what_follows(
 ) -> None:
     """libsndfile leaves the page out in silence, a second of it."""
     data = bytearray(ogg(np.tile(SPEECH, 3), codec))
-    pages = data.count(b"OggS")
     at = len(data) // 2
     data[data.find(b"OggS", at) if is_mark else at] ^= 0xFF
     (tmp_path / "x.ogg").write_bytes(data)
     samples, rate = audio.read(tmp_path / "x.ogg")
-    assert abs(len(samples) / rate - 6.0) < 0.02
-    assert f"is damaged: at least 1 of its {pages} pages" in caplog.text
+    assert len(samples) == 6 * rate == audio.info(tmp_path / "x.ogg").num_samples
+    assert "has gaps in its time stamps" in caplog.text
 
 
 def test_the_default_track_is_read_and_any_other(
@@ -389,7 +395,7 @@ def test_what_ffmpeg_cannot_decode_is_read_by_libsndfile(
     def undecodable(source: object, name: str, *rest: object) -> None:
         raise audio.AudioError(f"{name}: none of 18 packets can be decoded")
 
-    monkeypatch.setattr(open_file, "FFmpegFile", undecodable)
+    monkeypatch.setattr(files, "Container", undecodable)
     path = tmp_path / "x.mp3"
     path.write_bytes(written(SPEECH, format="MP3"))
     assert len(audio.read(path)[0]) / RATE == pytest.approx(2.0, abs=0.15)
@@ -423,15 +429,13 @@ def test_channels_that_cancel_out_are_named_and_can_be_chosen(
 @pytest.mark.parametrize("subtype", ["PCM_U8", "PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE"])
 def test_ffmpeg_gives_the_samples_of_libsndfile(subtype: str, tmp_path: Path) -> None:
     """So that a file may go from one reader to the other in the middle."""
-    from asrkit.audio.ffmpeg import FFmpegFile
-
     path = tmp_path / "x.wav"
     soundfile.write(path, np.stack([speech(0.5), speech(0.5, 1)], 1), 44100, subtype)
     with opened(path) as file:
         expected = np.concatenate(list(file.blocks(1000)))
-    other = FFmpegFile(path.open("rb"), "x.wav")
+    other = Container(path.open("rb"), "x.wav")
     for _ in range(2):  # it can be read again
-        assert np.array_equal(np.concatenate(list(other.blocks(777))), expected)
+        assert np.array_equal(np.concatenate(list(other.samples(0, None, []))), expected)
     assert other.sample_rate == 44100
     other.close()
 
@@ -461,20 +465,20 @@ class Trickle(io.RawIOBase):
         return self._file.readinto(memoryview(buffer)[:700])
 
 
-@pytest.mark.parametrize("name", ["x.mp3", "x.aac", "x.ts", "x.flac", "x.ogg", "x.webm", "x.mka"])
-def test_files_on_standard_input_are_not_taken_for_samples(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("name", "kind"), [
+    ("x.mp3", "MP3"), ("x.aac", "AAC"), ("x.ts", "MPEG-TS"), ("x.flac", "FLAC"), ("x.ogg", "Ogg"),
+    ("x.webm", "Matroska"), ("x.mp4", "MP4"),
+])  # fmt: skip
+def test_files_on_standard_input_are_not_taken_for_samples(
+    name: str, kind: str, tmp_path: Path
+) -> None:
     """MP3, AAC and TS have no signature but their frames."""
     if name in ("x.mp3", "x.flac", "x.ogg"):
         data = written(SPEECH, format=name[2:].upper())
     else:
-        codec = {"x.webm": "libopus", "x.mka": "pcm_s16le"}.get(name, "aac")
-        data = muxed(tmp_path / name, codec, [(SPEECH, 0.0)])
-    (tmp_path / name).write_bytes(data)
-    expected, rate = audio.read(tmp_path / name)
-    found, packets = piped(io.BufferedReader(Trickle(data)), 100)
-    samples = np.concatenate(list(packets))
-    assert abs(len(samples) / found - len(expected) / rate) < 0.05
-    assert np.abs(samples).mean() > 0.5 * np.abs(expected).mean()
+        data = muxed(tmp_path / name, "libopus" if name == "x.webm" else "aac", [(SPEECH, 0.0)])
+    with pytest.raises(audio.AudioError, match=f"is {kind}, which is not read from a pipe; .*-f s"):
+        piped(io.BufferedReader(Trickle(data)), 100)
 
 
 def test_control_samples_on_standard_input_stay_samples() -> None:
@@ -492,11 +496,14 @@ def test_a_container_that_cannot_be_read_further_is_named(
     """Errors between packets end after a while, and not in silence."""
     path = tmp_path / "x.mka"
     muxed(path, "flac", [(SPEECH, 0.0)])
-    real = ffmpeg.open_container
+    real = containers.open_container
+
+    def failing(data: BinaryIO, name: str) -> tuple[object, list[object]]:
+        return Failing(*real(data, name)), []
 
     class Failing:
-        def __init__(self, data: BinaryIO) -> None:
-            self.container, self.left = real(data), 3
+        def __init__(self, container: Any, messages: object) -> None:
+            self.container, self.left = container, 3
 
         def __getattr__(self, name: str) -> object:
             return getattr(self.container, name)
@@ -510,13 +517,13 @@ def test_a_container_that_cannot_be_read_further_is_named(
 
     whole = len(audio.load(path))
     assert not caplog.text
-    monkeypatch.setattr(ffmpeg, "open_container", Failing)
+    monkeypatch.setattr(containers, "open_container", failing)
     assert 0 < len(audio.load(path)) < whole
     assert "is cut off: it ends" in caplog.text
     other = tmp_path / "x.ts"  # whose length no header states
-    monkeypatch.setattr(ffmpeg, "open_container", real)
+    monkeypatch.setattr(containers, "open_container", real)
     muxed(other, "aac", [(SPEECH, 0.0)])
-    monkeypatch.setattr(ffmpeg, "open_container", Failing)
+    monkeypatch.setattr(containers, "open_container", failing)
     caplog.clear()
     audio.load(other)
     assert "the container cannot be read beyond packet 3" in caplog.text
@@ -549,9 +556,7 @@ def test_a_packet_larger_than_ffmpeg_can_hold_is_damage(
 
 
 def test_headers_on_standard_input() -> None:
-    """Lengths of MP3 frames, and 16-bit WAV whose format is in an extension."""
-    found = [mp3_frame_bytes(bytes([0xFF, 0xFB, third, 0, 0, 0])) for third in (0x60, 0x90, 0x92)]
-    assert found == [144 * 80_000 // 44_100, 417, 418]  # 80 kbit/s; 128, and with padding
+    """16-bit WAV whose format is in an extension."""
     form = struct.pack("<HHIIHHHHI", EXTENSIBLE, 2, 16000, 64000, 4, 16, 22, 16, 3)
     form += struct.pack("<H", PCM) + bytes(14)
     header = b"fmt " + struct.pack("<I", len(form)) + form + b"data" + struct.pack("<I", 8)

@@ -3,7 +3,6 @@
 import io
 import os
 import random
-from collections.abc import Iterator
 from pathlib import Path
 
 import av
@@ -12,9 +11,9 @@ import pytest
 import soundfile
 
 from asrkit import audio
-from asrkit.audio import reading
-from asrkit.audio.open_file import opened
-from asrkit.audio.placement import part_of
+from asrkit.audio import files
+from asrkit.audio.containers import Container, begins_as_mp3
+from asrkit.audio.files import opened
 from tests.conftest import speech, write_wav
 
 
@@ -153,7 +152,7 @@ def test_pieces_give_the_samples_of_the_whole(
     samples, _ = audio.read(path, 0.25, 1.0)
     whole = audio.resample(audio.mono(samples), rate)
     for values in (2**22, 5000):
-        monkeypatch.setattr(reading, "BLOCK_VALUES", values)
+        monkeypatch.setattr(files, "BLOCK_VALUES", values)
         assert np.array_equal(audio.load(path, 0.25, 1.0), whole)
 
 
@@ -163,12 +162,12 @@ def test_a_piece_is_bounded_in_samples_and_channels(tmp_path: Path) -> None:
     soundfile.write(path, np.zeros((655350, 8), dtype=np.int16), 655350)
     sizes = [block.size for block, _ in audio.blocks(path, seconds=60.0)]
     assert sum(sizes) == 655350 * 8
-    assert max(sizes) <= reading.BLOCK_VALUES
+    assert max(sizes) <= files.BLOCK_VALUES
 
 
 def test_what_is_too_much_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_wav(tmp_path / "x.wav", np.stack([speech(1.0)] * 2, axis=1))
-    monkeypatch.setattr(reading, "MAX_VALUES", 20000)
+    monkeypatch.setattr(files, "MAX_VALUES", 20000)
     audio.read(path, duration=0.5)
     with pytest.raises(audio.AudioError, match="16000 samples of 2 channels are too many to be"):
         audio.read(path)
@@ -188,25 +187,30 @@ def test_an_error_of_who_reads_is_not_the_files(tmp_path: Path) -> None:
         raise OSError("disk full")
 
 
-@pytest.mark.parametrize(("count", "is_exhausted"), [(3, True), (2, False), (1, False)])
-def test_a_part_that_ends_with_a_file_reaches_its_end(count: int, is_exhausted: bool) -> None:
-    """Where its reader notes what the file lacks."""
-    ended = []
+@pytest.mark.parametrize(("count", "notes"), [(24_000, 0), (48_000, 1), (None, 1)])
+def test_a_part_that_ends_with_a_file_reaches_its_end(count: int | None, notes: int) -> None:
+    """Its reader notes there what the file lacks."""
+    data = io.BytesIO()
+    soundfile.write(data, speech(3.0), 16000, format="AIFF")
+    container, problems = Container(io.BytesIO(data.getvalue() + bytes(99)), "x"), list[str]()
+    assert sum(map(len, container.samples(0, count, problems))) == (count or 48_000)
+    assert len(problems) == notes
 
-    def blocks() -> Iterator[np.ndarray]:
-        yield np.zeros((2, 1))
-        yield np.zeros((1, 1))
-        ended.append(True)
 
-    assert sum(map(len, part_of(blocks(), 0, count))) == count
-    assert bool(ended) is is_exhausted
+@pytest.mark.parametrize(("head", "is_mp3"), [
+    (b"ID3\4", True), (b"\xff\xfb\x90", True), (b"\xff\xe3\x90", True), (b"\xff\xe0", True),
+    (b"\xff\xd8\xff", False), (b"\0\xff\xfb", False), (b"\xff", False), (b"", False),
+    (b"ID2\4", False), (b"RIFF", False),
+])  # fmt: skip
+def test_the_first_bytes_of_mp3(head: bytes, is_mp3: bool) -> None:
+    assert begins_as_mp3(io.BytesIO(head)) == is_mp3
 
 
 def test_more_samples_than_the_header_counts_are_refused_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write_by_ffmpeg(tmp_path / "x.m4a", "aac")
-    monkeypatch.setattr(reading, "MAX_VALUES", 20_000)
+    monkeypatch.setattr(files, "MAX_VALUES", 20_000)
     with pytest.raises(audio.AudioError, match="too many to be read at once"):
         audio.read(path)
     assert len(audio.read(path, duration=1.0)[0]) == 16_000

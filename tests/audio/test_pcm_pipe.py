@@ -7,14 +7,7 @@ import numpy as np
 import pytest
 
 from asrkit.audio import AudioError
-from asrkit.audio.pcm_pipe import (
-    PCMFormat,
-    aac_frame_bytes,
-    mp3_frame_bytes,
-    packets,
-    piped,
-    wav_format,
-)
+from asrkit.audio.pcm_pipe import PCMFormat, packets, piped, wav_format
 
 RATE = 16000
 
@@ -52,28 +45,3 @@ def test_packets_have_their_length(packet_ms: int, lengths: list[int]) -> None:
     found = list(packets(io.BytesIO(samples.tobytes()).read, form, packet_ms))
     assert [len(each) for each in found] == lengths
     assert np.array_equal(np.concatenate(found), samples)
-
-
-@pytest.mark.parametrize(("head", "size"), [
-    ("fffb9000", 417),  # MPEG-1, 128 kbit/s, 44.1 kHz
-    ("fffb9200", 418),  # padded
-    ("fffb9400", 384),  # 48 kHz
-    ("fff38400", 192),  # MPEG-2, 64 kbit/s, 24 kHz
-    ("fff31400", 24),  # MPEG-2, 8 kbit/s
-    ("ffe38400", 384),  # MPEG-2.5, 64 kbit/s, 12 kHz
-    ("fffb0000", 0),  # free format
-    ("fffb9c00", 0),  # a rate that is reserved
-    ("ffeb9000", 0),  # a version that is reserved
-    ("fffd9000", 0),  # layer II
-    ("00fb9000", 0),
-])  # fmt: skip
-def test_the_length_of_an_mp3_frame(head: str, size: int) -> None:
-    assert mp3_frame_bytes(bytes.fromhex(head)) == size
-
-
-@pytest.mark.parametrize(("head", "size"), [
-    ("fff150800a20", 0x51), ("fff950810a20", 0x851), ("fff15080001f", 0), ("fffb50800a20", 0),
-    ("00f150800a20", 0),
-])  # fmt: skip
-def test_the_length_of_an_aac_frame(head: str, size: int) -> None:
-    assert aac_frame_bytes(bytes.fromhex(head)) == size

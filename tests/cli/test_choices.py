@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from asrkit import audio
-from asrkit.audio.file import MAX_CHANNELS
+from asrkit.audio.samples import MAX_CHANNELS
 from asrkit.backends import BACKENDS
 from asrkit.backends.export_metadata import CONTENTS
 from asrkit.cli import choices

@@ -133,7 +133,7 @@ def children() -> set[str]:
 GREEDY = """
 import sys
 from asrkit.serve import upload_process
-def write(path, ending, sink, split):
+def write(path, sink, split):
     {work}
     upload_process.write_frame(sink, upload_process.HEADER, upload_process.FORMAT.pack(16000, 1, 1))
 upload_process.write = write
@@ -193,21 +193,6 @@ def test_the_samples_are_those_of_the_file(
     expected = served.transcribe(path)
     assert expected.text
     assert upload(address, path).json()["text"] == expected.text
-
-
-@pytest.mark.parametrize(("ending", "subtype"), [(".GSM", "GSM610"), (".vox", "VOX_ADPCM")])
-def test_a_format_without_a_header_is_known_by_its_ending(
-    address: str, served: Recognizer, tmp_path: Path, recordings: list[tuple[Path, object]],
-    ending: str, subtype: str,
-) -> None:  # fmt: skip
-    """As telephone systems store it; control: under another name it is not audio."""
-    samples, _ = soundfile.read(recordings[0][0])
-    path = tmp_path / f"x{ending}"
-    soundfile.write(path, samples[::2], 8000, format="RAW", subtype=subtype)
-    expected = served.transcribe(path)
-    assert expected.text
-    assert upload(address, path).json()["text"] == expected.text
-    assert upload(address, path.rename(tmp_path / "x.bin")).status_code == 400
 
 
 def encode(path: Path, samples: np.ndarray) -> None:
@@ -293,7 +278,7 @@ def test_long_files_leave_the_processor_to_others(tmp_path: Path, seconds: int) 
 
     async def found() -> int:
         decoders, most = uploads.Decoders(Server({}, Limits())), 0
-        async with decoders.decoding(path, "") as decoding:
+        async with decoders.decoding(path) as decoding:
             process = decoding._process
             assert process is not None
             async for _ in decoding.blocks():

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
-from asrkit.audio.reading import AudioInfo
+from asrkit.audio.files import AudioInfo
 from asrkit.data.dataset import TextEncoder
 from asrkit.data.manifest import Utterance
 

@@ -14,9 +14,8 @@ import numpy as np
 from lhotse.cut import Cut
 
 from asrkit import audio
-from asrkit.audio.file import AudioFile
-from asrkit.audio.open_file import opened
-from asrkit.audio.reading import AudioInfo, block_size, mix_db, no_channel
+from asrkit.audio.files import AudioFile, AudioInfo, block_size, opened
+from asrkit.audio.samples import mix_db, no_channel
 from asrkit.data.checks.facts import Facts, Finding, Signal
 from asrkit.data.cut_audio import load_samples
 from asrkit.data.cuts import load_cuts, utterance_of

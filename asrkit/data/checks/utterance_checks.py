@@ -6,7 +6,7 @@ from collections.abc import Callable
 from itertools import pairwise
 
 from asrkit import audio
-from asrkit.audio.reading import CANCELLED_DB
+from asrkit.audio.samples import CANCELLED_DB
 from asrkit.data.checks.facts import Facts, Rules, Signal, UtteranceCheck
 from asrkit.data.checks.texts import alphabet
 from asrkit.text import TextError

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from asrkit.audio.file import TOLERANCE
+from asrkit.audio.samples import TOLERANCE
 from asrkit.errors import UserError, printable, shown
 from asrkit.lines import LineKind, text_lines
 

@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from asrkit.audio.file import SUFFIXES
+from asrkit.audio.files import SUFFIXES
 from asrkit.data.corpora.cues import read_cues
 from asrkit.data.corpora.entry import MOST_ENTRIES, CorpusError, Entry, Omitted, Source
 from asrkit.errors import reason, shown

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from asrkit.atomic_write import replacing
-from asrkit.audio.file import SUFFIXES
+from asrkit.audio.files import SUFFIXES
 from asrkit.data.corpora.entry import CorpusError, Entry, Ids, Omitted, Source
 from asrkit.data.corpora.fields import entry_of, field_of
 from asrkit.data.corpora.folder import files_of

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from asrkit.audio.file import SUFFIXES
+from asrkit.audio.files import SUFFIXES
 from asrkit.data.corpora.entry import Entry, Omitted, Source, found_audio, lines_of, seconds_of
 from asrkit.data.corpora.folder import files_of
 from asrkit.data.foreign import TRANSCRIPTS

@@ -10,8 +10,8 @@ import pydantic
 from tqdm import tqdm
 
 from asrkit import audio
-from asrkit.audio.file import TOLERANCE
-from asrkit.audio.reading import AudioInfo
+from asrkit.audio.files import AudioInfo
+from asrkit.audio.samples import TOLERANCE
 from asrkit.data.corpora.entry import MOST_ENTRIES, CorpusError, Entry, Omitted
 from asrkit.data.manifest import Utterance, what_is_wrong
 from asrkit.data.splits import Row

@@ -75,7 +75,7 @@ async def answer(
 ) -> Response:
     """Return the response for the file at `path`."""
     async with AsyncExitStack() as stack:
-        opening = decoders.decoding(path, "", options.multichannel)
+        opening = decoders.decoding(path, options.multichannel)
         decoding = await stack.enter_async_context(opening)
         calls = begun(decoding, server, asked.model, asked.recognizer, stack)
         await stack.enter_async_context(fed(calls, decoding))

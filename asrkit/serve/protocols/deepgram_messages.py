@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import BaseModel, Field
 from starlette.datastructures import QueryParams
 
-from asrkit.audio.file import MAX_RATE, MIN_RATE
+from asrkit.audio.samples import MAX_RATE, MIN_RATE
 from asrkit.errors import UserError, shown
 from asrkit.registry import refusal
 from asrkit.runtime import Recognizer, Segment, Word

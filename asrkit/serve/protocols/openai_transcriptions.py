@@ -15,8 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
-from asrkit.audio.file import channel_name
-from asrkit.audio.sndfile import HEADERLESS
+from asrkit.audio.samples import channel_name
 from asrkit.errors import UserError, shown
 from asrkit.registry import refusal
 from asrkit.runtime import Recognizer, Segment, formats
@@ -69,7 +68,7 @@ async def answer(
     asked: "Asked", path: Path, server: Server, decoders: Decoders, stack: AsyncExitStack
 ) -> Response:
     """Return the response for the file at `path`; `stack` ends the call and the decoding."""
-    opening = decoders.decoding(path, asked.ending, asked.split)
+    opening = decoders.decoding(path, asked.split)
     decoding = await stack.enter_async_context(opening)
     names = asked.names or [*map(channel_name, range(decoding.channels))]
     if len(names) != decoding.channels:
@@ -161,8 +160,6 @@ class Asked:
             self.model, instead = server.model_in_place(model, OPENAI_MODEL, self.language)
         except UserError as error:
             raise RefusedError(404, "model_not_found", str(error)) from None
-        ending = Path(file.filename or "").suffix.lower()
-        self.ending = ending if ending in HEADERLESS else ""
         self.file, self.form = file, texts.get("response_format", "json")
         if self.form not in FORMATS:
             raise UserError(f"response_format {refusal(self.form, FORMATS)}")

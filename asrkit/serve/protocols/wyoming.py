@@ -19,7 +19,7 @@ from anyio import fail_after
 from pydantic import BaseModel, Field
 
 from asrkit.audio import Mixer
-from asrkit.audio.file import MAX_RATE, MIN_RATE
+from asrkit.audio.samples import MAX_RATE, MIN_RATE
 from asrkit.errors import UserError, shown
 from asrkit.serve.admission import CLIENT, client_of
 from asrkit.serve.calls import Call

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from asrkit.audio.reading import AudioInfo
+from asrkit.audio.files import AudioInfo
 from asrkit.data.checks import Facts, Finding, Rules, examine
 from asrkit.data.checks.corpus_checks import CORPUS_CHECKS
 from asrkit.data.checks.facts import Signal

@@ -1,32 +1,160 @@
-"""Reading audio: whole or in blocks, all channels or mixed, at its own rate or at 16 kHz.
+"""Reading audio files of any format, whole or in blocks, at their own rate or at 16 kHz.
 
 A file that is missing, empty, not audio, or lacks the part, channel or track is an AudioError.
 """
 
 import logging
-import math
 from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import soundfile
 
-from asrkit.audio.file import MAX_CHANNELS, AudioError, AudioFile, Source, name_of
-from asrkit.audio.open_file import opened
+from asrkit.audio.containers import Container, begins_as_mp3
+from asrkit.audio.exact import Exact
 from asrkit.audio.resampler import Resampler
+from asrkit.audio.samples import (
+    MAX_CHANNELS,
+    MAX_RATE,
+    MIN_RATE,
+    AudioError,
+    Mixer,
+    Source,
+    bytes_of,
+    name_of,
+)
+from asrkit.errors import no_file
 
 logger = logging.getLogger(__name__)
 
-LOUDEST = 100.0  # largest float sample: 40 dB above full scale, more than mixes or recorders reach
+# Endings of the names of audio files and videos.
+SUFFIXES = {
+    ".3g2", ".3gp", ".aac", ".ac3", ".aif", ".aifc", ".aiff", ".amr", ".ape", ".asf", ".au",
+    ".avi", ".caf", ".dts", ".eac3", ".flac", ".flv", ".m2ts", ".m4a", ".m4b", ".m4v", ".mka",
+    ".mkv", ".mov", ".mp2", ".mp3", ".mp4", ".mpeg", ".mpg", ".mts", ".mxf", ".nut", ".oga",
+    ".ogg", ".ogv", ".opus", ".rf64", ".snd", ".sph", ".spx", ".ts", ".tta", ".voc", ".w64",
+    ".wav", ".webm", ".wma", ".wmv",
+}  # fmt: skip
 MAX_VALUES = 2**28  # samples × channels in one read, 1 GiB
 BLOCK_VALUES = 2**22  # samples × channels in a block
-CANCELLED_DB = -12.0  # `mix_db` below which channels cancel each other out
 
 
 class AudioInfo(NamedTuple):
     sample_rate: int  # Hz
     num_samples: int
     num_channels: int
+
+
+class AudioFile:
+    """An audio file that is open for reading.
+
+    Attributes:
+        name: name of the file in messages.
+        sample_rate: Hz.
+        num_channels: channels, at most MAX_CHANNELS.
+        num_samples: samples of a channel if the header counts them exactly; otherwise None, and
+            only reading to the end counts them.
+        problems: a line for each part that is not read, without the name. The list is complete when
+            `blocks` has reached its end.
+    """
+
+    def __init__(self, name: str, reader: Container | Exact) -> None:
+        self.name, self._reader = name, reader
+        self.sample_rate, self.num_channels = reader.sample_rate, reader.num_channels
+        self.num_samples: int | None = reader.num_samples
+        self.problems: list[str] = []
+
+    def blocks(self, size: int, first: int = 0, count: int | None = None) -> Iterator[np.ndarray]:
+        """Read samples (n, channels) in float32, n = `size` except in the last block.
+
+        The first block begins at sample `first`; all have `count` samples, or for None the rest.
+        """
+        self.problems = []
+        waiting, length = [np.zeros((0, self.num_channels), np.float32)], 0
+        with closing(self._reader.samples(first, count, self.problems)) as samples:
+            for part in samples:
+                waiting.append(part)
+                length += len(part)
+                if length >= size:
+                    *whole, rest = np.split(np.concatenate(waiting), range(size, length + 1, size))
+                    yield from whole
+                    waiting, length = [rest], len(rest)
+        if length:
+            yield np.concatenate(waiting)
+
+    def count(self) -> int:
+        """Return the number of samples of a channel; read the file if the header lacks it."""
+        if self.num_samples is None:
+            self.num_samples = sum(len(block) for block in self.blocks(self.sample_rate))
+        return self.num_samples
+
+
+@contextmanager
+def opened(source: Source, track: int | None = None) -> Iterator[AudioFile]:
+    """Open a file; leaving the block closes it.
+
+    libsndfile reads the formats that it reads exactly, FFmpeg all others. A path always names a
+    local file, never a URL or a device.
+
+    Args:
+        track: number of the audio track in a container, from 0; None for the default one.
+    """
+    name = name_of(source)
+    try:
+        if isinstance(source, (str, Path)):
+            check_path(Path(source), name)
+        reader = reader_of(source, name, track)
+    except OSError as error:
+        raise AudioError(f"{name} cannot be read: {error.strerror or error}") from error
+    with closing(reader):
+        rate, channels = reader.sample_rate, reader.num_channels
+        if not MIN_RATE <= rate <= MAX_RATE or not 1 <= channels <= MAX_CHANNELS:
+            raise AudioError(
+                f"{name} must have 1 to {MAX_CHANNELS} channels at {MIN_RATE} to {MAX_RATE} Hz, "
+                f"got {channels} at {rate} Hz"
+            )
+        yield AudioFile(name, reader)
+
+
+def reader_of(source: Source, name: str, track: int | None) -> Container | Exact:
+    """Open a file in the reader that reads all of it."""
+    with closing(bytes_of(source)) as data:
+        is_mp3 = begins_as_mp3(data)
+        has_tracks = data.read(4096).count(b"OggS\0\2") > 1  # an Ogg file with several streams
+    exact = None if is_mp3 else by_libsndfile(source, name)  # libmpg123 writes to standard error
+    if exact is not None and not track and not has_tracks and exact.is_exact():
+        return exact
+    try:
+        container = Container(bytes_of(source), name, track)
+    except AudioError:
+        exact = exact or by_libsndfile(source, name)  # FFmpeg decodes nothing of free-format MP3
+        if exact is None or not exact.seconds or track:
+            raise
+        return exact
+    if exact is not None:
+        container.first_seconds = exact.seconds if exact.is_joined() else 0.0
+        exact.close()
+    return container
+
+
+def by_libsndfile(source: Source, name: str) -> Exact | None:
+    with suppress(soundfile.LibsndfileError):
+        return Exact(source, name)
+    return None
+
+
+def check_path(path: Path, name: str) -> None:
+    """Raise AudioError unless the path names a file that is not empty."""
+    if str(path) == "-" and not path.exists():
+        raise AudioError("standard input is not read here: asrkit stream - reads it")
+    if path.is_fifo():
+        raise AudioError(f"{name} is a pipe, which is not read here: asrkit stream - < {name}")
+    if not path.is_file():
+        raise AudioError(f"{name} {no_file(path)}")
+    if path.stat().st_size == 0:
+        raise AudioError(f"{name} is empty (0 bytes)")
 
 
 def info(path: str | Path, track: int | None = None) -> AudioInfo:
@@ -134,63 +262,6 @@ def mono_blocks(
     mixer.warn()
 
 
-def mix_db(mixed: float, channels: "np.ndarray | float") -> float:
-    """Return the level of a mix in decibels from -100, by its energy and those of its channels.
-
-    It is relative to independent channels: 0 for these, for silence, and if only a single channel
-    has sound, as in a film with speech in the centre.
-    """
-    independent = float(np.sum(channels)) / np.size(channels) ** 2
-    return 10.0 * math.log10(max(mixed / independent, 1e-10)) if independent else 0.0
-
-
-def no_channel(name: str, channel: int, num_channels: int) -> AudioError:
-    """Return the error for a channel that a recording does not have."""
-    has = f"the channels 0 to {num_channels - 1}" if num_channels > 1 else "one channel, number 0"
-    return AudioError(f"{name} has {has}, got channel {channel}")
-
-
-class Mixer:
-    """Converts blocks (n, channels) of one recording to mono (n,): the mean, or one channel."""
-
-    def __init__(self, name: str, channel: int | None = None) -> None:
-        self.name, self.channel = name, channel
-        self._energies: np.ndarray | float = 0.0  # energy of each channel
-        self._mixed = 0.0  # energy of the mix
-
-    def __call__(self, block: object) -> np.ndarray:
-        """Return the mono samples of a block (n, channels) or (n,), float32 or int16."""
-        samples = array_of(block)
-        channels = samples.shape[1] if samples.ndim == 2 else 1
-        if self.channel is not None:
-            if not 0 <= self.channel < channels:
-                raise no_channel(self.name, self.channel, channels)
-            return mono(samples if samples.ndim == 1 else samples[:, self.channel])
-        mixed = mono(samples)
-        if channels > 1:
-            scale = 32768.0 if samples.dtype == np.int16 else 1.0
-            energies = np.square(samples / scale, dtype=np.float64).sum(axis=0)
-            self._energies = self._energies + energies
-            self._mixed += float(np.square(mixed, dtype=np.float64).sum())
-        return mixed
-
-    def problems(self) -> list[str]:
-        """Return a line if the channels cancelled each other out."""
-        level = mix_db(self._mixed, self._energies)
-        if level >= CANCELLED_DB:
-            return []
-        channel = int(np.argmax(self._energies))
-        return [
-            f"has channels that cancel each other out: their mix is {-level:.0f} dB below that "
-            f"of independent channels; --channel {channel} reads only the loudest one"
-        ]
-
-    def warn(self) -> None:
-        """Log the problem, if there is one."""
-        for problem in self.problems():
-            logger.warning("%s %s", self.name, problem)
-
-
 def load(
     path: Source,
     start: float = 0.0,
@@ -216,62 +287,3 @@ def at_16_khz(blocks: Iterable[tuple[np.ndarray, int]]) -> np.ndarray:
     if resampler is not None and past is not None:
         parts.append(resampler.step(past, empty, last=True)[0])
     return np.concatenate(parts)
-
-
-def mono(samples: np.ndarray) -> np.ndarray:
-    """Return float samples (n,) in [-1, 1] from int16 or float samples (n,) or (n, channels).
-
-    Float samples may exceed 1 up to LOUDEST, as mixes do. Larger ones are usually int16 values
-    without scaling.
-    """
-    samples = array_of(samples)
-    if samples.ndim not in (1, 2):
-        raise AudioError(f"samples must be (n,) or (n, channels), got shape {samples.shape}")
-    if samples.ndim == 2 and not 1 <= samples.shape[1] <= MAX_CHANNELS:
-        raise AudioError(f"samples must be (n, channels), got {samples.shape}: transpose them?")
-    if samples.dtype == np.int16:
-        samples = samples.astype(np.float32) / 32768.0
-    # Comparisons with NaN are false.
-    if not (samples.max(initial=0.0) <= LOUDEST and samples.min(initial=0.0) >= -LOUDEST):
-        raise AudioError(out_of_range(samples))
-    if samples.ndim == 2:
-        return samples.mean(axis=1)
-    return np.require(samples, requirements=["C", "W"])  # torch needs writable, contiguous arrays
-
-
-def apart(samples: np.ndarray) -> np.ndarray:
-    """Return float samples (n, channels) like `mono`, with the channels kept apart."""
-    return np.stack([mono(channel) for channel in array_of(samples).T], axis=1)
-
-
-def array_of(samples: object) -> np.ndarray:
-    """Return samples of any shape as an array of int16, float32 or float64."""
-    try:
-        array = np.asarray(samples)
-    except (TypeError, ValueError, RuntimeError):  # ragged lists; tensors of another device
-        array = np.empty(0, dtype=object)
-    if array.dtype in (np.int16, np.float32, np.float64):
-        return array
-    got = type(samples).__name__ if array.dtype.kind in "OSUV" else str(array.dtype)
-    hint = ""
-    if isinstance(samples, (bytes, bytearray, memoryview)):
-        got = type(samples).__name__
-        hint = "; for 16-bit samples use np.frombuffer(data, dtype=np.int16)"
-    elif isinstance(samples, (str, Path)):
-        hint = "; pass the path of a file to transcribe"
-    raise AudioError(f"samples must be float32 or int16, got {got}{hint}")
-
-
-def out_of_range(samples: np.ndarray) -> str:
-    """Return the message for samples (n,) or (n, channels) that are not finite or too large."""
-    bad = ~(np.abs(samples) <= LOUDEST)
-    first, value = int(np.argwhere(bad)[0, 0]), samples[bad][0]
-    if not np.isfinite(value):
-        count = np.count_nonzero(~np.isfinite(samples))
-        return (
-            f"samples must be finite, but sample {first} is {value} ({count} of {bad.size} are not)"
-        )
-    return (
-        f"float samples must be in [-1, 1], but sample {first} is {value:g}; divide values in the "
-        "range of int16 by 32768, or pass int16"
-    )
