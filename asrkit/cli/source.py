@@ -58,10 +58,10 @@ class ListDevices(argparse.Action):
     """Prints the microphones and exits, like --help, with any other options."""
 
     def __call__(self, parser: argparse.ArgumentParser, *others: Any, **named: Any) -> None:
-        from asrkit.audio.microphone import device_table, input_devices
+        from asrkit.audio.microphone import device_table
 
         try:
-            print(device_table(input_devices()))
+            print(device_table())
         except UserError as error:
             complain(parser.prog, error)
             parser.exit(2)

@@ -15,11 +15,9 @@ import soundfile
 from asrkit.audio import AudioError
 from asrkit.audio.microphone import (
     QUEUE_SECONDS,
-    LossClock,
     Microphone,
     device_table,
     find_device,
-    input_devices,
 )
 from asrkit.audio.recorder import recording
 from asrkit.cli.microphone_monitor import Level, Watch
@@ -32,60 +30,50 @@ def recorded(microphone: Microphone) -> np.ndarray:
 
 
 def test_list(sound: ModuleType) -> None:
-    assert [device.number for device in input_devices()] == [0, 2, 3]
-    assert device_table(input_devices()).splitlines() == [
-        "  number  name          channels  rate in Hz  system",
-        "*      0  USB Mic              1       16000  ALSA",
-        "       2  Built-in Mic         2       48000  ALSA",
-        "       3  USB Mic              1       44100  JACK",
+    assert device_table().splitlines() == [
+        "> 0 USB Mic, ALSA (1 in, 0 out)",
+        "  1 Loudspeaker, ALSA (0 in, 0 out)",
+        "  2 Built-in Mic, ALSA (2 in, 0 out)",
+        "  3 USB Mic, JACK (1 in, 0 out)",
     ]
 
 
-@pytest.mark.parametrize(
-    ("wanted", "number"),
-    [(None, 0), ("2", 2), ("built", 2), ("BUILT-IN MIC", 2), ("usb mic, jack", 3), ("mic, j", 3)],
-)
+@pytest.mark.parametrize(("wanted", "number"), [(None, 0), ("2", 2), ("built", 2)])
 def test_choice(wanted: str | None, number: int, sound: ModuleType) -> None:
-    assert find_device(wanted).number == number
+    assert find_device(wanted)["index"] == number
 
 
 @pytest.mark.parametrize(
-    ("wanted", "message", "listed"),
+    ("wanted", "message"),
     [
-        ("webcam", "no microphone's name contains 'webcam'", 3),
-        ("1", "no microphone has the number 1", 3),
-        ("usb mic", "'usb mic' matches 2 microphones: choose one", 2),
-        ("mic", "'mic' matches 3 microphones: choose one", 3),
+        ("webcam", "No input device matching 'webcam'; the devices:"),
+        ("1", "Not an input device: 'Loudspeaker'; the devices:"),
+        ("9", "Error querying device 9; the devices:"),
+        ("mic", "Multiple input devices found for 'mic':; [0] …; the devices:"),
     ],
 )
-def test_no_choice(wanted: str, message: str, listed: int, sound: ModuleType) -> None:
+def test_no_choice(wanted: str, message: str, sound: ModuleType) -> None:
     with pytest.raises(AudioError) as error:
         find_device(wanted)
     first, *lines = str(error.value).splitlines()
-    assert (first, len(lines)) == (message, 1 + listed)
-
-
-def test_an_exact_name_wins(sound: ModuleType) -> None:
-    sound.DEVICES[3]["name"] = "USB Mic 2"
-    assert find_device("usb mic").number == 0
-    assert find_device("usb mic 2").number == 3
+    assert (first, len(lines)) == (message, 4)
 
 
 def test_no_default_and_none_at_all(sound: ModuleType) -> None:
     sound.default.device = [-1, -1]
-    with pytest.raises(AudioError, match="there is no default microphone: choose one"):
+    with pytest.raises(AudioError, match="Error querying device -1; the devices:"):
         find_device(None)
     sound.DEVICES.clear()
     for wanted in (None, "0", "usb"):
         with pytest.raises(AudioError, match="finds no microphone on this computer"):
             find_device(wanted)
-    assert device_table(input_devices()).startswith("PortAudio finds no microphone")
+    assert device_table().startswith("PortAudio finds no microphone")
 
 
 def test_what_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sounddevice", None)
     with pytest.raises(AudioError, match=r"needs sounddevice: pip install .*\[mic\]'"):
-        input_devices()
+        device_table()
     real = builtins.__import__
 
     def without_portaudio(name: str, *arguments: Any) -> ModuleType:
@@ -95,7 +83,7 @@ def test_what_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(builtins, "__import__", without_portaudio)
     with pytest.raises(AudioError, match=r"needs PortAudio \(libportaudio2\): PortAudio library"):
-        input_devices()
+        device_table()
 
 
 def test_a_device_that_cannot_be_used(sound: ModuleType) -> None:
@@ -160,32 +148,6 @@ def test_while_nothing_comes_packets_are_empty(sound: ModuleType) -> None:
         assert [next(packets).shape for _ in range(2)] == [(0, 1), (0, 1)]
         microphone.stop()
         assert list(packets) == []
-
-
-def clocked(packets: list[tuple[float, float]], known: float = 0.0) -> float:
-    """Seconds lost by packets of (when they come, how long they are)."""
-    clock = LossClock()
-    return sum(clock(now, seconds, known if i == 50 else 0.0)
-               for i, (now, seconds) in enumerate(packets))  # fmt: skip
-
-
-@pytest.mark.parametrize("seed", range(20))
-def test_a_silent_loss_is_noticed_by_the_clock(seed: int) -> None:
-    """Late and bundled packets, a pause that is made up for and a slow clock are no losses."""
-    draw = np.random.default_rng(seed)
-    ends = 0.1 * np.arange(1, 1201)
-    arrivals = ends * (1 + draw.uniform(-2e-4, 2e-4)) + draw.exponential(0.05, len(ends))
-    pause = draw.uniform(20, 60)
-    arrivals = np.where((arrivals > pause) & (arrivals < pause + 5), pause + 5, arrivals)
-    arrivals = np.maximum.accumulate(arrivals)
-    packets = [(float(now), 0.1) for now in arrivals]
-    assert clocked(packets) == 0.0
-    size = int(draw.integers(10, 100))
-    first = int(draw.integers(100, 1000))
-    gap = packets[:first] + packets[first + size :]
-    assert clocked(gap) == pytest.approx(0.1 * size, abs=0.3)
-    known = packets[:50] + packets[50 + size :]  # the device said how much, so it counts once
-    assert clocked(known, known=0.1 * size) == 0.0
 
 
 def told(watch: Watch, *packets: np.ndarray) -> list[str]:

@@ -112,7 +112,7 @@ def test_list_devices_needs_no_model(
     with pytest.raises(SystemExit) as stop:
         run("stream", "--list-devices")
     assert stop.value.code == 0
-    assert "*      0  USB Mic " in capsys.readouterr().out
+    assert "> 0 USB Mic, ALSA" in capsys.readouterr().out
     monkeypatch.setitem(sys.modules, "sounddevice", None)
     with pytest.raises(SystemExit) as stop:
         run("stream", "--list-devices")
@@ -123,7 +123,7 @@ def test_list_devices_needs_no_model(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--mic-device", "webcam"], "no microphone's name contains 'webcam'\n  number  name"),
+        (["--mic-device", "webcam"], "No input device matching 'webcam'; the devices:\n> 0 USB"),
         (["--save-audio", "x.mp3"], "a recording needs a .wav or .flac file, got x.mp3"),
         (["--save-audio", "none/x.wav"], "none/x.wav cannot be written"),
     ],

@@ -43,12 +43,37 @@ def after() -> bool:
     return "FAKE_MICROPHONE" not in os.environ
 
 
-def query_devices() -> list[dict[str, Any]]:
-    return DEVICES
+class DeviceList(list[dict[str, Any]]):
+    def __str__(self) -> str:
+        lines = (
+            f"{'> '[i != default.device[0]]} {i} {each['name']}, {query_hostapis(each['hostapi'])}"
+            f" ({each['max_input_channels']} in, 0 out)" for i, each in enumerate(self)
+        )  # fmt: skip
+        return "\n".join(lines)
 
 
-def query_hostapis() -> list[dict[str, Any]]:
-    return [{"name": "ALSA"}, {"name": "JACK"}]
+def query_devices(device: int | str | None = None, kind: str | None = None) -> Any:
+    """As sounddevice's: the list, or one device by its number or a part of its name."""
+    if device is None and kind is None:
+        return DeviceList(DEVICES)
+    device = default.device[0] if device is None else device
+    if isinstance(device, str):
+        inputs = [i for i, each in enumerate(DEVICES) if each["max_input_channels"]]
+        found = [i for i in inputs if device.lower() in DEVICES[i]["name"].lower()]
+        if not found:
+            raise ValueError(f"No input device matching {device!r}")
+        if len(found) > 1:
+            raise ValueError(f"Multiple input devices found for {device!r}:\n[0] …")
+        device = found[0]
+    if not 0 <= device < len(DEVICES):
+        raise PortAudioError(f"Error querying device {device}")
+    if not DEVICES[device]["max_input_channels"]:
+        raise ValueError(f"Not an input device: {DEVICES[device]['name']!r}")
+    return {**DEVICES[device], "index": device}
+
+
+def query_hostapis(number: int) -> str:
+    return ("ALSA", "JACK")[number]
 
 
 class InputStream:
