@@ -33,6 +33,7 @@ MAX_FAILURES = 64  # consecutive errors after which reading a container stops
 LATEST_START = 60.0  # seconds; a recording with a later start was cut from a longer one
 CLOCK_JUMP, LONGEST_HOLE = 10.0, 3600.0  # seconds; longer steps are a wrong time, or another clock
 MAX_EMPTY = 8  # packets before the first samples of a codec, and before those of a joined file
+MAX_RIFF = 1 << 31  # bytes; a larger size was written without the length
 PADDING = 8  # bytes after the samples that only fill the last chunk
 
 
@@ -176,7 +177,10 @@ class Container:
         missing = self._stated_seconds() - seconds if at_end else 0.0
         if is_cut := missing > TOLERANCE:
             yield cut_off(missing)
-        more = self._data.seek(0, os.SEEK_END) - self._end
+        size = self._data.seek(0, os.SEEK_END)
+        if at_end and self._is("avi") and (lost := self._riff_bytes() - size) > PADDING:
+            yield f"is cut off: {lost} of its bytes are missing; the audio there is used"
+        more = size - self._end
         if at_end and self._is(*SAMPLES_LAST, "caf" * self._is_pcm) and more > PADDING:
             yield bytes_after(more)
         if self._empty - self._damaged > MAX_EMPTY:
@@ -215,6 +219,12 @@ class Container:
         if self._is("mp3"):  # a length is stated where the encoder's delay is
             return end if start and not self._is_joined else 0.0
         return end + float(start * stream.time_base)
+
+    def _riff_bytes(self) -> int:
+        """Return the size of an AVI file that its first bytes state; 0 if they do not."""
+        self._data.seek(4)
+        stated = 8 + int.from_bytes(self._data.read(4), "little")
+        return stated if stated <= MAX_RIFF else 0
 
     def _about_tracks(self) -> list[str]:
         """Return a line about tracks that are not read, if any."""

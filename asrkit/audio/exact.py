@@ -20,6 +20,7 @@ SHORTEST_CUT = 0.01  # seconds; some writers include their header in the size
 UNTAGGED = ("FLAC", "AU", "CAF")  # formats with few bytes or none after the samples
 DAMAGED = ("reports a hole", "Corrupted")  # parts of libsndfile's log of a damaged Ogg file
 UNENDED = "lacks an end-of-stream bit"  # in its log of an Ogg file that is cut off
+AHEAD = 8192  # bytes that libsndfile reads at once
 PADDING = 8  # bytes after the samples that only fill the last chunk
 
 
@@ -72,11 +73,15 @@ class Exact:
         return self._bytes_after() > PADDING and UNENDED not in self._file.extra_info
 
     def _bytes_after(self) -> int:
-        """Return the number of bytes after those that libsndfile has read."""
-        place = self._data.tell()  # libsndfile's place, too
+        """Return the number of bytes after those that libsndfile has decoded."""
+        place, at = self._data.tell(), -1  # libsndfile's place, too
         size = self._data.seek(0, io.SEEK_END)
+        start = max(4, place - AHEAD)  # behind the mark of this file
+        if self._file.format == "FLAC":
+            self._data.seek(start)
+            at = self._data.read(place - start).find(b"fLaC")  # of a short file that is joined
         self._data.seek(place)
-        return size - place
+        return size - (place if at < 0 else start + at)
 
     def samples(self, first: int, count: int | None, problems: list[str]) -> Blocks:
         """Yield `count` samples (n, channels) from `first` on; append a line for each problem."""

@@ -92,6 +92,8 @@ class Converter:
         return self._step(np.zeros((0, self.num_channels), np.float32), last=True)
 
     def _step(self, samples: np.ndarray, last: bool = False) -> np.ndarray:
+        if self._resampler.rate == self.sample_rate:
+            return samples
         step = self._resampler.step
         steps = [step(*each, last) for each in zip(self._pasts, samples.T, strict=True)]
         self._pasts = [past for _, past in steps]

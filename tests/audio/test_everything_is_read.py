@@ -134,6 +134,10 @@ FILES: dict[str, tuple[Make, float, str | None]] = {
     "xing.mp3": (lambda _: written(loud_then_speech(), format="MP3"), 5.0, None),
     "joined.mp3": (lambda _: written(SPEECH, format="MP3") * 2, 4.0, None),
     "joined.flac": (lambda _: written(SPEECH, format="FLAC") * 3, 2.0, "bytes after its samples"),
+    "joined_short.flac": (
+        lambda _: written(SPEECH, format="FLAC") + written(SPEECH[:1000], format="FLAC"), 2.0,
+        "bytes after its samples",
+    ),
     "joined.wav": (lambda _: wav(SPEECH) * 2, 2.0, "64044 bytes after its samples"),
     "joined.aiff": (lambda _: written(SPEECH, format="AIFF") * 2, 2.0, "64054 bytes after"),
     "joined.au": (lambda _: written(SPEECH, format="AU") * 2, 2.0, "64024 bytes after"),
@@ -204,6 +208,10 @@ FILES: dict[str, tuple[Make, float, str | None]] = {
         lambda _: b"ID3\4\0\0\0\0\2\x2c" + bytes(300)
         + written(np.tile(SPEECH, 2), format="MP3")[:8000], 2.0, "is cut off",
     ),
+    "cut.avi": (
+        lambda p: muxed(p, "mp2", [(SPEECH, 0.0)])[:-20_000], 1.08, "of its bytes are missing",
+    ),
+    "whole.avi": (lambda p: muxed(p, "mp2", [(SPEECH, 0.0)]), 2.0, None),
     "cut.webm": (lambda p: muxed(p, "libopus", [(SPEECH, 0.0)])[:8000], 1.0, "is cut off"),
 }  # fmt: skip
 
