@@ -35,7 +35,11 @@ def replacing(path: str | Path, is_private: bool = False, flushes: bool = True) 
         mode = stat.S_IMODE(temporary.stat().st_mode)
         yield temporary
         temporary.chmod(mode)  # some writers make files that only the owner can read
-        move(temporary, path, flushes)
+        if flushes:
+            flush(temporary)
+        os.replace(temporary, path)
+        if flushes:
+            flush(path.parent)
 
 
 @contextmanager
@@ -54,15 +58,6 @@ def new_folder(path: Path) -> Iterator[Path]:
         if path.exists():  # an empty folder would be replaced
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
         temporary.rename(path)
-        flush(path.parent)
-
-
-def move(written: Path, path: Path, flushes: bool = True) -> None:
-    """Rename a complete file in its folder; another one of that name is replaced."""
-    if flushes:
-        flush(written)
-    os.replace(written, path)
-    if flushes:
         flush(path.parent)
 
 

@@ -33,9 +33,9 @@ class Terms(NamedTuple):
         return {key: value for key, value in values.items() if value}
 
     def properties(self) -> dict[str, str]:
-        """Return values as text, codes of languages separated by spaces, without unknown ones."""
-        values = {"licence": self.licence, "languages": " ".join(self.languages)}
-        return {key: value for key, value in values.items() if value}
+        """Return the values as text, codes of languages separated by spaces."""
+        values = self.metadata().items()
+        return {key: " ".join(v) if isinstance(v, list) else v for key, v in values}
 
 
 UNKNOWN = Terms()
