@@ -19,8 +19,8 @@ unit: $(INSTALLED) ## the fast tests of model, search, text, data and audio
 test-slow: $(INSTALLED) ## the slow tests: trainings, an hour of audio
 	OMP_NUM_THREADS=1 $(PYTHON) -m pytest -m slow --durations 10
 
-torture: $(INSTALLED) ## mutated inputs of every kind, and kills of commands, a minute each: ARGS="--parts audio --seconds 600 --seed 1"
-	$(PYTHON) -m tools.torture $(ARGS)
+torture: $(INSTALLED) ## mutated inputs of every kind, and kills of commands: EXAMPLES=5000 RUNS=20 ARGS="-k audio --hypothesis-seed 1"
+	OMP_NUM_THREADS=1 $(PYTHON) -m pytest -m torture tests/torture $(ARGS)
 
 nightly: $(INSTALLED) ## all tests, torture and demo, for hours; the summary is build/nightly/summary.txt: PARTS="test-slow torture"
 	.ci/nightly $(PARTS)

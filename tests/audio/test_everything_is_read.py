@@ -540,7 +540,7 @@ def test_a_container_that_cannot_be_read_further_is_named(
 def test_a_packet_larger_than_ffmpeg_can_hold_is_damage(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """FFmpeg reports a lack of memory for a size in the file; `tools/torture` found it."""
+    """FFmpeg reports a lack of memory for a size in the file; torture found it."""
     path = tmp_path / "x.mp4"
     options = {"movflags": "frag_keyframe+empty_moov+default_base_moof"}
     with av.open(str(path), "w", options=options) as file:

@@ -230,7 +230,7 @@ def test_missing_and_double(corpus: Path, tmp_path: Path) -> None:
 def test_the_number_of_cuts_of_a_damaged_shard_is_a_manifest_error(
     damage: bytes, tmp_path: Path
 ) -> None:
-    """`list` asks for the number first; `tools/torture` found gzip's and zlib's errors."""
+    """`list` asks for the number first; torture found gzip's and zlib's errors."""
     cuts = load_cuts(KEPT / "train.jsonl", [])
     cuts.to_shar(tmp_path, fields={"recording": "wav"}, shard_size=4)
     assert len(load_cuts(tmp_path, [])) == len(cuts)
@@ -241,7 +241,7 @@ def test_the_number_of_cuts_of_a_damaged_shard_is_a_manifest_error(
 
 @pytest.mark.parametrize("channel", [0.5, 0.0, "0", [0, -1], [[]], True, {}])
 def test_a_channel_of_a_cut_is_a_whole_number(channel: object, tmp_path: Path) -> None:
-    """`asrkit decode --manifest` read 0.5 as a list of channels; `tools/torture` found it."""
+    """`asrkit decode --manifest` read 0.5 as a list of channels; torture found it."""
     path = tmp_path / "cuts.jsonl"
     load_cuts(KEPT / "train.jsonl", []).to_file(path)
     assert len(list(read_labelled(str(path), []))) == 8

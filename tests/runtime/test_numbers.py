@@ -15,7 +15,7 @@ from tests.kept.measured import FOLDER
 from tests.running import run
 
 pytest.importorskip("starlette")
-from tools.torture import live
+from tests.torture import live
 
 FAST = ("noise", "nan", "square")
 SPEECH = [FOLDER / "speech" / f"{name}.flac" for name in ("call", "command", "digits")]

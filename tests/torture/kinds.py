@@ -30,14 +30,13 @@ from asrkit.model_file import load_model, read_config_of, read_terms_of
 from asrkit.runtime.load import recognizer_of
 from asrkit.serve.protocols.wyoming import read_event
 from asrkit.training.checkpoints import read_checkpoint
+from tests.torture.audio import AUDIO
+from tests.torture.cage import Part
+from tests.torture.live import LIVE, recognizer
 from tools.nemo_checkpoint import settings, weights, write
-from tools.torture.audio import AUDIO
-from tools.torture.cage import Part
-from tools.torture.live import LIVE, recognizer
 
 PROJECT = Path(__file__).parents[2]
-KEPT, TINY = PROJECT / "tests" / "kept", PROJECT / "tests" / "lm"
-FIXTURES = PROJECT / "tests" / "fixtures"  # checkpoints of other toolkits
+KEPT, TINY, FIXTURES = (PROJECT / "tests" / name for name in ("kept", "lm", "fixtures"))
 TEXTS = ("ab", "b a", "c")
 
 
@@ -299,16 +298,16 @@ def wyoming(path: Path, said: list[str]) -> str:
 
 PARTS = {
     "audio": AUDIO,
-    "models": Part("model files", copies("models/*.safetensors"), model),
-    "checkpoints": Part("checkpoints of trainings", copies("out/checkpoints/*.pt"), checkpoint),
-    "configs": Part("configurations and overrides", config_seeds, config),
-    "manifests": Part("manifests, lhotse's cuts and shards", manifest_seeds, manifest),
-    "imports": Part("corpora for asrkit data import", corpus_seeds, corpus),
-    "languages": Part("n-gram models in ARPA format", language_seeds, language),
-    "hotwords": Part("files of hotwords", hotword_seeds, hotwords),
-    "streams": Part("saved streams", stream_seeds, stream),
-    "foreign": Part("checkpoints of NeMo and WeNet", foreign_seeds, foreign, 2048),
-    "exports": Part("ONNX exports", copies("models/*.onnx"), export),
-    "wyoming": Part("messages of Wyoming", wyoming_seeds, wyoming),
+    "models": Part(copies("models/*.safetensors"), model),
+    "checkpoints": Part(copies("out/checkpoints/*.pt"), checkpoint),
+    "configs": Part(config_seeds, config),
+    "manifests": Part(manifest_seeds, manifest),
+    "imports": Part(corpus_seeds, corpus),
+    "languages": Part(language_seeds, language),
+    "hotwords": Part(hotword_seeds, hotwords),
+    "streams": Part(stream_seeds, stream),
+    "foreign": Part(foreign_seeds, foreign, 2048),
+    "exports": Part(copies("models/*.onnx"), export),
+    "wyoming": Part(wyoming_seeds, wyoming),
     **LIVE,
 }

@@ -5,10 +5,10 @@ import subprocess
 from pathlib import Path
 
 from asrkit import audio
+from tests.torture.cage import Part
 from tools.people_files import make
-from tools.torture.cage import Part
 
-SPEECH = Path(__file__).parents[2] / "tests" / "kept" / "speech" / "command.flac"
+SPEECH = Path(__file__).parents[1] / "kept" / "speech" / "command.flac"
 LOSS = 0.2  # seconds that ffmpeg may have more, without a line: decoders differ in padding
 MOST_SECONDS = 120  # of ffmpeg's output
 
@@ -52,4 +52,4 @@ def by_ffmpeg(path: Path) -> float:
     return len(done.stdout) / 8000
 
 
-AUDIO = Part("recordings of every format", seeds, read, memory_mb=1536)
+AUDIO = Part(seeds, read, memory_mb=1536)

@@ -1,7 +1,7 @@
 """Commands that are killed, or lose their disk, at random moments; then they are run again.
 
-A command runs in a forked process, in most cases beside older results. `kills` ends the process
-with SIGKILL. `disks` gives it a full disk, a limit of a file's size, a read-only folder, no home, a
+A command runs in a forked process, in most cases beside older results. KILLS end the process
+with SIGKILL. DISKS give it a full disk, a limit of a file's size, a read-only folder, no home, a
 folder that disappears or a clock that goes back. Then each file of the output must be the old one,
 or that of an undisturbed run, and the command run again must give all files of an undisturbed run.
 """
@@ -15,7 +15,6 @@ import shutil
 import signal
 import subprocess
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,14 +24,11 @@ from typing import Any
 from safetensors.torch import load
 
 from asrkit.training.checkpoints import read_checkpoint
-from tools.torture.commands import DEEDS, HANGS, Run, prepared, started
+from tests.torture.commands import DEEDS, HANGS, Run, prepared, started
 
-FORCES = {
-    "kills": ("at a moment", "at a write"),
-    "disks": ("full", "limit", "read-only", "no home", "gone", "clock"),
-}
-SLOW = ("onnx", "transducer")  # one run in 50
-KILLED = "ranks"  # an error of one rank is torchrun's: only `kills` has it
+KILLS = ["at a moment", "at a write"]
+DISKS = ["full", "limit", "read-only", "no home", "gone", "clock"]
+KILLED = "ranks"  # an error of one rank is torchrun's: it is only killed
 MOUNTED = ("full", "read-only")
 DERIVED = (
     "dev.jsonl",
@@ -144,7 +140,7 @@ def problem(name: str, force: str, run: Run, folder: Path) -> str:
         return again.text[-3000:] if "Traceback" in again.text else ""  # it says what is missing
     if again.status or contents(out) != new:
         return f"again, status {again.status}: {again.text[-3000:]}"
-    if force in FORCES["kills"]:  # the killed process has left its temporary file
+    if force in KILLS:  # the killed process has left its temporary file
         return ""
     left = [str(path) for path in out.rglob(".*")]
     return f"left: {left}" if left else ""
@@ -164,39 +160,20 @@ def disk(folder: Path, is_own: bool) -> Iterator[None]:
         shutil.rmtree(folder)
 
 
-def force(part: str, seed: int, first: int, seconds: float, folder: Path) -> int:
-    """Disturb commands for some time, print a line, and return the number of faults.
-
-    Args:
-        part: "kills" or "disks".
-        first: number of the first run; number and seed determine command and disturbance.
-    """
-    forces, counts, faults, ended = list(FORCES[part]), Counter[str](), 0, 0
+def faults(name: str, forces: list[str], runs: int, folder: Path) -> list[str]:
+    """Disturb a command some times by each force; return what is wrong, with the run's number."""
+    folder.mkdir(exist_ok=True)
     try:
-        with disk(folder / "trial", is_own=True):
+        with disk(folder / "trial", is_own=not {*forces}.isdisjoint(MOUNTED)):
             pass
     except (OSError, subprocess.CalledProcessError):
         forces = [each for each in forces if each not in MOUNTED]  # only root can mount
-    wholes: dict[str, Run] = {}
-    quick = [each for each in DEEDS if each not in SLOW and (part == "kills" or each != KILLED)]
-    end = time.monotonic() + seconds
-    for number in itertools.count(first):
-        if time.monotonic() > end:
-            break
-        draw = Random(f"{seed} {part} {number}")
-        slow = SLOW[number // 50 % len(SLOW)]
-        name = slow if number % 50 == 49 else quick[number % len(quick)]
-        kind = draw.choice(forces)
-        wholes[name] = wholes.get(name) or prepared(name, folder / name)
-        with disk(folder / "run", kind in MOUNTED):
+    whole, found = prepared(name, folder / name), []
+    for force, number in itertools.product(forces, range(runs)):
+        with disk(folder / "run", force in MOUNTED):
             shutil.copytree(folder / name, folder / "run", dirs_exist_ok=True)
-            status, found = disturbed(name, kind, draw, wholes[name], folder / "run")
-        counts[kind] += 1
-        ended += status != 0
-        if found:
-            faults += 1
-            print(f"{part}: seed {seed}, run {number}, {name}, {kind}: {found}", flush=True)
-    kinds = ", ".join(f"{count} {kind}" for kind, count in counts.items())
-    total = sum(counts.values())
-    print(f"{part}: {total} runs ({kinds}), {ended} did not succeed, {faults} faults", flush=True)
-    return faults or not counts
+            draw = Random(f"{name} {force} {number}")
+            _, wrong = disturbed(name, force, draw, whole, folder / "run")
+        if wrong:
+            found.append(f"{force}, run {number}: {wrong}")
+    return found

@@ -17,9 +17,9 @@ from asrkit.errors import UserError
 from asrkit.runtime import Recognizer
 from asrkit.serve.app import app_of
 from asrkit.serve.server import Limits, Server
-from tools.torture.cage import Part
+from tests.torture.cage import Part
 
-KEPT = Path(__file__).parents[2] / "tests" / "kept"
+KEPT = Path(__file__).parents[1] / "kept"
 SOUND = {"bytes": base64.b64encode(b"\x10\x20" * 800).decode()}
 CALLS: dict[str, list[Any]] = {
     "/v1/stream": [
@@ -173,6 +173,6 @@ def numbers(path: Path, said: list[str]) -> str:
 
 
 LIVE = {
-    "calls": Part("messages of each protocol of the server", call_seeds, call, 2048),
-    "numbers": Part("odd samples, rates, channels and packets", number_seeds, numbers, 2048),
+    "calls": Part(call_seeds, call, 2048),
+    "numbers": Part(number_seeds, numbers, 2048),
 }

@@ -23,9 +23,9 @@ from asrkit.build import build_model
 from asrkit.config import load_config
 from asrkit.model_file import ModelFile, load_model, save_model
 from asrkit.transcription import shards
-from tools.torture.cage import CHANGES, WRITES
+from tests.torture.cage import CHANGES, WRITES
 
-KEPT = Path(__file__).parents[2] / "tests" / "kept"
+KEPT = Path(__file__).parents[1] / "kept"
 USED = ("audio", "train.jsonl", "dev.jsonl", "config.yaml")
 MODEL, OTHER = "models/exported.safetensors", "models/position-none.safetensors"
 DECODE = ["decode", "--model", MODEL]

@@ -1,0 +1,277 @@
+"""Mutations of files as strategies: of bytes, of values in JSON and YAML, and inside containers.
+
+A container (zip, tar, gzip, safetensors, a saved stream) is packed again with right checksums, so
+that the mutation reaches the code behind them. The simplest mutation cuts the end off.
+"""
+
+import gzip
+import hashlib
+import hmac
+import io
+import json
+import re
+import tarfile
+import zipfile
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import yaml
+from hypothesis import strategies as st
+from hypothesis.errors import HypothesisException
+from safetensors.torch import load, save
+
+from asrkit.model_file import CHECKSUM, HEADER, checksum
+
+Draw = Callable[[st.SearchStrategy[Any]], Any]  # what a composite strategy gets
+GZIP, ZIP, STREAM = b"\x1f\x8b", b"PK\x03\x04", b"asrkit stream 1\n"
+LARGEST = 1 << 23  # bytes of a mutated file
+DEEP = "@deep@"  # replaced by nested lists in the text
+TEXTS = [
+    "", " ", "\0", "x" * 100_000, "\ud800", "\u202e", "e\u0301", "\U0001f600", "\ufeff", "\x1b[31m",
+    "../../../etc", "/etc/passwd", "/tmp/torture", "http://127.0.0.1:9/x", "|touch escaped",
+    "$(touch escaped)", "1e5", "nan", "-", "~", "*", "\n", "\u2028", "\r", "\t", '"', DEEP,
+]  # fmt: skip
+NUMBERS = [b"0", b"-1", b"1e999", b"nan", b"9" * 400, b"2147483648", b"4294967295", b"1e-320", b""]
+HUGE = [2**31, 2**53, 2**63, -(2**63), 2**64, 10**400, 1e-320, 1.8e308]
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-9, 300)
+    | st.floats()
+    | st.sampled_from([*HUGE, *TEXTS]),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["", "kind", "x"]), inner, max_size=2)
+    ),
+    max_leaves=4,
+)
+
+
+@st.composite
+def mutated(draw: Draw, data: bytes, other: bytes) -> bytes:
+    """Draw a file's data with one mutation; `other` is another file's, for splices."""
+    if draw(st.integers(0, 6)):  # else the container itself
+        for fits, inside in CONTAINERS:
+            if fits(data):
+                try:
+                    return inside(draw, data, other)[:LARGEST]
+                except HypothesisException:
+                    raise
+                except Exception:  # mutated before: its bytes are no longer such a container
+                    break
+    return of_bytes(draw, data, other)[:LARGEST]
+
+
+def of_bytes(draw: Draw, data: bytes, other: bytes) -> bytes:
+    """Draw bytes with one mutation."""
+    start = draw(st.integers(0, min(len(data), 256)) | st.integers(0, len(data)))  # headers first
+    size = draw(st.sampled_from([1, 2, 4, 8, 64, 512, 16384]))
+    head, body, tail = data[:start], data[start : start + size], data[start + size :]
+    kind = draw(st.integers(0, 9))
+    if kind == 0:
+        return head
+    if kind == 1:  # bits
+        return (
+            head + bytes(each ^ draw(st.integers(0, 255)) for each in body[:8]) + data[start + 8 :]
+        )
+    if kind == 2:  # a number of a header
+        width, order = draw(st.sampled_from([1, 2, 4, 8])), draw(st.sampled_from(["little", "big"]))
+        most = (1 << 8 * width) - 1
+        number = draw(st.sampled_from([0, 1, most, most >> 1, (most >> 1) + 1]))
+        number = draw(st.just(number) | st.integers(0, most))
+        return head + number.to_bytes(width, order) + data[start + width :]
+    if kind == 3:
+        return head + tail
+    if kind == 4:
+        return head + body * draw(st.sampled_from([2, 3, 50])) + tail
+    if kind == 5:
+        return head + bytes(min(size, 4096)) + draw(st.sampled_from([b"", body])) + tail
+    if kind == 6:
+        return head + draw(st.binary(max_size=64)) + tail
+    if kind == 7:
+        return head + other[draw(st.integers(0, len(other))) :]
+    if kind == 8:
+        swapped = draw(st.sampled_from([4, 16, 64, 512]))
+        return other[:swapped] + data[swapped:]
+    return of_text(draw, data)
+
+
+def of_text(draw: Draw, data: bytes) -> bytes:
+    """Draw a text with another number, other letters, or other lines."""
+    kind, lines = draw(st.integers(0, 4)), data.splitlines(keepends=True)
+    if kind == 0 and (found := list(re.finditer(rb"-?\d+(\.\d+)?", data[:100_000]))):
+        at = draw(st.sampled_from(found))
+        return data[: at.start()] + draw(st.sampled_from(NUMBERS)) + data[at.end() :]
+    if kind == 1 or not lines:
+        place = draw(st.integers(0, len(data)))
+        letters = draw(st.sampled_from(TEXTS)) * draw(st.sampled_from([1, 1000]))
+        return data[:place] + letters.encode("utf-8", "surrogatepass") + data[place:]
+    place, to = draw(st.integers(0, len(lines) - 1)), draw(st.integers(0, len(lines) - 1))
+    line = lines[place]
+    if kind == 2:  # another order
+        lines[place], lines[to] = lines[to], line
+        return b"".join(lines[: draw(st.sampled_from([to + 1, len(lines)]))])
+    words = line.split(b" ")
+    lines[place] = draw(
+        st.sampled_from([line * 2, line.strip()[:10_000] * 200, b" ".join(words[::-1]), b"\n" * 50])
+    )
+    return b"".join(lines)
+
+
+def of_value(draw: Draw, value: Any) -> Any:
+    """Draw nested lists and dicts with another value, key or size at one place."""
+    places: list[tuple[Any, Any]] = []
+
+    def walk(part: Any) -> None:
+        items = part.items() if isinstance(part, dict) else enumerate(part)
+        for key, each in list(items)[:200]:
+            places.append((part, key))
+            if isinstance(each, dict | list):
+                walk(each)
+
+    if isinstance(value, dict | list):
+        walk(value)
+    if not places or draw(st.integers(0, 50)) == 50:
+        return draw(VALUES)
+    part, key = draw(st.sampled_from(places))
+    kind = draw(st.integers(0, 7))
+    if kind == 0:
+        del part[key]
+    elif kind == 1 and isinstance(part, dict):
+        part[draw(st.sampled_from([f"{key}x", "", "\ud800", "x" * 10_000]))] = part.pop(key)
+    elif kind == 2 and isinstance(part, list):
+        part.extend(part[key : key + 1] * draw(st.sampled_from([1, 100, 10_000])))
+    elif kind == 3:
+        other, name = draw(st.sampled_from(places))
+        part[key] = json.loads(json.dumps(other[name], default=str))
+    elif kind == 4 and type(part[key]) in (int, float):
+        number = part[key]
+        part[key] = draw(st.sampled_from([-number, number * 10**9, number + 0.5, str(number)]))
+    else:
+        part[key] = draw(VALUES)
+    return value
+
+
+def of_json(draw: Draw, data: bytes, other: bytes) -> bytes:
+    """Mutate the value of one line, or of the whole text if it is one value."""
+    lines = data.splitlines(keepends=True)
+    try:
+        value, place = json.loads(data), None
+    except ValueError:
+        place = draw(st.integers(0, len(lines) - 1))
+        value = json.loads(lines[place])
+    text = json.dumps(of_value(draw, value)).replace(f'"{DEEP}"', "[" * 3000 + "]" * 3000).encode()
+    if place is None:
+        return text
+    return b"".join([*lines[:place], text + b"\n", *lines[place + 1 :]])
+
+
+def of_yaml(draw: Draw, data: bytes, other: bytes) -> bytes:
+    """Mutate a value of a YAML text."""
+    text = yaml.safe_dump(of_value(draw, yaml.safe_load(data)), sort_keys=False)
+    return text.replace(DEEP, "[" * 500 + "]" * 500).encode("utf-8", "surrogatepass")
+
+
+def of_zip(draw: Draw, data: bytes, other: bytes) -> bytes:
+    """Mutate a member of a zip file: torch's checkpoints are zip files without compression."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        members = [(each.filename, archive.read(each)) for each in archive.infolist()]
+    pickles = [place for place, (name, _) in enumerate(members) if name.endswith(".pkl")]
+    place = draw(st.sampled_from(pickles * len(members) + [*range(len(members))]))
+    name, body = members[place]
+    is_named = draw(st.integers(0, 6)) == 6
+    members[place] = (name + "x", body) if is_named else (name, draw(mutated(body, other)))
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        for name, body in members:
+            archive.writestr(zipfile.ZipInfo(name), body)  # without the time of day
+    return file.getvalue()
+
+
+def of_tar(draw: Draw, data: bytes, other: bytes) -> bytes:
+    """Mutate a member of a tar file, its name or its kind."""
+    with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+        members = [(each, archive.extractfile(each)) for each in archive]
+        bodies = [(each, b"" if body is None else body.read()) for each, body in members]
+    place, kind = draw(st.integers(0, len(bodies) - 1)), draw(st.integers(0, 9))
+    member, body = bodies[place]
+    if kind > 7:
+        names = ["../escaped", "/tmp/escaped", "a" * 300, "\0", f"./{member.name}"]
+        member.name = draw(st.sampled_from(names))
+    elif kind == 7:
+        member.type, member.linkname = draw(st.sampled_from([b"1", b"2", b"6"])), "/etc/passwd"
+    else:
+        bodies[place] = member, draw(mutated(body, other))
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as archive:
+        for each, body in bodies:
+            each.size = len(body)
+            archive.addfile(each, io.BytesIO(body))
+    return file.getvalue()
+
+
+def of_gzip(draw: Draw, data: bytes, other: bytes) -> bytes:
+    return gzip.compress(draw(mutated(gzip.decompress(data), other)), 1, mtime=0)
+
+
+def of_safetensors(draw: Draw, data: bytes, other: bytes) -> bytes:
+    """Mutate the header of a .safetensors file, its metadata or its tensors."""
+    size = int.from_bytes(data[:8], "little")
+    header, body = json.loads(data[8 : 8 + size]), data[8 + size :]
+    metadata, kind = header.get("__metadata__", {}), draw(st.integers(0, 9))
+    if HEADER in metadata and kind < 6:
+        record = json.loads(metadata[HEADER])
+        sign = record.pop(CHECKSUM, None) is not None
+        metadata[HEADER] = of_json(draw, json.dumps(record).encode(), other).decode()
+        if sign and isinstance(changed := json.loads(metadata[HEADER]), dict):
+            tensors = load(with_header(header, body))
+            metadata[HEADER] = json.dumps(changed | {CHECKSUM: checksum(tensors, changed)})
+        return with_header(header, body)
+    if kind < 9:
+        return with_header(of_value(draw, header), body)
+    return with_header(header, of_bytes(draw, body, other))
+
+
+def with_header(header: Any, body: bytes) -> bytes:
+    text = json.dumps(header).encode()
+    return len(text).to_bytes(8, "little") + text + body
+
+
+def of_stream(draw: Draw, data: bytes, other: bytes) -> bytes:
+    """Mutate a saved stream of asrkit, and sign it like anyone who knows the format."""
+    tensors = load(data[len(STREAM) + 32 :])
+    name = draw(st.sampled_from(["json"] * len(tensors) + sorted(tensors)))
+    value = tensors[name]
+    if name == "json":
+        text = of_json(draw, value.numpy().tobytes(), other)
+        tensors[name] = torch.frombuffer(bytearray(text), dtype=torch.uint8)
+    else:
+        changes: list[Callable[[], Any]] = [
+            lambda: value.flatten()[: value.numel() // 2], lambda: value[..., None],
+            lambda: value.double(), lambda: value.long(), lambda: value * float("nan"),
+            lambda: value * -1e8, lambda: value.new_zeros(0), lambda: value.repeat(3),
+            lambda: value.half(), lambda: -value,
+        ]  # fmt: skip
+        tensors[name] = draw(st.sampled_from(changes))().contiguous()
+    packed = save(tensors)
+    return STREAM + hmac.digest(b"", packed, hashlib.sha256) + packed
+
+
+def is_safetensors(data: bytes) -> bool:
+    return data[8:9] == b"{" and 0 < int.from_bytes(data[:8], "little") < len(data)
+
+
+def is_json(data: bytes) -> bool:
+    return data[:1] in (b"{", b"[") and b'"' in data[:200]
+
+
+def is_yaml(data: bytes) -> bool:
+    return len(data) < 100_000 and bool(re.match(rb"(#.*\n|\s)*[\w-]+:[ \n]", data[:2000]))
+
+
+CONTAINERS: list[tuple[Callable[[bytes], bool], Callable[[Draw, bytes, bytes], bytes]]] = [
+    (lambda data: data[:2] == GZIP, of_gzip), (lambda data: data[:4] == ZIP, of_zip),
+    (lambda data: data[257:262] == b"ustar", of_tar), (is_safetensors, of_safetensors),
+    (lambda data: data.startswith(STREAM), of_stream), (is_json, of_json), (is_yaml, of_yaml),
+]  # fmt: skip

@@ -1,0 +1,188 @@
+"""Mutated inputs of every kind that asrkit reads, each in a process with limits (docs/torture.md).
+
+A fault is a crash, more than 10 s of CPU time, memory over the part's bound, or an exception that
+is not asrkit's own. Files written outside their folder, started programs and audio lost without a
+word are faults too. hypothesis reduces a fault, and tries it first the next time; build/torture has
+its input.
+"""
+
+import functools
+import logging
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("hypothesis")
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.database import DirectoryBasedExampleDatabase
+
+from asrkit.errors import UserError
+from tests.conftest import PROJECT
+from tests.torture import cage
+from tests.torture.cage import Part, tried
+from tests.torture.kinds import PARTS
+from tests.torture.mutations import CONTAINERS, mutated
+
+FREE = settings(deadline=None, suppress_health_check=[*HealthCheck])
+EXAMPLES = int(os.environ.get("EXAMPLES", "100"))
+KEPT = PROJECT / "tests" / "kept"
+SHARED = Path("/dev/shm")  # on a disk, writing an input takes longer than reading it
+FOLDER = SHARED if os.access(SHARED, os.W_OK) else None
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits and /proc of Linux")
+
+
+def files_in(path: Path) -> list[Path]:
+    return sorted(each for each in path.rglob("*") if each.is_file()) if path.is_dir() else [path]
+
+
+@functools.cache
+def seeds_of(part: Part) -> list[Path]:
+    """Return the valid inputs of a part; read each once."""
+    folder = Path(tempfile.mkdtemp(prefix="torture-seeds-"))
+    part.seeds(folder)
+    logging.getLogger("asrkit").addHandler(logging.NullHandler())
+    for seed in sorted(folder.iterdir()):  # imports, which a process with limits could not do
+        with suppress(Exception), tempfile.TemporaryDirectory() as once:
+            copied = Path(once) / seed.name
+            (shutil.copytree if seed.is_dir() else shutil.copyfile)(seed, copied)
+            part.run(copied, [])
+    return sorted(folder.iterdir())
+
+
+def torture(name: str, part: Part, examples: int, kept: Path) -> None:
+    """Try mutated inputs of a part; write a fault's input to `kept`."""
+    seeds, faults = seeds_of(part), DirectoryBasedExampleDatabase(kept / f"{name}.faults")
+
+    @settings(parent=FREE, max_examples=examples, database=faults)
+    @given(st.data())
+    def search(data: st.DataObject) -> None:
+        seed, other = (data.draw(st.sampled_from(seeds)) for _ in range(2))
+        with tempfile.TemporaryDirectory(prefix="torture-", dir=FOLDER) as folder:
+            source = Path(folder) / seed.name
+            (shutil.copytree if seed.is_dir() else shutil.copyfile)(seed, source)
+            for _ in range(data.draw(st.sampled_from([0, 1, 1, 1, 1, 2, 3, 5]))):
+                path = data.draw(st.sampled_from(files_in(source)))
+                splice = data.draw(st.sampled_from(files_in(other))).read_bytes()[: 1 << 20]
+                path.write_bytes(data.draw(mutated(path.read_bytes(), splice)))
+            found = tried(part, source, Path(folder) / "tried")
+            if found.is_fault:
+                place = kept / name
+                shutil.rmtree(place, ignore_errors=True)
+                place.mkdir(parents=True)
+                kept_input = shutil.move(source, place)
+                pytest.fail(f"{found.kind}: {kept_input}\n{found.detail}", pytrace=False)
+
+    search()
+
+
+@pytest.mark.torture
+@pytest.mark.parametrize("name", PARTS)
+def test_inputs_are_read_or_rejected(name: str) -> None:
+    if name == "audio" and not shutil.which("ffmpeg"):
+        pytest.skip("ffmpeg is missing, which writes recordings of every format")
+    torture(name, PARTS[name], EXAMPLES, PROJECT / "build" / "torture")
+
+
+def test_messages_are_read_or_rejected(tmp_path: Path) -> None:
+    """The quickest kind of input, for a moment."""
+    torture("wyoming", PARTS["wyoming"], 50, tmp_path)
+    assert not (tmp_path / "wyoming").exists()
+
+
+def test_control_a_fault_is_found_and_reduced(tmp_path: Path) -> None:
+    """Only the byte "7" matters."""
+
+    def run(path: Path, said: list[str]) -> str:
+        return "" if b"7" in path.read_bytes() else "seven: it is lost"
+
+    def seeds(folder: Path) -> None:
+        (folder / "a").write_bytes(b"0123456789" * 40)
+
+    with pytest.raises(pytest.fail.Exception, match=r"wrong: .*\nseven: it is lost"):
+        torture("planted", Part(seeds, run), 1000, tmp_path)
+    assert len((tmp_path / "planted" / "a").read_bytes()) < 8
+
+
+def crash() -> str:
+    os.abort()
+
+
+def hang() -> str:
+    while True:
+        pass
+
+
+def memory() -> str:
+    return str(len(bytearray(1 << 30)))[:0]
+
+
+def error() -> str:
+    raise KeyError("x")
+
+
+def outside() -> str:
+    Path("../../escaped").write_text("x")
+    return ""
+
+
+def program() -> str:
+    os.system("true")
+    return ""
+
+
+def loss() -> str:
+    return "lost without a word: 1 s"
+
+
+def refusal() -> str:
+    raise UserError("a number must be 1, got 2: change it")
+
+
+def nothing() -> str:
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("deed", "kind"),
+    [
+        (crash, "crash SIGABRT"), (hang, "hang"), (memory, "memory"), (error, "KeyError"),
+        (outside, "outside"), (program, "outside"), (loss, "wrong"), (refusal, cage.REFUSED),
+        (nothing, cage.READ),
+    ],
+)  # fmt: skip
+def test_control_each_kind_of_fault_is_found(
+    deed: Callable[[], str], kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cage, "CPU_SECONDS", 1)
+    (tmp_path / "x").write_bytes(b"")
+    part = Part(lambda folder: None, lambda path, said: deed(), memory_mb=256)
+    assert tried(part, tmp_path / "x", tmp_path / "a" / "b").kind == kind
+    assert not (tmp_path / "escaped").exists()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["models/exported.safetensors", "out/checkpoints/step-00000002.pt", "stream.bin",
+     "train.jsonl", "config.yaml", "shards/cuts.000000.jsonl.gz", "shards/recording.000000.tar"],
+)  # fmt: skip
+def test_control_each_container_is_mutated_inside(name: str) -> None:
+    """Its parts differ, and it is still such a container."""
+    data = (KEPT / name).read_bytes()
+    ((fits, inside),) = [each for each in CONTAINERS if each[0](data)]
+    found = set()
+
+    @settings(parent=FREE, max_examples=20, database=None)
+    @given(st.data())
+    def search(drawn: st.DataObject) -> None:
+        found.add(inside(drawn.draw, data, data))
+
+    search()
+    assert len(found) > 5
+    assert any(fits(each) for each in found - {data})

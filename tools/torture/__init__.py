@@ -1,1 +1,0 @@
-"""Mutated inputs of every kind that asrkit reads, each in a process with limits: make torture."""
