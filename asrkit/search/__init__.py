@@ -53,7 +53,7 @@ def build_search(
     cls, options = KINDS.chosen(search)
     if fusion is not None:
         options["fusion"] = fusion
-    built: Search = (
-        cls(**options) if transducer is None else OF_TRANSDUCER[cls](transducer, **options)
-    )
+    if transducer is not None:
+        cls, options["head"] = OF_TRANSDUCER[cls], transducer
+    built: Search = cls(**options)
     return built

@@ -51,14 +51,12 @@ class Search:
 
     def bound(self, head: Any, end_of_turn: int | None) -> "Search":
         """Return the search for a network, whose attributes replace the search's, if not None."""
-        attributes = {"head": head, "end_of_turn": end_of_turn}
-        changes = {
-            name: value
-            for name, value in attributes.items()
-            if value is not None and value != getattr(self, name)
-        }
-        search = copy.copy(self) if changes else self
-        vars(search).update(changes)
+        head = self.head if head is None else head
+        end_of_turn = self.end_of_turn if end_of_turn is None else end_of_turn
+        if (head, end_of_turn) == (self.head, self.end_of_turn):
+            return self
+        search = copy.copy(self)
+        search.head, search.end_of_turn = head, end_of_turn
         return search
 
     def identity(self) -> dict[str, str]:

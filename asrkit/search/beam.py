@@ -3,18 +3,19 @@
 import copy
 import hashlib
 import math
-from collections.abc import Iterator
 from typing import Any
 
 from asrkit.search.backtrace import backtrace
 from asrkit.search.base import Hypothesis, Ranked, Search
 from asrkit.search.ctc import checked_penalty
-from asrkit.search.fusion import Both, Fusion, NoFusion
+from asrkit.search.fusion import Both, Fusion
 
 STABLE_FRAMES = 256  # frames between searches for a longer stable prefix
 # A path replaces another path only if it is likelier by this factor, which is larger than rounding
 # errors. The times of a token therefore do not depend on packets and batches.
 TIE = 1.0 + 1e-6
+# The order of equal scores must not depend on rounding, which packets and batches change.
+DIGITS = 6
 
 
 class BeamSearch(Search):
@@ -47,7 +48,7 @@ class BeamSearch(Search):
     ) -> None:
         if beam < 1:
             raise ValueError(f"beam must be 1 or more, got {beam}")
-        self.beam, self.blank, self.fusion = beam, blank, fusion or NoFusion()
+        self.beam, self.blank, self.fusion = beam, blank, fusion or Both()
         self.ceiling = math.exp(self.fusion.ceiling)  # upper bound of the factors
         self.blank_penalty = checked_penalty(blank_penalty)
         self.log_min_token = log_of("min_token_prob", min_token_prob)
@@ -73,19 +74,20 @@ class BeamSearch(Search):
         return first[: next((i for i, (a, b) in pairs if a != b), len(first))]
 
     def best(self, state: Any) -> Hypothesis:
-        _, best = max(self.final_scores(state), key=self.order)
-        return backtrace(best.path, state.stable)
+        return self.nbest(state)[0].hypothesis
 
     def nbest(self, state: Any) -> list[Ranked]:
-        ranked = sorted(self.final_scores(state), key=self.order, reverse=True)
-        return [Ranked(backtrace(each.path, state.stable), score) for score, each in ranked]
+        ranked = [
+            Ranked(
+                backtrace(each.path, state.stable),
+                self.score(state, each) + self.fusion.finish(each.context),
+            )
+            for each in state.beam
+        ]
+        return sorted(ranked, key=lambda each: round(each.score, DIGITS), reverse=True)
 
-    def order(self, scored: tuple[float, Any]) -> float:
-        """Return the sort key of a score and its sequence; the beam orders equal ones."""
-        return scored[0]
-
-    def final_scores(self, state: Any) -> Iterator[tuple[float, Any]]:
-        """Yield the sequences of the beam with their log scores if the stream ends here."""
+    def score(self, state: Any, sequence: Any) -> float:
+        """Return the log score of a sequence of the beam if the stream goes on."""
         raise NotImplementedError
 
 

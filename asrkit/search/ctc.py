@@ -29,16 +29,6 @@ def checked_penalty(penalty: float) -> float:
     return penalty
 
 
-def hide(log_probs: Tensor, blank: int, label: int | None) -> Tensor:
-    """Return (E, V) log-probabilities in which the blank has the label's share, too."""
-    if label is None:
-        return log_probs
-    hidden = log_probs.clone()
-    hidden[:, blank] = torch.logaddexp(log_probs[:, blank], log_probs[:, label])
-    hidden[:, label] = NEVER
-    return hidden
-
-
 class CtcSearch(Search):
     """A search that reads log-probabilities, and never writes the label of ends of turns."""
 
@@ -46,12 +36,16 @@ class CtcSearch(Search):
     blank_penalty = 0.0
 
     def readable(self, log_probs: Tensor) -> Tensor:
-        """Return the log-probabilities (E, V) from which the search chooses."""
-        hidden = hide(log_probs, self.blank, self.end_of_turn)
-        return penalize_blank(hidden, self.blank, self.blank_penalty)
+        """Return the log-probabilities (E, V) from which the search chooses.
 
-    def quiet(self, log_probs: Tensor) -> tuple[bool, ...]:
-        return tuple((self.readable(log_probs).argmax(dim=1) == self.blank).tolist())
+        The blank has the share of the label of ends of turns, too.
+        """
+        blank, label = self.blank, self.end_of_turn
+        if label is not None:
+            both = torch.logaddexp(log_probs[:, blank], log_probs[:, label])
+            log_probs = log_probs.clone()
+            log_probs[:, blank], log_probs[:, label] = both, NEVER
+        return penalize_blank(log_probs, blank, self.blank_penalty)
 
     def ends(self, log_probs: Tensor) -> tuple[float, ...]:
         """Return for each of (E, V) frames the probability of the label; () without one."""

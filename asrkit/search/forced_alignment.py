@@ -6,7 +6,7 @@ not apply.
 """
 
 import math
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor
 from asrkit.errors import UserError
 from asrkit.search.base import NOTHING, Hypothesis
 from asrkit.search.ctc import CtcSearch
-from asrkit.search.transducer_greedy import Transducer, TransducerGreedySearch, extended
+from asrkit.search.transducer_greedy import TransducerGreedySearch, extended
 
 LEAST = -1e30  # log-probability of impossible labels; a path may use them if it must
 BLOCK = 1 << 22  # logits computed at once: 16 MB in float32
@@ -46,8 +46,10 @@ class ForcedAlignment(CtcSearch):
         return AlignmentState()
 
     def step(self, state: AlignmentState, frames: Tensor) -> AlignmentState:
-        parts = (*state.frames, self.readable(frames))
-        return AlignmentState(parts, self.quiet(frames), self.ends(frames))
+        return AlignmentState((*state.frames, self.readable(frames)), self.quiet(frames))
+
+    def quiet(self, frames: Tensor) -> tuple[bool, ...]:
+        return tuple((self.readable(frames).argmax(dim=1) == self.blank).tolist())
 
     def partial(self, state: AlignmentState) -> Hypothesis:
         return NOTHING
@@ -128,25 +130,15 @@ def ctc_path(log_probs: np.ndarray, tokens: np.ndarray, blank: int) -> np.ndarra
     return path
 
 
-class Readable(Transducer, Protocol):
-    """A transducer head that reads a known text at once."""
-
-    def outputs(self, tokens: Tensor) -> Tensor:
-        """Return `predict`'s outputs after the initial blank and each token.
-
-        (B, U) -> (B, U + 1, J)
-        """
-
-
 class TransducerAlignment(ForcedAlignment):
     """A search for the times of a known text, with a transducer's frames (E, D).
 
     Args:
-        head: predictor and joiner, in eval mode.
+        head: transducer head with all methods, in eval mode.
         tokens: tokens (U,), without blanks.
     """
 
-    def __init__(self, head: Readable, tokens: list[int], blank: int = 0) -> None:
+    def __init__(self, head: Any, tokens: list[int], blank: int = 0) -> None:
         super().__init__(tokens, blank)
         self.head = head
 
@@ -155,9 +147,6 @@ class TransducerAlignment(ForcedAlignment):
 
     def quiet(self, frames: Tensor) -> tuple[bool, ...]:
         return TransducerGreedySearch(self.head, self.blank).quiet(frames)
-
-    def ends(self, frames: Tensor) -> tuple[float, ...]:
-        return ()
 
     @torch.inference_mode()
     def align(self, frames: Tensor) -> Hypothesis | None:

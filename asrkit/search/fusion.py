@@ -3,6 +3,7 @@
 The state is explicit, as in the searches. Scores are natural logarithms.
 """
 
+import math
 from typing import Any, Protocol
 
 
@@ -24,41 +25,24 @@ class Fusion(Protocol):
         """Return a text that identifies the fusion, equal in every process."""
 
 
-class NoFusion:
-    """The fusion of a search without a language model: all scores are 0."""
-
-    ceiling = 0.0
-
-    def start(self) -> None:
-        return None
-
-    def step(self, state: None, token: int) -> tuple[None, float]:
-        return None, 0.0
-
-    def finish(self, state: None) -> float:
-        return 0.0
-
-    def identity(self) -> str:
-        return ""
-
-
 class Both:
-    """The sum of two fusions."""
+    """The sum of any number of fusions; without one, all scores are 0."""
 
-    def __init__(self, first: Fusion, second: Fusion) -> None:
-        self.first, self.second = first, second
-        self.ceiling = first.ceiling + second.ceiling
+    def __init__(self, *parts: Fusion) -> None:
+        self.parts, self.ceiling = parts, math.fsum(part.ceiling for part in parts)
 
-    def start(self) -> tuple[Any, Any]:
-        return self.first.start(), self.second.start()
+    def start(self) -> tuple[Any, ...]:
+        return tuple(part.start() for part in self.parts)
 
-    def step(self, state: tuple[Any, Any], token: int) -> tuple[tuple[Any, Any], float]:
-        first, added = self.first.step(state[0], token)
-        second, more = self.second.step(state[1], token)
-        return (first, second), added + more
+    def step(self, state: tuple[Any, ...], token: int) -> tuple[tuple[Any, ...], float]:
+        if not self.parts:  # as in most searches, which call this often
+            return state, 0.0
+        pairs = zip(self.parts, state, strict=True)
+        steps = [part.step(each, token) for part, each in pairs]
+        return tuple(after for after, _ in steps), sum(score for _, score in steps)
 
-    def finish(self, state: tuple[Any, Any]) -> float:
-        return self.first.finish(state[0]) + self.second.finish(state[1])
+    def finish(self, state: tuple[Any, ...]) -> float:
+        return sum(part.finish(each) for part, each in zip(self.parts, state, strict=True))
 
     def identity(self) -> str:
-        return f"{self.first.identity()}+{self.second.identity()}"
+        return "+".join(part.identity() for part in self.parts)

@@ -139,28 +139,17 @@ class PrefixBeamSearch(CtcSearch, BeamSearch):
         rows = zip(value.probabilities, paths[::3], paths[1::3], paths[2::3], strict=True)
         for (total, best, blank, best_blank, label, best_label), *three in rows:
             path, blank_path, label_path = three
-            beam.append(self.prefix(backtrace(path, stable).tokens)._replace(
-                total=total, best=best, path=path, blank=blank, best_blank=best_blank,
-                blank_path=blank_path, label=label, best_label=best_label, label_path=label_path,
-            ))  # fmt: skip
+            token, key, parent, context, factor = NO_TOKEN, 0, 0, self.fusion.start(), 1.0
+            for token in backtrace(path, stable).tokens:
+                key, parent = hash((key, token)), key
+                context, gain = self.fusion.step(context, token)
+                factor = math.exp(gain)
+            beam.append(Prefix(total, best, path, blank, best_blank, blank_path, label, best_label,
+                               label_path, token, key, parent, context, factor))  # fmt: skip
         return PrefixBeamState(tuple(beam), value.log_scale, stable, value.frame)
 
-    def prefix(self, tokens: Sequence[int]) -> Prefix:
-        """Return the prefix of these tokens, without its paths."""
-        prefix = self.start().beam[0]
-        for token in tokens:
-            context, gain = self.fusion.step(prefix.context, token)
-            prefix = prefix._replace(
-                token=token, key=hash((prefix.key, token)), parent=prefix.key, context=context,
-                factor=math.exp(gain),
-            )  # fmt: skip
-        return prefix
-
-    def final_scores(self, state: PrefixBeamState) -> Iterator[tuple[float, Prefix]]:
-        """Yield the prefixes of the beam with their log scores if the stream ends here."""
-        for prefix in state.beam:
-            end = self.fusion.finish(prefix.context)
-            yield state.log_scale + log(prefix.total) + end, prefix
+    def score(self, state: PrefixBeamState, prefix: Prefix) -> float:
+        return state.log_scale + log(prefix.total)
 
     def extended(
         self,

@@ -22,7 +22,7 @@ from frame to frame, so that the end of a chunk or of a stream changes nothing.
 """
 
 import math
-from collections.abc import Collection, Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,14 +39,14 @@ from asrkit.search.backtrace import (
     extend_stable,
     paths_of,
 )
-from asrkit.search.beam import TIE, BeamSearch, is_due
+from asrkit.search.beam import DIGITS, TIE, BeamSearch, is_due
 from asrkit.search.ctc import penalize_blank
 from asrkit.search.transducer_greedy import Transducer
 
 LOG_TIE = math.log(TIE)
 # A predictor of few labels gives texts the same score that have the same short passages in another
-# order. Their order must not depend on rounding, which packets and batches change.
-DIGITS, ROUNDING = 6, 1e-6
+# order.
+ROUNDING = 10.0**-DIGITS
 
 
 class Prefix(NamedTuple):
@@ -134,15 +134,16 @@ class TransducerBeamSearch(BeamSearch):
         searches = [self.searched(*each) for each in zip(states, rows, strict=True)]
         after: list[TransducerBeamState] = [*states]
         answers: dict[int, Any] = dict.fromkeys(range(len(searches)))
-        while answers:
+        while True:
             rounds = {}
             for i, answer in answers.items():
                 try:
                     rounds[i] = searches[i].send(answer)
                 except StopIteration as ended:
                     after[i] = ended.value
+            if not rounds:
+                return after
             answers = dict(zip(rounds, self.answered([*rounds.values()]), strict=True))
-        return after
 
     def searched(self, state: TransducerBeamState, frames: Tensor) -> Searching:
         """Search projected frames (E, J), and return the state after them."""
@@ -187,7 +188,9 @@ class TransducerBeamSearch(BeamSearch):
                 add_to(ended, current[i]._replace(score=score, best=best, row=rows + i))
             if count == self.head.max_symbols:
                 break
-            longer = self.extended(current, log_probs, self.floor(ended.values()), state.frame)
+            scores = sorted((prefix.score for prefix in ended.values()), reverse=True)
+            floor = scores[self.beam - 1] if len(scores) >= self.beam else -math.inf
+            longer = self.extended(current, log_probs, floor, state.frame)
             rows += len(current)
             kept = sorted([*ended.values(), *longer], key=place, reverse=True)[: self.beam]
             current = tuple(prefix for prefix in kept if ended.get(prefix.key) is not prefix)
@@ -206,8 +209,6 @@ class TransducerBeamSearch(BeamSearch):
 
     def answered(self, rounds: Sequence[Round]) -> list[Answer]:
         """Compute the predictor and the joiner for a round of each stream."""
-        if not rounds:
-            return []
         pasts = [each.past for each in rounds]
         growing = [i for i, each in enumerate(rounds) if each.longer]
         if growing:
@@ -227,12 +228,6 @@ class TransducerBeamSearch(BeamSearch):
         rows = np.split(log_probs.double().numpy(force=True), np.cumsum(sizes)[:-1])
         return [*zip(pasts, rows, strict=True)]
 
-    def floor(self, prefixes: Collection[Prefix]) -> float:
-        """Return the score of the beam's last place; -inf while there are free places."""
-        if len(prefixes) < self.beam:
-            return -math.inf
-        return sorted((prefix.score for prefix in prefixes), reverse=True)[self.beam - 1]
-
     def extended(
         self, beam: Sequence[Prefix], log_probs: np.ndarray, floor: float, frame: int
     ) -> list[Prefix]:
@@ -243,7 +238,7 @@ class TransducerBeamSearch(BeamSearch):
         Args:
             beam: sequences without this frame's blank.
             log_probs: (N, V) of these sequences.
-            floor: score of the beam's last place.
+            floor: score of the beam's last place; -inf while there are free places.
         """
         new = []
         blanks = log_probs[:, self.blank].tolist()
@@ -265,17 +260,13 @@ class TransducerBeamSearch(BeamSearch):
                     new.append(Prefix(score, best, path, key, context, i))
         return new
 
-    def final_scores(self, state: TransducerBeamState) -> Iterator[tuple[float, Prefix]]:
-        for prefix in state.beam:
-            yield prefix.score + self.fusion.finish(prefix.context), prefix
+    def score(self, state: TransducerBeamState, prefix: Prefix) -> float:
+        return prefix.score
 
     def to_value(self, state: TransducerBeamState) -> TransducerBeamValue:
         paths = chains((prefix.path for prefix in state.beam), state.stable)
         scores = tuple((prefix.score, prefix.best) for prefix in state.beam)
         return TransducerBeamValue(scores, paths, state.past, state.frame)
-
-    def order(self, scored: tuple[float, Prefix]) -> float:
-        return round(scored[0], DIGITS)
 
     def from_value(self, value: TransducerBeamValue) -> TransducerBeamState:
         paths, stable = paths_of(value.paths)

@@ -145,5 +145,5 @@ def report(
 def word_model(fusion: object) -> LanguageModel | None:
     """Return the language model of words in a fusion, or None."""
     if isinstance(fusion, Both):
-        return word_model(fusion.first) or word_model(fusion.second)
+        return next(filter(None, map(word_model, fusion.parts)), None)
     return fusion.weighted.model if isinstance(fusion, WordFusion) else None
