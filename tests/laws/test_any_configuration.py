@@ -1,6 +1,7 @@
 """Law 1 for what nobody thought of: networks, searches and endpoints drawn at random.
 
-ASRKIT_DEVICE=cuda pytest tests/laws/test_any_configuration.py tries them on a GPU.
+ASRKIT_DEVICE=cuda pytest tests/laws/test_any_configuration.py tries them on a GPU, and
+ASRKIT_DRAWS=500 pytest -m slow tests/laws/test_any_configuration.py draws 500.
 """
 
 import os
@@ -74,6 +75,7 @@ REWRITINGS: list[Callable[[str], str] | None] = [
 ]
 
 DEVICE = known_device(os.environ.get("ASRKIT_DEVICE", "cpu"))
+DRAWS = int(os.environ.get("ASRKIT_DRAWS", "300"))  # of the slow test
 CONTROLS = (0, 1, 2, 3, 5, 8)  # cheap seeds; one of them has full context
 HEADS: list[dict[str, Any]] = [
     *[{"kind": "ctc"}] * 4,
@@ -322,9 +324,9 @@ def test_any_configuration(seed: int, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_many_configurations(tmp_path: Path) -> None:
-    results = [check(case(seed, tmp_path), seed) for seed in range(10, 310)]
-    assert sum(len(result.text) > 5 for result in results) > 150
-    assert sum(len(result.segments) > 1 for result in results) > 25
+    results = [check(case(seed, tmp_path), seed) for seed in range(10, 10 + DRAWS)]
+    assert sum(len(result.text) > 5 for result in results) > DRAWS / 2
+    assert sum(len(result.segments) > 1 for result in results) > DRAWS / 12
 
 
 def test_control_a_past_that_is_lost_is_noticed(tmp_path: Path) -> None:
