@@ -106,6 +106,7 @@ class Trainer:
         self.last = NOTHING  # the previous step, until the ranks have summed its loss
         self.writers: list[Any] = []  # set by the caller: TensorBoard's, and trackers
         self.stop = False  # set by the caller: save and end after the current step
+        self.stopped = False  # whether the ranks have agreed to
         self.progress = Progress()
         self.started = time.monotonic()  # start time, minus the time of earlier runs
         self.history: dict[int, dict[str, float]] = {}  # epoch -> error rate by chunk size
@@ -115,7 +116,7 @@ class Trainer:
         """Train to the last epoch or until dev errors no longer fall; return False if stopped."""
         while self.progress.epoch < self.num_epochs and not self.has_converged():
             self.train_epoch()
-            if self.stop:
+            if self.stopped:
                 self.save()
                 return False
             epoch = self.progress.epoch
@@ -151,7 +152,7 @@ class Trainer:
         self.check_finite()
         if self.progress.step == before.step:  # the previous run was stopped after the last step
             return
-        if not self.num_tokens and not before.batch and not self.stop:
+        if not self.num_tokens and not before.batch and not self.stopped:
             raise TrainingError(
                 f"epoch {before.epoch + 1} skipped all its steps, see the warnings above: "
                 "check that the recordings can be read, or lower training.learning_rate "
@@ -187,8 +188,9 @@ class Trainer:
                 sum(batch.num_bad for batch in group),
             )
             self.log_last(loss)
-            self.stop = stop > 0
-            if self.stop or not more:
+            # A rank that is told to stop during the sum stops with the others at the next step.
+            self.stopped = stop > 0
+            if self.stopped or not more:
                 return
             # Ranks step together: a rank without batches left gets fillers with weight 0.
             group += [filler()] * (self.options.accumulate_batches - len(group))

@@ -39,6 +39,25 @@ def test_a_line_every_30_seconds(
     assert caplog.messages == (lines if shown else [])
 
 
+def test_a_stop_during_a_sum_over_ranks_holds(
+    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sum knows nothing of it: the training ends at the next step, where all ranks know."""
+    training = trainer(corpus, tmp_path, epochs=2)
+    ranks_sum, stops = training.ranks.sum, []
+
+    def interrupted(*values: float) -> list[float]:
+        totals = ranks_sum(*values)
+        stops.append(totals[1])
+        training.stop = True  # by Ctrl-C, while the ranks wait for each other
+        return totals
+
+    monkeypatch.setattr(training.ranks, "sum", interrupted)
+    assert not training.run()
+    assert stops == [0.0, 1.0]
+    assert training.progress.step == 1
+
+
 @pytest.mark.parametrize(
     ("patience", "epochs"), [(None, 6), (1, 3), (2, 4), (3, 6)]
 )  # the third epoch is worse than the second, the fourth equal to it, the fifth better
