@@ -6,6 +6,7 @@ from collections import Counter
 from lhotse import CutSet
 
 from asrkit.config import Config
+from asrkit.data.indexed_cuts import JoinedCuts
 from asrkit.errors import shown
 from asrkit.evaluation.wer import without_errors
 from asrkit.text import TextError, Tokenizer
@@ -53,8 +54,10 @@ def trained_warning(corpus: Corpus, config: Config) -> str | None:
     """
     if os.path.realpath(config.data.dev) in map(os.path.realpath, config.data.train):
         what = "is in data.train too"
-    elif isinstance(corpus.train, CutSet) and isinstance(corpus.dev, CutSet):
-        places = {str(audio_of(cut, os.curdir)) for cut in corpus.train}
+    elif isinstance(corpus.dev, CutSet):
+        train = corpus.train.parts if isinstance(corpus.train, JoinedCuts) else [corpus.train]
+        cuts = (cut for part in train if isinstance(part, CutSet) for cut in part)
+        places = {str(audio_of(cut, os.curdir)) for cut in cuts}
         count = sum(str(audio_of(cut, os.curdir)) in places for cut in corpus.dev)
         what = f"has {count} of {len(corpus.dev)} recordings in data.train too" * bool(count)
     else:

@@ -84,8 +84,13 @@ def test_a_dev_set_that_is_trained_on(
     first, second = [(corpus / f"{name}.jsonl").read_text().splitlines() for name in
                      ("train", "dev")]  # fmt: skip
     (corpus / "some.jsonl").write_text("\n".join([*first[:2], second[0]]))
-    found = trained_warning(*loaded(corpus, tmp_path, f"data.dev={corpus / dev}"))
-    assert found == expected if expected is None else expected in (found or "")
+    (corpus / "other.jsonl").write_text(second[1])
+    several = f"data.train=[{corpus / 'other.jsonl'}, {corpus / 'train.jsonl'}]"
+    for overrides in ((), (several,)):
+        found = trained_warning(*loaded(corpus, tmp_path, f"data.dev={corpus / dev}", *overrides))
+        if dev == "dev.jsonl" and overrides:
+            expected = " has 1 of 3 recordings in data.train too; "
+        assert found == expected if expected is None else expected in (found or "")
 
 
 def test_a_dev_set_without_words_has_no_rate(
