@@ -167,7 +167,9 @@ def recognizers_of(
             file, context_of(asked, file), device=options.device, endpointer=endpointer,
             postprocess=postprocess, backend=options.backend, second_pass=second_pass,
         )  # fmt: skip
-        recognizer = recognizer.with_search(first).with_final_search(second or first)
+        recognizer = recognizer.with_search(first)
+        if recognizer.decoding.second is not None:
+            recognizer = recognizer.with_final_search(second or first)
         recognizers[recognizer.context] = recognizer.with_hotwords(hotwords)
     aligner = recognizer_of(file, FULL, device=options.device, postprocess=postprocess)
     for recognizer in recognizers.values():

@@ -159,6 +159,24 @@ def test_another_search(model: str, corpus: Path, capsys: pytest.CaptureFixture[
     assert f"({errors} of 5:" in capsys.readouterr().err
 
 
+def test_full_context_beside_two_passes_has_the_first_search(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = talkative_model(tmp_path / "m.safetensors")
+    write_wav(tmp_path / "a.wav", speech(1.0))
+    manifest = write_manifest(tmp_path / "x.jsonl", {"id": "a", "audio": "a.wav", "text": "a"})
+    options = ["--chunk-ms", "full,320", "--second-pass", "full", "--format", "json", manifest]
+    contexts = []
+    for search in ([], ["--second-search", "{kind: greedy, blank_penalty: 9}"]):
+        assert run("evaluate", "--model", model, *options, *search) == 0
+        contexts.append(json.loads(capsys.readouterr().out)["contexts"])
+    plain, other = contexts
+    names = list(plain)
+    assert names[0] == "full"
+    assert other["full"] == plain["full"]
+    assert other[names[1]] != plain[names[1]]  # control
+
+
 def test_mistakes(model: str, corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for chunk in ("0", "100", "ten"):
         assert (
