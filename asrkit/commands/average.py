@@ -62,7 +62,7 @@ def average(options: argparse.Namespace) -> int:
 
 def parts_of(models: list[str]) -> list[Part]:
     """Return models with their shares, equal ones where none is given."""
-    named = [each.rpartition("=") for each in models]
+    named = [("", "", each) if Path(each).is_file() else each.rpartition("=") for each in models]
     if not any(name for name, _, _ in named):
         return [(each, 1 / len(models)) for each in models]
     try:

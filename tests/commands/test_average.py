@@ -38,6 +38,15 @@ def test_the_mean_label_by_label(tmp_path: Path) -> None:
     assert [each["share"] for each in found.training["average"]] == [0.75, 0.25]
 
 
+def test_a_path_may_contain_an_equals_sign(tmp_path: Path) -> None:
+    path, output = tmp_path / "seed=1.safetensors", tmp_path / "m.safetensors"
+    save_model(path, a_file(CharTokenizer(list("abc "))))
+    for models in ([str(path)] * 2, [f"{path}=0.25", f"{path}=0.75"]):
+        assert main(["--output", str(output), *models]) == 0
+        weights, expected = (load_model(each).model.state_dict() for each in (output, path))
+        assert all(torch.equal(weights[name], expected[name]) for name in expected)
+
+
 def test_mistakes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     save_model(tmp_path / "a.safetensors", a_file(CharTokenizer(list("abc "))))
     model, output = str(tmp_path / "a.safetensors"), str(tmp_path / "m.safetensors")
