@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from asrkit.cli.options import MODEL
@@ -104,7 +105,13 @@ def pushed_terms(options: argparse.Namespace, file: ModelFile) -> Terms:
 
     terms = changed_terms("asrkit push", options, file.terms)
     start = file.config.training.start_from
-    if start in ready_models():  # other names are paths on the machine of the training
+    if start is not None and start not in ready_models() and not Path(start).is_file():
+        complain(  # a model file opens no URL, and paths may be those of another machine
+            "asrkit push",
+            f"the licence of {shown(start)}, from which the training started, is not compared: it "
+            "is not a file here",
+        )  # fmt: skip
+    elif start is not None:
         terms, notes = inherited(terms, {start: read_terms_of(start)}, "--licence")
         for note in notes:
             complain("asrkit push", note)

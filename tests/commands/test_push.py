@@ -283,6 +283,30 @@ def test_a_licence_that_differs_from_the_files_is_reported(
 
 
 @pytest.mark.parametrize(
+    ("start", "said"),
+    [
+        ("first.safetensors", "licence MIT, but first.safetensors is under CC-BY-SA-4.0, which "
+         "asks that changed versions keep it"),
+        ("gone.safetensors", "the licence of 'gone.safetensors', from which the training started, "
+         "is not compared: it is not a file here"),
+        ("hf://me/first", "the licence of 'hf://me/first', from which the training started, is not "
+         "compared: it is not a file here"),
+    ],
+)  # fmt: skip
+def test_the_licence_of_a_file_that_a_training_started_from(
+    start: str, said: str, remote: hub_server.Hub, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = load_model("m.safetensors")
+    save_model("first.safetensors", file._replace(terms=Terms("CC-BY-SA-4.0", ())))
+    training = file.config.training.model_copy(update={"start_from": start})
+    config = file.config.model_copy(update={"training": training})
+    save_model("m.safetensors", file._replace(config=config))
+    assert run("push", "m.safetensors", "me/tiny", "--licence", "MIT", "--dry-run") == 0
+    assert f"asrkit push: {said}\n" in capsys.readouterr().err
+    assert remote.requests == []
+
+
+@pytest.mark.parametrize(
     ("options", "licence", "said"),
     [
         ([], "cc-by-sa-4.0", "licence CC-BY-SA-4.0, that of small-en-alnum"),
