@@ -1,7 +1,7 @@
 """Writing files atomically: after a crash the old or the new file exists, never a part.
 
 The same holds after a power cut: contents are on the disk before they get their name. A process
-that is killed leaves its temporary file, `.asrkit-….part`.
+that is killed leaves its temporary file, `.asrkit-….part`; see `sweep`.
 """
 
 import errno
@@ -16,6 +16,7 @@ from pathlib import Path
 
 from asrkit.errors import UserError, shown
 
+TEMPORARY = ".asrkit-{}.part"  # names of temporary files and folders
 BLOCK = 1 << 22  # bytes of a file that are hashed at once
 
 
@@ -67,6 +68,12 @@ def remove_folder(path: Path) -> None:
         path.rename(temporary)
 
 
+def sweep(folder: Path) -> None:
+    """Delete the temporary files of killed processes in a folder to which no other one writes."""
+    for path in folder.glob(TEMPORARY.format("*")):
+        path.unlink()
+
+
 @contextmanager
 def _temporary(path: Path, given: Path) -> Iterator[Path]:
     """Return the path of a new file or folder beside `path`; what is there at the end is removed.
@@ -74,7 +81,7 @@ def _temporary(path: Path, given: Path) -> Iterator[Path]:
     An error that has no file name, as of a full disk, or the temporary one, gets that of `given`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".asrkit-{secrets.token_hex(8)}.part")
+    temporary = path.with_name(TEMPORARY.format(secrets.token_hex(8)))
     try:
         yield temporary
     except OSError as error:

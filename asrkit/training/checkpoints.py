@@ -12,7 +12,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor, nn
 
-from asrkit.atomic_write import replacing
+from asrkit.atomic_write import replacing, sweep
 from asrkit.errors import UserError
 from asrkit.model_file import ModelFileError, read_tensors, write_tensors
 from asrkit.training.optimizer import OptimizerState, mismatch
@@ -64,6 +64,7 @@ class Checkpoints:
     def save(self, step: int, state: dict[str, Any]) -> None:
         """Write a step's checkpoint; delete old ones, and later ones, which were unusable."""
         path = self.folder / f"step-{step:08d}.pt"
+        sweep(self.folder)
         # An open file: with a path, torch's error for a full disk does not mention the disk.
         with replacing(path) as temporary, temporary.open("wb") as file:
             try:
@@ -203,6 +204,7 @@ class EpochWeights:
         """
         tensors = {name: t.cpu().contiguous() for name, t in weights.items()}
         path = self.folder / f"epoch-{epoch + 1:04d}.safetensors"
+        sweep(self.folder)
         write_tensors(path, tensors, {"epoch": epoch + 1})
         paths = self.paths()
         keep_only(paths, self.chosen(scores, [number for number in paths if number <= epoch]))

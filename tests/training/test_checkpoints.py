@@ -16,6 +16,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
+from asrkit.atomic_write import replacing
 from asrkit.train import main
 from asrkit.training import checkpoints
 from asrkit.training.checkpoints import (
@@ -110,6 +111,17 @@ def test_a_full_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
             torch.save(written, Disk(size))
         told.add(error.type)
     assert told == {OSError, RuntimeError}  # the control: torch says both
+
+
+def test_temporary_files_of_a_killed_training_go(tmp_path: Path) -> None:
+    for folder in ("checkpoints", "epochs"):
+        with replacing(tmp_path / folder / "mine.part") as temporary:
+            pass
+        temporary.touch()
+    Checkpoints(tmp_path / "checkpoints", 2).save(1, state(1))
+    EpochWeights(tmp_path / "epochs", 1, False).save(0, network().state_dict(), {})
+    names = {path.name for path in tmp_path.glob("*/*")}
+    assert names == {"mine.part", "step-00000001.pt", "epoch-0001.safetensors"}
 
 
 def test_later_ones_that_could_not_be_used_do_not_push_out_a_good_one(tmp_path: Path) -> None:
