@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from asrkit.build import build_normalizer, train_tokenizer, with_end_of_turn
-from asrkit.config import Config, TextConfig
+from asrkit.config import Config
 from asrkit.errors import UserError, shown
 from asrkit.model_file import load_model
 from asrkit.text import SentencePieceTokenizer, TextError, Tokenizer
@@ -25,13 +25,12 @@ def tokenizer_of(config: Config, texts: Sequence[str]) -> Tokenizer:
     """Return the tokenizer of a training.
 
     With `training.start_from`, sub-words of an imported model and `training.keep_labels` keep the
-    labels of that model. Other sub-words are kept if they can write all texts.
+    labels of that model.
     """
     name, text = config.training.start_from, config.text
     if name is not None and keeps_labels(config):
         return extended_tokenizer(name, config, texts)
-    kept = None if name is None else kept_tokenizer(name, text, texts)
-    tokenizer = kept or train_tokenizer(text, texts)
+    tokenizer = train_tokenizer(text, texts)
     if isinstance(tokenizer, SentencePieceTokenizer) and tokenizer.vocab_size < text.vocab_size:
         logger.warning(
             "text.vocab_size is %d, but the texts give only %d sub-words: these are the labels",
@@ -78,21 +77,3 @@ def extended_tokenizer(name: str, config: Config, texts: Sequence[str]) -> Token
             name, len(counts), named, ", …" * (len(counts) > EXAMPLES), len(texts),
         )  # fmt: skip
     return tokenizer
-
-
-def kept_tokenizer(name: str, config: TextConfig, texts: Sequence[str]) -> Tokenizer | None:
-    """Return the first model's tokenizer if it has sub-words and can write all texts, else None.
-
-    New sub-words would be other labels, whose rows of the head are untrained.
-
-    Args:
-        config: text settings; the model's must be the same.
-    """
-    if config.tokenizer not in ("unigram", "bpe"):
-        return None
-    other = load_model(name)
-    try:
-        same = other.config.text == config
-        return other.tokenizer.extended(map(build_normalizer(config), texts)) if same else None
-    except TextError:
-        return None

@@ -14,7 +14,7 @@ from asrkit.errors import UserError
 from asrkit.model_file import ModelFile, load_model, save_model
 from asrkit.text import CharTokenizer, SentencePieceTokenizer, WordTokenizer
 from asrkit.training.dataset import load_corpus
-from asrkit.training.labels import kept_tokenizer, tokenizer_of
+from asrkit.training.labels import tokenizer_of
 from asrkit.training.warm_start import same_labels, start_from
 from tests.conftest import write_config
 from tests.test_model_file import a_file
@@ -123,22 +123,6 @@ def test_another_head_begins_anew(
             assert any(rows) == same
 
 
-def test_sub_words_are_kept_where_they_write_all_texts(tmp_path: Path) -> None:
-    """Trained anew, they would be other labels. Words are the texts' own."""
-    text = TextConfig(tokenizer="unigram", vocab_size=12)
-    pieces = SentencePieceTokenizer.train(["yes no", "no yes"] * 3, 12)
-    file = a_file(pieces)
-    config = file.config.model_copy(update={"text": text})
-    name = str(tmp_path / "m.safetensors")
-    save_model(tmp_path / "m.safetensors", file._replace(config=config))
-    kept = kept_tokenizer(name, text, ["so no one", "yes"])
-    assert kept is not None
-    assert kept.to_bytes() == pieces.to_bytes()
-    assert kept_tokenizer(name, text, ["yes", "übel"]) is None
-    assert kept_tokenizer(name, text.model_copy(update={"vocab_size": 13}), ["yes"]) is None
-    assert kept_tokenizer(name, TextConfig(tokenizer="words"), ["yes"]) is None
-
-
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])
 def test_sub_words_that_the_texts_do_not_have_are_missed(
     kind: Literal["unigram", "bpe"], caplog: pytest.LogCaptureFixture
@@ -168,12 +152,11 @@ def test_a_training_keeps_the_sub_words_of_the_model_it_starts_from(
         tmp_path / "m.safetensors",
         file._replace(config=file.config.model_copy(update={"text": config.text})),
     )
-    goes_on = load_config(
-        path,
-        [f"{key}={value}" for key, value in options.items()]
-        + [f"training.start_from={tmp_path / 'm.safetensors'}"],
-    )
-    assert load_corpus(goes_on).encode.tokenizer.to_bytes() == other.to_bytes()
+    options["training.start_from"] = str(tmp_path / "m.safetensors")
+    for keeps, tokenizer in (("true", other), ("false", own)):
+        options["training.keep_labels"] = keeps
+        goes_on = load_config(path, [f"{key}={value}" for key, value in options.items()])
+        assert load_corpus(goes_on).encode.tokenizer.to_bytes() == tokenizer.to_bytes()
 
 
 def test_another_shape_is_refused(tmp_path: Path) -> None:
