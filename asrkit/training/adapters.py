@@ -49,19 +49,14 @@ def restrict(model: Network, config: Config) -> None:
     """
     options = config.training
     for part in options.freeze:
-        freeze(model, part)
+        for parameter in parameters_of(model, part, "training.freeze"):
+            parameter.requires_grad_(False)
     if options.keep == "adapters":
         assert options.start_from is not None  # the configuration is checked
         known = load_model(options.start_from).tokenizer.vocab_size
         add_adapters(model, options.adapter_rank, known)
     if not any(each.requires_grad for each in model.parameters()):
         raise UserError(f"training.freeze {list(options.freeze)} freezes everything: name fewer")
-
-
-def freeze(model: nn.Module, part: str) -> None:
-    """Freeze the parameters of a part of the network."""
-    for parameter in parameters_of(model, part, "training.freeze"):
-        parameter.requires_grad_(False)
 
 
 def add_adapters(model: Network, rank: int, known: int) -> None:

@@ -7,21 +7,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from typing_extensions import TypedDict  # pydantic needs Python 3.12 for typing's own
 
 from asrkit.errors import UserError, shown
 
 # Coefficients of the quintic that drives singular values to about 1 (Jordan et al. 2024).
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 STEPS = 5
-# Keys of an optimiser's state of each parameter.
-STATE_KEYS = {"Muon": {"momentum"}, "AdamW": {"step", "exp_avg", "exp_avg_sq"}}
-
-
-class OptimizerState(TypedDict):
-    """An optimiser's state, by the number of each parameter."""
-
-    state: dict[int, dict[str, Tensor]]
 
 
 def build_optimizers(
@@ -91,21 +82,6 @@ def parameters_of(model: nn.Module, part: str, setting: str) -> list[nn.Paramete
         nearest = ", ".join(difflib.get_close_matches(part, names, cutoff=0.0))
         raise UserError(f"{setting}: the network has no {shown(part)}; nearest: {nearest}")
     return parameters
-
-
-def mismatch(optimizer: torch.optim.Optimizer, saved: OptimizerState) -> str | None:
-    """Return why a saved state does not fit an optimiser, or None."""
-    parameters = [p for group in optimizer.param_groups for p in group["params"]]
-    name = type(optimizer).__name__
-    for number, tensors in saved["state"].items():
-        if not 0 <= number < len(parameters):
-            return f"{name} has no parameter {number}"
-        shapes = {key: tuple(tensor.shape) for key, tensor in tensors.items()}
-        shape = tuple(parameters[number].shape)
-        expected = {key: () if key == "step" else shape for key in STATE_KEYS[name]}
-        if shapes != expected:
-            return f"{name}'s parameter {number} has {shapes!s:.160}, expected {expected}"
-    return None
 
 
 def set_learning_rate(optimizers: Sequence[torch.optim.Optimizer], rate: float) -> None:

@@ -32,11 +32,6 @@ FREE = {
 BATCHES = "training.accumulate_batches"
 TOTAL = f"{BATCHES} times ranks"  # batches of a step, independent of the number of ranks
 TOKENIZER = "the tokenizer"
-MANIFESTS = {
-    "the training utterances": "train",
-    "the dev utterances": "dev",
-    "the replay utterances": "replay",
-}  # keys of `data`
 
 
 def fixed(config: Config) -> dict[str, Any]:
@@ -97,10 +92,9 @@ def check_same(
     ]
     if changed and not change_schedule:
         total = before.get(TOTAL, 0) if ranks != stored.ranks else 0
-        manifests = ", ".join(manifests_of(name, config) for name in hashes)
         raise ConfigError(
             f"--resume: {' and '.join(changed)} differ from those of the training in "
-            f"{folder}{f' ({manifests})' * bool(manifests)}; use {same_batches(total, ranks)}, "
+            f"{folder}; use {same_batches(total, ranks)}, "
             "or accept the changes with --change-schedule"
         )
     done, epochs = stored.progress.epoch, int(config.training.epochs)
@@ -113,12 +107,6 @@ def check_same(
     if changed and stored.progress.batch:
         logger.info("if the order of batches changed, some utterances occur twice in this epoch "
                     "and others not at all")  # fmt: skip
-
-
-def manifests_of(name: str, config: Config) -> str:
-    """Return the key and the paths of a set's manifests."""
-    paths = getattr(config.data, MANIFESTS[name])
-    return f"data.{MANIFESTS[name]} {paths if isinstance(paths, str) else ', '.join(paths)}"
 
 
 def settings(config: Config, ranks: int) -> dict[str, Any]:

@@ -13,24 +13,19 @@ AVERAGED = 0.2  # share of the epochs
 def resolved(config: Config, seconds: float) -> Config:
     """Return the configuration with numbers for training.epochs and training.average.
 
+    The number of passes falls with the square root of the hours of recordings: a small corpus gets
+    enough steps, and the time for a large corpus stays limited.
+
     Args:
         config: configuration, in which both may be "auto".
         seconds: seconds of audio in an epoch.
     """
     epochs, average = config.training.epochs, config.training.average
     if epochs == "auto":
-        epochs = epochs_for(seconds / 3600, config.augmentation.speed_factors)
+        factors = config.augmentation.speed_factors
+        passes = max(FEWEST_PASSES, PASSES / math.sqrt(recorded(seconds / 3600, factors)))
+        epochs = max(1, round(passes / len(factors)))
     if average == "auto":
-        average = max(1, round(AVERAGED * epochs))
+        average = max(1, round(AVERAGED * int(epochs)))
     numbers = {"epochs": epochs, "average": average}
     return config.model_copy(update={"training": config.training.model_copy(update=numbers)})
-
-
-def epochs_for(hours: float, speed_factors: list[float]) -> int:
-    """Return the number of epochs, given the hours of audio in an epoch.
-
-    The number of passes falls with the square root of the hours of recordings: a small corpus gets
-    enough steps, and the time for a large corpus stays limited.
-    """
-    passes = max(FEWEST_PASSES, PASSES / math.sqrt(recorded(hours, speed_factors)))
-    return max(1, round(passes / len(speed_factors)))

@@ -13,7 +13,8 @@ from asrkit.errors import UserError
 from asrkit.model import Network
 from asrkit.model_file import load_model, save_model
 from asrkit.text import CharTokenizer
-from asrkit.training.adapters import AdaptedLinear, add_adapters, freeze, merge, new_label_masks
+from asrkit.training.adapters import AdaptedLinear, add_adapters, merge, new_label_masks
+from asrkit.training.optimizer import parameters_of
 from asrkit.training.warm_start import load_training
 from tests.conftest import tiny_model
 from tests.laws.test_resume import same, stop_after, weights
@@ -142,7 +143,7 @@ def test_what_cannot_be_frozen_or_kept(config: Path) -> None:
     with pytest.raises(
         UserError, match=r"network has no 'encoder\.layer\.0'; nearest: encoder\.layers\.0, "
     ):
-        freeze(tiny_model(), "encoder.layer.0")
+        parameters_of(tiny_model(), "encoder.layer.0", "training.freeze")
     for overrides, told in (
         (["training.keep=adapters", "training.freeze=[head]"], r"training\.freeze.*no effect"),
         (["training.adapter_rank=4"], r"training\.adapter_rank': 4 has no effect while"),

@@ -11,7 +11,7 @@ from asrkit.config import load_config
 from asrkit.model_file import load_model
 from asrkit.train import main
 from asrkit.training import schedule
-from asrkit.training.schedule import epochs_for, resolved
+from asrkit.training.schedule import resolved
 from asrkit.training.trainer import Trainer
 from tests.conftest import PROJECT, write_config
 from tests.laws.test_resume import stop_after
@@ -52,10 +52,12 @@ def test_the_default_takes_enough_steps_for_any_hours(hours: float) -> None:
 
 
 def test_as_many_passes_at_one_speed_as_at_three() -> None:
-    assert epochs_for(1.0, [1.0]) == 56
-    assert epochs_for(epoch(1.0), SPEEDS) == round(56 / 3)
-    assert epochs_for(1e6, [1.0]) == 24
-    assert epochs_for(1e6, [1.0] * 100) == 1
+    for hours, speeds, epochs in (
+        (1.0, [1.0], 56), (epoch(1.0), SPEEDS, round(56 / 3)), (1e6, [1.0], 24),
+        (1e6, [1 + i / 1000 for i in range(60)], 1),
+    ):  # fmt: skip
+        config = load_config(DEFAULT, [f"augmentation.speed_factors={speeds}"])
+        assert resolved(config, hours * 3600).training.epochs == epochs
 
 
 def test_numbers_stay() -> None:
