@@ -93,16 +93,15 @@ def fastest(reference: Backend, file: ModelFile) -> Backend:
 
 def build_checked(name: str, file: ModelFile, reference: Backend) -> Backend:
     """Return a backend that computes what the eager one computes."""
-    kind = kind_of(name)
-    if reference.spec.device.type != "cpu" and not kind.on_any_device:
-        able = " and ".join(each for each, kind in BACKENDS.items() if kind.on_any_device)
-        raise UserError(f"backend {shown(Path(name))} needs device cpu; {able} run on others too")
-    if reference.spec.context.full and not kind.in_full_context:
-        able = ", ".join(each for each, kind in BACKENDS.items() if kind.in_full_context)
-        raise UserError(f"backend {shown(Path(name))} has no full context: choose one of {able}")
-    if reference.spec.device.type == "cpu" and not kind.on_cpu:
-        able = ", ".join(each for each, kind in BACKENDS.items() if kind.on_cpu)
-        raise UserError(f"backend {shown(Path(name))} needs a GPU as device: choose one of {able}")
+    kind, on_cpu = kind_of(name), reference.spec.device.type == "cpu"
+    for is_needed, ability, problem in (
+        (not on_cpu, "on_any_device", "needs device cpu"),
+        (reference.spec.context.full, "in_full_context", "has no full context"),
+        (on_cpu, "on_cpu", "needs a GPU as device"),
+    ):
+        if is_needed and not getattr(kind, ability):
+            able = ", ".join(each for each, other in BACKENDS.items() if getattr(other, ability))
+            raise UserError(f"backend {shown(Path(name))} {problem}: choose one of {able}")
     try:
         backend = kind.build(file, reference)
         if backend is not reference:

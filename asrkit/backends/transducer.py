@@ -23,14 +23,9 @@ class TransducerParts:
     """
 
     def __init__(self, head: TransducerHead, predictor: Predictor, joiner: Joiner) -> None:
-        self.head, self.predictor, self.joiner = head, predictor, joiner
+        self.head, self.start = head, head.start
+        self.predict, self.joiner = predictor, joiner
         self.vocab_size, self.max_symbols = head.vocab_size, head.max_symbols
-
-    def start(self, batch_size: int) -> State:
-        return self.head.start(batch_size)
-
-    def predict(self, tokens: Tensor, state: State) -> tuple[Tensor, State]:
-        return self.predictor(tokens, state)
 
     def project(self, frames: Tensor) -> Tensor:
         """Return the frames: the joiner projects them."""

@@ -114,6 +114,7 @@ def forget_shapes(graph: "ir.Graph") -> None:
 def metadata(exported: Exported, file: ModelFile) -> dict[str, str]:
     """Return the file's metadata: plain text for programs in any language, and complete JSON."""
     tokenizer, frontend = file.tokenizer, build_frontend(file.config.model)
+    head = file.model.head
     return {
         KEY: describe(exported, file),
         "sample_rate": str(SAMPLE_RATE),
@@ -121,15 +122,9 @@ def metadata(exported: Exported, file: ModelFile) -> dict[str, str]:
         "samples_after": str(frontend.after),
         "samples_ahead": str(samples_ahead(exported, file)),
         "symbols": "\n".join(map(tokenizer.piece, range(1, tokenizer.vocab_size))),
-        **max_symbols(file),
+        **({"max_symbols": str(head.max_symbols)} if isinstance(head, TransducerHead) else {}),
         **file.terms.properties(),
     } | ({} if exported.context.full else {"chunk_length": str(chunk_length(exported, file))})
-
-
-def max_symbols(file: ModelFile) -> dict[str, str]:
-    """Return the most labels that a search may write in a frame, for a transducer."""
-    head = file.model.head
-    return {"max_symbols": str(head.max_symbols)} if isinstance(head, TransducerHead) else {}
 
 
 def state_names(state: Sequence[torch.Tensor]) -> list[str]:

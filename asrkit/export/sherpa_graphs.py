@@ -22,6 +22,17 @@ if TYPE_CHECKING:
 
 FLOATS = STATE[:-1]  # the encoder's state without the position
 
+# The frames of a step: those kept from earlier windows, and those of this window, `x`.
+WINDOW = """frames = Concat <axis = 1> (lead, x)
+  start = Constant <value_ints = [0]> ()
+  step = Constant <value_ints = [{step}]> ()
+  shift = Constant <value_ints = [{shift}]> ()
+  end = Constant <value_ints = [{shift_lead}]> ()
+  time = Constant <value_ints = [1]> ()
+  feats = Slice (frames, start, step, time)
+  new_lead = Slice (frames, shift, end, time)
+  lengths = Expand (step, streams)"""
+
 
 class Windows(NamedTuple):
     """The feature frames of a step, in sherpa-onnx and in the export."""
@@ -120,7 +131,10 @@ def encoder_graph(
     }  # fmt: skip
     numbers = [math.prod(shape) for shape in shapes.values()]
     before, after = layout
-    before = before.format(**values, state=typed(state), sizes=numbers, reshapes=unpacked(shapes))
+    before = before.format(
+        **values, state=typed(state), sizes=numbers, reshapes=unpacked(shapes),
+        window=WINDOW.format(**values),
+    )  # fmt: skip
     news = typed({f"new_{name}": shape for name, shape in state.items()})
     after = after.format(**values, state=news, reshapes=packed(shapes))
     return between(before, core, after, kept)

@@ -39,15 +39,7 @@ before (float[N, {W}, {F}] x, float[1, N, {total}] h, float[1, N, 2] c)
   {parts} = Split <axis = 1> (flat, sizes)
   {reshapes}
 
-  frames = Concat <axis = 1> (lead, x)
-  start = Constant <value_ints = [0]> ()
-  step = Constant <value_ints = [{step}]> ()
-  shift = Constant <value_ints = [{shift}]> ()
-  end = Constant <value_ints = [{shift_lead}]> ()
-  time = Constant <value_ints = [1]> ()
-  feats = Slice (frames, start, step, time)
-  new_lead = Slice (frames, shift, end, time)
-  lengths = Expand (step, streams)
+  {window}
 
   counts = Squeeze (c, layer)
   whole = Cast <to = 7> (counts)

@@ -42,16 +42,8 @@ before (float[N, {F}, {W}] audio_signal, int64[N] length,
   {parts} = Split <axis = 1> (flat, sizes)
   {reshapes}
 
-  window = Transpose <perm = [0, 2, 1]> (audio_signal)
-  frames = Concat <axis = 1> (lead, window)
-  start = Constant <value_ints = [0]> ()
-  step = Constant <value_ints = [{step}]> ()
-  shift = Constant <value_ints = [{shift}]> ()
-  end = Constant <value_ints = [{shift_lead}]> ()
-  time = Constant <value_ints = [1]> ()
-  feats = Slice (frames, start, step, time)
-  new_lead = Slice (frames, shift, end, time)
-  lengths = Expand (step, streams)
+  x = Transpose <perm = [0, 2, 1]> (audio_signal)
+  {window}
   state_position = Identity (cache_last_channel_len)
 }}
 """
