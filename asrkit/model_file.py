@@ -52,11 +52,6 @@ OTHERS = {  # suffixes of files that are mistaken for model files
 
 Count = Annotated[int, Field(ge=0, le=1 << 53)]
 Amount = Annotated[float, Field(ge=0.0, le=1e12)]
-Rates = dict[  # error rate in percent by name of a set and chunk size
-    Annotated[str, Field(pattern=r"^[a-z0-9_]{1,32}$")],
-    dict[Annotated[str, Field(pattern=r"^(full|\d{1,7}(\+\d{1,7})? ms)$")], Amount],
-]
-CANARY = ["recordings", "chunk", "before", "after"]  # titles of `canary_rows`
 
 
 class TrainingRecord(BaseModel):
@@ -69,17 +64,6 @@ class TrainingRecord(BaseModel):
     steps: Count | None = None
     audio_hours_per_epoch: Amount | None = None
     wall_seconds: Amount | None = None
-    canary_wer: Rates = {}  # on sets of other domains
-    first_wer: Rates = {}  # on them and dev, of the model that the training started from
-
-    def canary_rows(self) -> list[list[str]]:
-        """Return the error rates on other domains before and after the training, as rows."""
-        return [
-            [name, chunk, "–" if first is None else f"{first:.2f}", f"{rate:.2f}"]
-            for name, by_chunk in self.canary_wer.items()
-            for chunk, rate in by_chunk.items()
-            for first in [self.first_wer.get(name, {}).get(chunk)]
-        ]
 
 
 def save_model(path: str | Path, file: ModelFile, weights: torch.dtype = torch.float32) -> None:

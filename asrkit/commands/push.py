@@ -226,7 +226,7 @@ def evaluated(file: ModelFile) -> list[dict[str, Any]]:
 
 def trained(file: ModelFile) -> str:
     """Describe the training and the scores in the model file."""
-    from asrkit.model_file import CANARY, TrainingRecord
+    from asrkit.model_file import TrainingRecord
 
     record = TrainingRecord.model_validate(file.training)
     hours, seconds = record.audio_hours_per_epoch, record.wall_seconds
@@ -254,7 +254,4 @@ def trained(file: ModelFile) -> str:
             for chunk, rate in first.items()
         ]
         lines.append(markdown(["chunk", *map(str.upper, names_of_rates(file)), "delay"], rows))
-    if canary := record.canary_rows():
-        told = "Error rates in % on other recordings, before and after the training:"
-        lines += ["", told, "", markdown(CANARY, canary)]
     return "\n".join(lines) or "The model file does not tell."

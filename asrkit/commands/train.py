@@ -23,8 +23,6 @@ from asrkit.terms import UNKNOWN, Terms, inherited, read_terms
 if TYPE_CHECKING:
     from asrkit.config import Config, DataConfig
     from asrkit.data.manifest import LeftOut
-    from asrkit.training.checkpoints import Rates
-    from asrkit.training.dataset import Corpus
     from asrkit.training.distributed import Ranks
     from asrkit.training.trainer import Trainer
 
@@ -292,34 +290,12 @@ def begin(trainer: Trainer, command: argparse.Namespace, folder: Path) -> None:
     if name is not None:
         known = start_from(name, trainer.model, corpus.encode.tokenizer, trainer.config)
         logger.info("starting from %s, which has %d of the labels%s", name, *known)
-        if corpus.canary:
-            trainer.before = rates_before(name, corpus, trainer)
     else:
         frontend = build_frontend(trainer.config.model)
         if trainer.ranks.is_first and (warning := empty_bins(corpus.train, frontend)):
             logger.warning(warning)
         mean, scale = trainer.ranks.from_first(lambda: feature_statistics(corpus.train, frontend))
         trainer.model.encoder.set_statistics(mean, scale)
-
-
-def rates_before(name: str, corpus: Corpus, trainer: Trainer) -> Rates:
-    """Return and log the error rates of the first model, with its own labels, on dev and canaries.
-
-    All ranks must call this.
-    """
-    from asrkit.evaluation.scoring import unit_rates
-    from asrkit.model_file import load_model
-    from asrkit.training.dataset import text_encoder
-    from asrkit.training.validation import log_rates, scores_on
-
-    first = load_model(name)
-    model = first.model.to(trainer.ranks.device)
-    encode = text_encoder(first.config, first.tokenizer)
-    before = {}
-    for key, cuts in {"dev": corpus.dev, **corpus.canary}.items():
-        before[key] = unit_rates(scores_on(cuts, model, encode, trainer.config, trainer.ranks))
-        log_rates(f"first model: {key} error rate", before[key])
-    return before
 
 
 @contextmanager
@@ -384,14 +360,6 @@ def finish(trainer: Trainer, config: Config, folder: Path) -> None:
             name: {of: ms and round(ms) for of, ms in score.delay._asdict().items()}
             for name, score in results.items()
             if score.delay is not None
-        },
-        **{
-            key: {
-                name: {of: round(rate, 2) for of, rate in by_chunk.items()}
-                for name, by_chunk in found.items()
-            }
-            for key, found in (("canary_wer", canary), ("first_wer", trainer.before))
-            if found
         },
     }
     path = folder / MODEL

@@ -11,7 +11,7 @@ import yaml
 from asrkit.evaluation import Score
 from asrkit.evaluation.wer import UNITS, interval_shown, total
 from asrkit.evaluation.written import SHARES, lacking, rules_of, share
-from asrkit.model_file import CANARY, ModelFile, TrainingRecord
+from asrkit.model_file import ModelFile
 from asrkit.report.charts import legend, line_chart
 from asrkit.report.html import Html, join, note, section, table, tag
 from asrkit.report.tensorboard import Point, Scalar, thinned
@@ -95,11 +95,9 @@ def scores_section(scores: dict[str, Score], decoded: str, experiment: Experimen
         " is the time from its end, by forced alignment, to the end of the chunk in which it is"
         " written, without computing time."
     )
-    canary = TrainingRecord.model_validate(experiment.file.training).canary_rows()
-    more = [tag("h3", "Other recordings, error rates in %"), table(CANARY, canary)]
     return section(
         "scores", "Errors and delay", table(titles, rows), note(explained),
-        *written_text(scores, experiment.file), *(more if canary else []), facts(experiment),
+        *written_text(scores, experiment.file), facts(experiment),
     )  # fmt: skip
 
 

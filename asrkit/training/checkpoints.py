@@ -21,7 +21,6 @@ logger = logging.getLogger(__name__)
 Used = TypeVar("Used")
 Count = Annotated[int, Field(ge=0)]
 Seconds = Annotated[float, Field(ge=0.0)]
-Rates = dict[str, dict[str, float]]  # name of a set -> error rate in percent by chunk size
 
 
 class TrainingCheckpointError(UserError):
@@ -46,7 +45,6 @@ class Checkpoint(BaseModel):
     optimizers: list[dict[str, Any]]
     progress: Progress
     history: dict[int, dict[str, float]]  # epoch -> error rate by chunk size
-    before: Rates = {}  # scores before the first step, see `Trainer`
     wall_seconds: Seconds = 0.0
     config: dict[str, Any]
     identity: dict[str, str] = {}  # of the corpus; empty in earlier versions

@@ -28,7 +28,6 @@ from asrkit.training.checkpoints import (
     Checkpoints,
     EpochWeights,
     Progress,
-    Rates,
     TrainingCheckpointError,
     check_fit,
 )
@@ -110,7 +109,6 @@ class Trainer:
         self.progress = Progress()
         self.started = time.monotonic()  # start time, minus the time of earlier runs
         self.history: dict[int, dict[str, float]] = {}  # epoch -> error rate by chunk size
-        self.before: Rates = {}  # on canaries and dev, of the model that the training started from
 
     def run(self) -> bool:
         """Train to the last epoch or until dev errors no longer fall; return False if stopped."""
@@ -264,18 +262,18 @@ class Trainer:
         encode = self.corpus.encode
         return scores_on(self.corpus.dev, self.model, encode, self.config, self.ranks, align)
 
-    def canary_rates(self) -> Rates:
+    def canary_rates(self) -> dict[str, dict[str, float]]:
         """Return and log the error rate on each canary by chunk size. All ranks must call this."""
         rates = {}
         for name, cuts in self.corpus.canary.items():
             scores = scores_on(cuts, self.model, self.corpus.encode, self.config, self.ranks)
-            rates[name] = unit_rates(scores)
-            log_rates(f"canary {name} error rate", rates[name], self.before.get(name, {}))
+            rates[f"canary_{name}"] = unit_rates(scores)
+            log_rates(f"canary {name} error rate", rates[f"canary_{name}"])
         return rates
 
-    def log_scores(self, scores: dict[str, Score], canary: Rates) -> None:
+    def log_scores(self, scores: dict[str, Score], canary: dict[str, dict[str, float]]) -> None:
         """Log error rates and loss on dev in every validated context, and draw all curves."""
-        curves = curves_on_dev(scores) | {f"canary_{name}": canary[name] for name in canary}
+        curves = curves_on_dev(scores) | canary
         for tag, by_chunk in curves.items():
             self.log({f"{tag}/{of}": value for of, value in by_chunk.items()})
 
@@ -330,7 +328,6 @@ class Trainer:
             "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
             "progress": self.progress._asdict(),
             "history": self.history,
-            "before": self.before,
             "wall_seconds": self.wall_seconds(),
             "config": self.config.model_dump(mode="json"),
             "identity": self.corpus.identity,
@@ -368,6 +365,6 @@ class Trainer:
             # The settings of the optimisers come from the configuration.
             groups = optimizer.state_dict()["param_groups"]
             optimizer.load_state_dict({**state, "param_groups": groups})
-        self.progress, self.history, self.before = stored.progress, stored.history, stored.before
+        self.progress, self.history = stored.progress, stored.history
         self.started -= stored.wall_seconds
         return True

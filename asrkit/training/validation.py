@@ -37,15 +37,9 @@ def curves_on_dev(scored: dict[str, Score]) -> dict[str, dict[str, float]]:
     return curves | {"dev_loss": losses}
 
 
-def log_rates(
-    name: str, by_chunk: dict[str, float], before: dict[str, float] | None = None
-) -> None:
-    """Log the error rates on a set by chunk size, after those before the training if known."""
-    first = before or {}
-    shown = "  ".join(
-        f"{chunk}: {f'{first[chunk]:.2f} → ' if chunk in first else ''}{rate_shown(rate)}"
-        for chunk, rate in by_chunk.items()
-    )
+def log_rates(name: str, by_chunk: dict[str, float]) -> None:
+    """Log the error rates on a set by chunk size."""
+    shown = "  ".join(f"{chunk}: {rate_shown(rate)}" for chunk, rate in by_chunk.items())
     logger.info("  %s  %s", name, shown or "no reference words")
 
 

@@ -263,7 +263,7 @@ def test_either_head_of_a_hybrid(corpus: Path, tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("keep", ["adapters", "replay"])
 def test_imported_models_keep_what_they_had(keep: str, corpus: Path, tmp_path: Path) -> None:
-    """Adapters and replay lower the loss of an imported hybrid; its canary is scored before."""
+    """Adapters and replay lower the loss of an imported hybrid; its canary is scored."""
     imported("hybrid", tmp_path / "m.safetensors")
     fast = {"epochs": 3, "learning_rate": 5e-3, "validate_every_epochs": 3, "keep": keep}
     path = minimal(tmp_path, corpus, tmp_path / "m.safetensors", **fast)
