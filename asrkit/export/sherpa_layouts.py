@@ -26,20 +26,11 @@ if TYPE_CHECKING:
 README = """# {name} for sherpa-onnx
 
 Exported by asrkit in the layout {layout}: chunks of {chunk_ms} ms with {left_ms} ms before them and
-{right_ms} ms after them. docs/export.md of asrkit has more about the layout.
+{right_ms} ms after them. docs/export.md of asrkit has a program around these lines.
 
 ```python
-import numpy as np
-import sherpa_onnx
-
+zeros = {tail}  # after the samples; otherwise the last words are missing
 recognizer = sherpa_onnx.OnlineRecognizer.{call}
-stream = recognizer.create_stream()
-stream.accept_waveform(16000, samples)  # float32 in [-1, 1]
-stream.accept_waveform(16000, np.zeros({tail}, np.float32))  # otherwise the last words are missing
-stream.input_finished()
-while recognizer.is_ready(stream):
-    recognizer.decode_stream(stream)
-print(recognizer.get_result(stream))
 ```
 """
 DEFAULTS = (20.0, 7600.0, False)  # of `sherpa_folder.features`
