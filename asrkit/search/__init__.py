@@ -1,6 +1,6 @@
 """Decoding: searches that turn log-probabilities into hypotheses, step by step.
 
-Each kind is a class. The options of a kind are the class's arguments without `blank` and `fusion`.
+Each kind is a class. The options of a kind are the class's arguments without `fusion`.
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ __all__ = [
 ]
 
 KINDS: Kinds[Any] = Kinds(
-    "search", {"greedy": GreedySearch, "prefix_beam": PrefixBeamSearch}, ("blank", "fusion")
+    "search", {"greedy": GreedySearch, "prefix_beam": PrefixBeamSearch}, ("fusion",)
 )
 # The same searches, with the same options, for the frames of a transducer.
 OF_TRANSDUCER: dict[type, Any] = {

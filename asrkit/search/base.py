@@ -36,6 +36,7 @@ class Search:
     hypothesis, the state's `hypothesis`, which later frames only extend.
 
     Attributes:
+        blank: label of the blank.
         takes_fusion: whether the search can add the scores of a fusion.
         head: predictor and joiner that a transducer's search calls.
         end_of_turn: label that marks ends of turns; None for a network without one.
@@ -43,6 +44,7 @@ class Search:
             states cannot be saved.
     """
 
+    blank = 0
     takes_fusion = False
     head: Any = None
     end_of_turn: int | None = None

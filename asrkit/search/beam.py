@@ -42,13 +42,12 @@ class BeamSearch(Search):
         beam: int = 10,
         min_token_prob: float = 1e-4,
         skip_blank_prob: float = 0.999,
-        blank: int = 0,
         fusion: Fusion | None = None,
         blank_penalty: float = 0.0,
     ) -> None:
         if beam < 1:
             raise ValueError(f"beam must be 1 or more, got {beam}")
-        self.beam, self.blank, self.fusion = beam, blank, fusion or Both()
+        self.beam, self.fusion = beam, fusion or Both()
         self.ceiling = math.exp(self.fusion.ceiling)  # upper bound of the factors
         self.blank_penalty = checked_penalty(blank_penalty)
         self.log_min_token = log_of("min_token_prob", min_token_prob)

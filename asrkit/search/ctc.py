@@ -32,7 +32,6 @@ def checked_penalty(penalty: float) -> float:
 class CtcSearch(Search):
     """A search that reads log-probabilities, and never writes the label of ends of turns."""
 
-    blank: int
     blank_penalty = 0.0
 
     def readable(self, log_probs: Tensor) -> Tensor:

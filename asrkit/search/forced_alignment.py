@@ -39,8 +39,8 @@ class ForcedAlignment(CtcSearch):
         tokens: tokens (U,), without blanks.
     """
 
-    def __init__(self, tokens: list[int], blank: int = 0) -> None:
-        self.tokens, self.blank = tokens, blank
+    def __init__(self, tokens: list[int]) -> None:
+        self.tokens = tokens
 
     def start(self) -> AlignmentState:
         return AlignmentState()
@@ -138,15 +138,14 @@ class TransducerAlignment(ForcedAlignment):
         tokens: tokens (U,), without blanks.
     """
 
-    def __init__(self, head: Any, tokens: list[int], blank: int = 0) -> None:
-        super().__init__(tokens, blank)
-        self.head = head
+    def __init__(self, head: Any, tokens: list[int]) -> None:
+        self.head, self.tokens = head, tokens
 
     def readable(self, frames: Tensor) -> Tensor:
         return frames
 
     def quiet(self, frames: Tensor) -> tuple[bool, ...]:
-        return TransducerGreedySearch(self.head, self.blank).quiet(frames)
+        return TransducerGreedySearch(self.head).quiet(frames)
 
     @torch.inference_mode()
     def align(self, frames: Tensor) -> Hypothesis | None:

@@ -29,8 +29,8 @@ class GreedySearch(CtcSearch):
 
     Value = GreedyState
 
-    def __init__(self, blank: int = 0, blank_penalty: float = 0.0) -> None:
-        self.blank, self.blank_penalty = blank, checked_penalty(blank_penalty)
+    def __init__(self, blank_penalty: float = 0.0) -> None:
+        self.blank_penalty = checked_penalty(blank_penalty)
 
     def start(self) -> GreedyState:
         return GreedyState(NOTHING, self.blank, 0)

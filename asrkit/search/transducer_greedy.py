@@ -59,9 +59,8 @@ class TransducerGreedySearch(Search):
 
     Value = TransducerState
 
-    def __init__(self, head: Transducer, blank: int = 0, blank_penalty: float = 0.0) -> None:
-        self.head, self.blank = head, blank
-        self.blank_penalty = checked_penalty(blank_penalty)
+    def __init__(self, head: Transducer, blank_penalty: float = 0.0) -> None:
+        self.head, self.blank_penalty = head, checked_penalty(blank_penalty)
 
     @torch.inference_mode()
     def start(self) -> TransducerState:

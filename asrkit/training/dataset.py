@@ -29,6 +29,7 @@ from asrkit.training.labels import tokenizer_of
 
 logger = logging.getLogger(__name__)
 
+MOST_SECONDS = 1200.0  # of audio whose features are measured
 MAX_TEXTS = 100_000  # texts of an index that the labels must write
 
 
@@ -272,15 +273,13 @@ def empty_bins(cuts: Cuts | JoinedCuts, frontend: Frontend) -> str | None:
     )
 
 
-def feature_statistics(
-    cuts: Cuts | JoinedCuts, frontend: Frontend, max_seconds: float = 1200.0
-) -> tuple[Tensor, Tensor]:
-    """Return mean (F,) and 1 / standard deviation (F,) of the log mels of about `max_seconds`."""
+def feature_statistics(cuts: Cuts | JoinedCuts, frontend: Frontend) -> tuple[Tensor, Tensor]:
+    """Return mean (F,) and 1 / standard deviation (F,) of the log mels of about MOST_SECONDS."""
     sums = torch.zeros(2, frontend.num_mels, dtype=torch.float64)
     frames, seconds = 0, 0.0
     unread: UserError | None = None
     for place in map(int, np.random.default_rng(0).permutation(len(cuts))):
-        if seconds > max_seconds:
+        if seconds > MOST_SECONDS:
             logger.info("mean and variance of the features are those of %.0f s of audio", seconds)
             break
         try:

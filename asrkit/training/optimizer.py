@@ -13,6 +13,7 @@ from asrkit.errors import UserError, shown
 # Coefficients of the quintic that drives singular values to about 1 (Jordan et al. 2024).
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 STEPS = 5
+MOMENTUM = 0.95
 
 
 def build_optimizers(
@@ -123,13 +124,9 @@ class Muon(torch.optim.Optimizer):
     """
 
     def __init__(
-        self,
-        params: Iterable[nn.Parameter] | Iterable[dict[str, Any]],
-        weight_decay: float,
-        momentum: float = 0.95,
+        self, params: Iterable[nn.Parameter] | Iterable[dict[str, Any]], weight_decay: float
     ) -> None:
-        defaults = {"lr": 1e-3, "weight_decay": weight_decay, "momentum": momentum}
-        super().__init__(params, defaults)
+        super().__init__(params, {"lr": 1e-3, "weight_decay": weight_decay})
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
@@ -143,19 +140,19 @@ class Muon(torch.optim.Optimizer):
 
     def _update(self, weights: list[nn.Parameter], group: dict[str, Any]) -> None:
         """Update weights of one shape."""
-        momenta = torch.stack([self._momentum(w, group["momentum"]) for w in weights])
+        momenta = torch.stack([self._momentum(w) for w in weights])
         scale = 0.2 * max(momenta.shape[1:]) ** 0.5
         for weight, update in zip(weights, orthogonalize(momenta), strict=True):
             weight.mul_(1.0 - group["lr"] * group["weight_decay"])
             weight.sub_(update, alpha=group["lr"] * scale)
 
-    def _momentum(self, weight: nn.Parameter, momentum: float) -> Tensor:
+    def _momentum(self, weight: nn.Parameter) -> Tensor:
         gradient, state = weight.grad, self.state[weight]
         assert gradient is not None
         if "momentum" not in state:
             state["momentum"] = torch.zeros_like(weight)
-        state["momentum"].lerp_(gradient, 1.0 - momentum)
-        return gradient.lerp(state["momentum"], momentum)
+        state["momentum"].lerp_(gradient, 1.0 - MOMENTUM)
+        return gradient.lerp(state["momentum"], MOMENTUM)
 
 
 def orthogonalize(matrices: Tensor) -> Tensor:

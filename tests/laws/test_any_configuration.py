@@ -212,7 +212,7 @@ def drawn_search(draw: random.Random, tokenizer: Tokenizer, folder: Path) -> Sea
 def of_transducer(search: Search, head: TransducerHead) -> Search:
     """The search of the same kind, with the same options, for a transducer."""
     if isinstance(search, GreedySearch):
-        return TransducerGreedySearch(head, search.blank, search.blank_penalty)
+        return TransducerGreedySearch(head, search.blank_penalty)
     found = TransducerBeamSearch(head)
     vars(found).update(vars(search))
     return found

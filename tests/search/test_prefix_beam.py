@@ -265,11 +265,6 @@ def test_impossible_texts_are_dropped() -> None:
     assert {e.hypothesis.tokens for e in nbest(PrefixBeamSearch(**ALL), frames)} == {(1,), (1, 2)}
 
 
-def test_blank_may_be_any_label() -> None:
-    found = nbest(PrefixBeamSearch(3, blank=2, **ALL), KNOWN[:, [1, 2, 0]])
-    assert [each.hypothesis.tokens for each in found] == [(1, 0), (0, 1), (0,)]
-
-
 def test_the_smallest_probabilities_are_rescaled() -> None:
     """2**-1040 is below the smallest normal number: its factor would be above the largest."""
     lowest = -1040 * math.log(2.0)
