@@ -7,7 +7,7 @@ A file for full context has no state, and the number of frames is dynamic.
 import logging
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -54,7 +54,9 @@ def write(module: nn.Module, path: Path, exported: Exported, file: ModelFile) ->
         inputs, shapes = whole_inputs(file)
     else:
         inputs, shapes = chunk_inputs(module, exported, file)
-    state = state_names(inputs.get("state", []))
+    tensors = inputs.get("state", [])
+    is_encoder = isinstance(tensors, EncoderState)
+    state = STATE if is_encoder else [f"state_{i}" for i in range(len(tensors))]
     with quiet(), torch.no_grad():
         program = torch.export.export(module, (), inputs, dynamic_shapes=shapes, strict=False)
         result = torch.onnx.export(
@@ -125,13 +127,6 @@ def metadata(exported: Exported, file: ModelFile) -> dict[str, str]:
         **({"max_symbols": str(head.max_symbols)} if isinstance(head, TransducerHead) else {}),
         **file.terms.properties(),
     } | ({} if exported.context.full else {"chunk_length": str(chunk_length(exported, file))})
-
-
-def state_names(state: Sequence[torch.Tensor]) -> list[str]:
-    """Return the names of a state's tensors: those of the encoder's, or numbers."""
-    if isinstance(state, EncoderState):
-        return STATE
-    return [f"state_{i}" for i in range(len(state))]
 
 
 def part_inputs(module: nn.Module, part: What) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -136,15 +136,11 @@ class Muon(torch.optim.Optimizer):
                 if weight.grad is not None:
                     by_shape.setdefault(tuple(weight.shape), []).append(weight)
             for weights in by_shape.values():
-                self._update(weights, group)
-
-    def _update(self, weights: list[nn.Parameter], group: dict[str, Any]) -> None:
-        """Update weights of one shape."""
-        momenta = torch.stack([self._momentum(w) for w in weights])
-        scale = 0.2 * max(momenta.shape[1:]) ** 0.5
-        for weight, update in zip(weights, orthogonalize(momenta), strict=True):
-            weight.mul_(1.0 - group["lr"] * group["weight_decay"])
-            weight.sub_(update, alpha=group["lr"] * scale)
+                updates = orthogonalize(torch.stack([self._momentum(w) for w in weights]))
+                scale = 0.2 * max(updates.shape[1:]) ** 0.5
+                for weight, update in zip(weights, updates, strict=True):
+                    weight.mul_(1.0 - group["lr"] * group["weight_decay"])
+                    weight.sub_(update, alpha=group["lr"] * scale)
 
     def _momentum(self, weight: nn.Parameter) -> Tensor:
         gradient, state = weight.grad, self.state[weight]
