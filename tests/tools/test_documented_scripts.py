@@ -34,7 +34,6 @@ NOT_RUN = {
     "sherpa_server": "needs an exported folder; load_test --peer starts it",
     "attacks": "attack_server runs it",
     "check_inputs": "needs the programs ffmpeg, ffprobe, sox and lame",
-    "nemo_train": "needs NeMo, in an environment of its own: see docs/import.md",
     "accented_voice": "needs espeak-ng; what it shares with recipes/digits is tested there",
 }
 
