@@ -1,6 +1,6 @@
 """Check the words of docstrings, `Args` entries, help texts, errors and pages.
 
-python -m tools.prose                  every finding, then the count of each rule
+python -m tools.prose                  every finding
 python -m tools.prose asrkit/serve     those of a folder or file
 
 docs/contributing.md has the rules.
@@ -10,7 +10,6 @@ import argparse
 import ast
 import re
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -32,6 +31,9 @@ LOGGED = {"debug", "info", "warning", "error", "exception"}
 NO_TEXT = re.compile(r"<!--.*?-->|^( *)```.*?^\1```$", re.DOTALL | re.MULTILINE)
 # Headings, tables, pictures, options of mkdocstrings.
 NO_PROSE = re.compile(r" *(?:$|#|\||:::|!|<|--8<--|options:|\w+: (?:true|\[))")
+ENTRY = re.compile(r"^ {4}\w+(?:, \w+)*: (.*)", re.MULTILINE)  # of Args
+FORMULA = re.compile(r"\S  +\S| · |^\w+:\n {4}|^[ |]")  # or a table, or a section
+END = re.compile(r"(?<=[.?!])\s+")  # of a sentence
 ITEM = re.compile(r" *(?:[-*>]|\d+\.) +")
 
 
@@ -43,43 +45,25 @@ class Text(NamedTuple):
     text: str
 
 
-class Finding(NamedTuple):
-    """A text that breaks a rule."""
-
-    place: str
-    rule: str
-    text: str
-
-
 def texts_of(source: str) -> Iterator[Text]:
     """Yield the texts of a module: docstrings, entries of Args, help texts, log lines, errors."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            if text := ast.get_docstring(node):
-                line = getattr(node, "lineno", 1)
-                first, *rest = re.split(r"\n\n|\n(?=\w+:\n {4})", text)
-                yield Text(line, "docstring", first)
-                for sentence in explanations(rest):
-                    yield Text(line, "explanation", sentence)
-                for entry in entries(text):
-                    yield Text(line, "args", entry)
+            line = getattr(node, "lineno", 1)
+            first, *rest = re.split(r"\n\n|\n(?=\w+:\n {4})", ast.get_docstring(node) or "")
+            yield Text(line, "docstring", first)
+            for paragraph in rest:
+                if paragraph.startswith("Args:\n"):
+                    yield from (Text(line, "args", entry) for entry in ENTRY.findall(paragraph))
+                elif not FORMULA.search(paragraph):
+                    yield from (Text(line, "explanation", each) for each in END.split(paragraph))
         elif isinstance(node, ast.Call):
-            for keyword in node.keywords:
-                if keyword.arg == "help" and (text := written(keyword.value)):
-                    yield Text(keyword.value.lineno, "help", text)
+            helps = [keyword.value for keyword in node.keywords if keyword.arg == "help"]
+            yield from (Text(each.lineno, "help", written(each)) for each in helps)
             if isinstance(node.func, ast.Attribute) and node.func.attr in LOGGED:
-                for text in filter(None, map(written, node.args[:1])):
-                    yield Text(node.lineno, "log", text)
+                yield from (Text(node.lineno, "log", written(each)) for each in node.args[:1])
         elif isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
-            for text in filter(None, map(written, node.exc.args[:1])):
-                yield Text(node.lineno, "error", text)
-
-
-def explanations(paragraphs: list[str]) -> Iterator[str]:
-    """Yield the sentences of a docstring's paragraphs, without formulas, tables and sections."""
-    for paragraph in paragraphs:
-        if not re.search(r"\S  +\S| · |^\w+:\n {4}|^[ |]", paragraph):
-            yield from re.split(r"(?<=[.?!])\s+", paragraph)
+            yield from (Text(node.lineno, "error", written(each)) for each in node.exc.args[:1])
 
 
 def sentences_of(page: str) -> Iterator[Text]:
@@ -89,8 +73,7 @@ def sentences_of(page: str) -> Iterator[Text]:
         text = re.sub(r"\]\([^)]*\)", "]", text)  # addresses of links
         remark = re.compile(r"\([^()]*\)")
         for part in [*remark.findall(text), remark.sub("", text)]:
-            for sentence in re.split(r"(?<=[.?!])\s+", part):
-                yield Text(line, "page", sentence)
+            yield from (Text(line, "page", sentence) for sentence in END.split(part))
 
 
 def paragraphs(page: str) -> Iterator[tuple[int, str]]:
@@ -105,18 +88,6 @@ def paragraphs(page: str) -> Iterator[tuple[int, str]]:
         if is_prose:
             first = first if parts else number
             parts.append(line[item.end() :] if item else line.strip())
-
-
-def entries(docstring: str) -> Iterator[str]:
-    """Yield the descriptions in a docstring's section Args."""
-    _, found, section = docstring.partition("\nArgs:\n")
-    if not found:
-        return
-    for line in section.splitlines():
-        if line and not line.startswith(" "):
-            return
-        if entry := re.match(r" {4}\w+(?:, \w+)*: (.*)", line):
-            yield entry[1]
 
 
 def written(node: ast.expr) -> str:
@@ -160,14 +131,15 @@ def broken_on_page(sentence: str) -> Iterator[str]:
         yield "more than one colon or semicolon"
 
 
-def findings(paths: list[Path]) -> Iterator[Finding]:
-    """Yield the texts that break a rule in Python files and pages; of a folder in its Python."""
+def findings(paths: list[Path]) -> Iterator[str]:
+    """Yield a line for each broken rule in Python files, pages, and the Python of folders."""
     for path in paths:
         for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
             texts = sentences_of if file.suffix == ".md" else texts_of
             for text in texts(file.read_text(encoding="utf-8")):
                 for rule in broken(text):
-                    yield Finding(f"{file.relative_to(PROJECT)}:{text.line}", rule, text.text)
+                    shown = " ".join(text.text.split())[:100]
+                    yield f"{file.relative_to(PROJECT)}:{text.line}: {rule}: {shown}"
 
 
 def main() -> int:
@@ -177,9 +149,7 @@ def main() -> int:
     paths = parser.parse_args().paths or [*(PROJECT / folder for folder in FOLDERS), *pages]
     found = list(findings([path.resolve() for path in paths]))
     for each in found:
-        print(f"{each.place}: {each.rule}: {' '.join(each.text.split())[:100]}")
-    for rule, count in Counter(each.rule for each in found).most_common():
-        print(f"{count:6} {rule}")
+        print(each)
     return int(bool(found))
 
 
