@@ -12,17 +12,17 @@ STYLE = """
   .small { font-size: 12px } .bold { font-weight: 700 } .middle { text-anchor: middle }
   .end { text-anchor: end } text { fill: #57606a } .ink { fill: #1f2328 }
   .line { stroke: #8c959f; fill: none } .faint { stroke: #d0d7de; fill: none }
-  .box { fill: #f6f8fa; stroke: #8c959f } .good { fill: #dafbe1; stroke: none }
-  .blue { fill: #0969da; stroke: none } .pale { fill: #b6d4fe; stroke: none }
-  .orange { fill: #bc4c00; stroke: none } .empty { fill: #eaeef2; stroke: none }
+  .good { fill: #dafbe1; stroke: none }
+  .blue { fill: #0969da; stroke: none }
+  .orange { fill: #bc4c00; stroke: none }
   .wave, .blueline { stroke: #0969da; stroke-width: 2; fill: none }
   .orangeline { stroke: #bc4c00; stroke-width: 2; fill: none }
   @media (prefers-color-scheme: dark) {
     text { fill: #8d96a0 } .ink { fill: #e6edf3 }
     .line { stroke: #656d76 } .faint { stroke: #30363d }
-    .box { fill: #161b22; stroke: #656d76 } .good { fill: #12261e }
-    .blue { fill: #4493f8 } .pale { fill: #1f4372 }
-    .orange { fill: #db6d28 } .empty { fill: #21262d }
+    .good { fill: #12261e }
+    .blue { fill: #4493f8 }
+    .orange { fill: #db6d28 }
     .wave, .blueline { stroke: #4493f8 } .orangeline { stroke: #db6d28 }
   }
 """
@@ -43,17 +43,6 @@ def box(kind: str, x: float, y: float, width: float, height: float, round_: floa
     """Return a rectangle with its upper left corner at (x, y)."""
     size = f'x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}"'
     return f'<rect class="{kind}" {size} rx="{round_:g}"/>'
-
-
-def arrow(x: float, y: float, to_x: float, to_y: float) -> str:
-    """Return a line with a head at its end, level or upright."""
-    across, down = (4, 0) if to_x == x else (0, 4)
-    back_x = to_x - 6 * ((to_x > x) - (to_x < x))
-    back_y = to_y - 6 * ((to_y > y) - (to_y < y))
-    head = line(
-        "line", (back_x - across, back_y - down), (to_x, to_y), (back_x + across, back_y + down)
-    )
-    return line("line", (x, y), (to_x, to_y)) + head
 
 
 def write(path: Path, title: str, width: float, height: float, parts: Iterable[str]) -> None:

@@ -5,10 +5,9 @@ attends to the whole recording, without positions.
 """
 
 import argparse
-import json
+import multiprocessing
 import resource
 import statistics
-import subprocess
 import sys
 from collections.abc import Callable
 from functools import cache, partial
@@ -107,33 +106,32 @@ def peak_megabytes() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
 
 
-def measure_memory(name: str, seconds: float, options: argparse.Namespace) -> None:
-    """Print as JSON the megabytes of one pass above the loaded model, or what prevents it."""
+def builders(options: argparse.Namespace) -> dict[str, Callable[[int], Forward]]:
+    exports = {
+        f"asrkit, {path.name}, 30 s a step": partial(exported_in_pieces, path)
+        for path in options.onnx
+    }
+    return BUILDERS | exports
+
+
+def measure_memory(name: str, seconds: float, options: argparse.Namespace) -> float | Failure:
+    """Return the megabytes of one pass above the loaded model, or what prevents it."""
     torch.set_num_threads(max(options.threads))
-    forward = BUILDERS[name](reference_layers(options))
+    forward = builders(options)[name](reference_layers(options))
     feats = random_feats(seconds)
     loaded = peak_megabytes()
     result = attempt(lambda: forward(feats), options.limit)
-    cell = result.reason if isinstance(result, Failure) else peak_megabytes() - loaded
-    print(json.dumps(cell))
+    return result if isinstance(result, Failure) else peak_megabytes() - loaded
 
 
 def memory(name: str, seconds: float, options: argparse.Namespace) -> float | Failure:
     """`measure_memory` in a process of its own: a peak never goes down again."""
-    command = [sys.executable, __file__, "--measure-memory", name, str(seconds)]
-    command += ["--threads", *map(str, options.threads), "--limit", str(options.limit)]
-    command += ["--quick"] if options.quick else []
-    command += ["--onnx", *map(str, options.onnx)] if options.onnx else []
-    try:
-        done = subprocess.run(
-            command, stdout=subprocess.PIPE, text=True, timeout=options.limit + LOADING
-        )
-    except subprocess.TimeoutExpired:
-        return Failure(f"over {options.limit:g} s")
-    if done.returncode:
-        return Failure("killed" if done.returncode < 0 else "failed")
-    result = json.loads(done.stdout)
-    return Failure(result) if isinstance(result, str) else result
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        measured = pool.apply_async(measure_memory, (name, seconds, options))
+        try:
+            return measured.get(options.limit + LOADING)
+        except multiprocessing.TimeoutError:  # or killed
+            return Failure(f"over {options.limit:g} s")
 
 
 def measure_times(
@@ -182,10 +180,6 @@ def main() -> None:
         "--onnx", type=Path, nargs="+", metavar="FILE", default=[],
         help="exports of the reference model to measure too, half a minute a step",
     )  # fmt: skip
-    arguments.add_argument(
-        "--measure-memory", nargs=2, metavar=("NAME", "SECONDS"),
-        help="only print the memory of one pass of a contender above the loaded model",
-    )  # fmt: skip
     options = arguments.parse_args()
     # An allocation is to fail in Python before the kernel kills this process, or another one; the
     # processes that measure memory inherit the limit.
@@ -194,30 +188,22 @@ def main() -> None:
     for path in options.onnx:
         if not path.is_file():
             arguments.error(f"--onnx {path}: no such file")
-        BUILDERS[f"asrkit, {path.name}, 30 s a step"] = partial(exported_in_pieces, path)
-    if options.measure_memory:
-        name, seconds = options.measure_memory
-        return measure_memory(name, float(seconds), options)
     facts = environment(options)
     lengths = [QUICK_SECONDS] if options.quick else options.seconds
     if min(lengths) < 1.0:
         arguments.error(f"--seconds must be at least 1, got {min(lengths):g}")
     # Before anything is built here: on Linux a child's peak starts at its parent's.
-    cells = [(seconds, name) for seconds in lengths for name in chosen(BUILDERS, options)]
+    names = chosen(builders(options), options)
+    cells = [(seconds, name) for seconds in lengths for name in names]
     peaks: dict[float, dict[str, float | Failure]] = {seconds: {} for seconds in lengths}
     for seconds, name in tqdm(cells, desc="memory"):
         peaks[seconds][name] = memory(name, seconds, options)
-    forwards = {
-        name: build(reference_layers(options))
-        for name, build in BUILDERS.items()
-        if name in peaks[lengths[0]]
-    }
+    forwards = {name: builders(options)[name](reference_layers(options)) for name in names}
     rows: list[Row] = []
     for seconds in lengths:
         for threads in options.threads:
             rows += rows_of(seconds, threads, peaks[seconds], forwards, options)
     report("Offline: a whole recording at once", facts, rows, options.json)
-    return None
 
 
 if __name__ == "__main__":
