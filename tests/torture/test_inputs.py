@@ -6,7 +6,6 @@ word are faults too. hypothesis reduces a fault, and tries it first the next tim
 its input.
 """
 
-import functools
 import logging
 import os
 import shutil
@@ -42,10 +41,9 @@ def files_in(path: Path) -> list[Path]:
     return sorted(each for each in path.rglob("*") if each.is_file()) if path.is_dir() else [path]
 
 
-@functools.cache
-def seeds_of(part: Part) -> list[Path]:
-    """Return the valid inputs of a part; read each once."""
-    folder = Path(tempfile.mkdtemp(prefix="torture-seeds-"))
+def seeds_of(part: Part, folder: Path) -> list[Path]:
+    """Write the valid inputs of a part, and read each once."""
+    folder.mkdir()
     part.seeds(folder)
     logging.getLogger("asrkit").addHandler(logging.NullHandler())
     for seed in sorted(folder.iterdir()):  # imports, which a process with limits could not do
@@ -56,9 +54,10 @@ def seeds_of(part: Part) -> list[Path]:
     return sorted(folder.iterdir())
 
 
-def torture(name: str, part: Part, examples: int, kept: Path) -> None:
-    """Try mutated inputs of a part; write a fault's input to `kept`."""
-    seeds, faults = seeds_of(part), DirectoryBasedExampleDatabase(kept / f"{name}.faults")
+def torture(part: Part, examples: int, folder: Path, kept: Path) -> None:
+    """Try mutated inputs of a part; write a fault's input to the folder `kept`."""
+    seeds = seeds_of(part, folder / "seeds")
+    faults = DirectoryBasedExampleDatabase(kept.with_suffix(".faults"))
 
     @settings(parent=FREE, max_examples=examples, database=faults)
     @given(st.data())
@@ -73,27 +72,27 @@ def torture(name: str, part: Part, examples: int, kept: Path) -> None:
                 path.write_bytes(data.draw(mutated(path.read_bytes(), splice)))
             found = tried(part, source, Path(folder) / "tried")
             if found.is_fault:
-                place = kept / name
-                shutil.rmtree(place, ignore_errors=True)
-                place.mkdir(parents=True)
-                kept_input = shutil.move(source, place)
-                pytest.fail(f"{found.kind}: {kept_input}\n{found.detail}", pytrace=False)
+                shutil.rmtree(kept, ignore_errors=True)
+                kept.mkdir(parents=True)
+                pytest.fail(
+                    f"{found.kind}: {shutil.move(source, kept)}\n{found.detail}", pytrace=False
+                )
 
     search()
 
 
 @pytest.mark.torture
 @pytest.mark.parametrize("name", PARTS)
-def test_inputs_are_read_or_rejected(name: str) -> None:
+def test_inputs_are_read_or_rejected(name: str, tmp_path: Path) -> None:
     if name == "audio" and not shutil.which("ffmpeg"):
         pytest.skip("ffmpeg is missing, which writes recordings of every format")
-    torture(name, PARTS[name], EXAMPLES, PROJECT / "build" / "torture")
+    torture(PARTS[name], EXAMPLES, tmp_path, PROJECT / "build" / "torture" / name)
 
 
 def test_messages_are_read_or_rejected(tmp_path: Path) -> None:
     """The quickest kind of input, for a moment."""
-    torture("wyoming", PARTS["wyoming"], 50, tmp_path)
-    assert not (tmp_path / "wyoming").exists()
+    torture(PARTS["wyoming"], 50, tmp_path, tmp_path / "kept")
+    assert not (tmp_path / "kept").exists()
 
 
 def test_control_a_fault_is_found_and_reduced(tmp_path: Path) -> None:
@@ -106,8 +105,8 @@ def test_control_a_fault_is_found_and_reduced(tmp_path: Path) -> None:
         (folder / "a").write_bytes(b"0123456789" * 40)
 
     with pytest.raises(pytest.fail.Exception, match=r"wrong: .*\nseven: it is lost"):
-        torture("planted", Part(seeds, run), 1000, tmp_path)
-    assert len((tmp_path / "planted" / "a").read_bytes()) < 8
+        torture(Part(seeds, run), 1000, tmp_path, tmp_path / "kept")
+    assert len((tmp_path / "kept" / "a").read_bytes()) < 8
 
 
 def crash() -> str:
