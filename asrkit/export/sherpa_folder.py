@@ -11,7 +11,7 @@ from asrkit.errors import UserError, shown
 from asrkit.model import TransducerHead
 from asrkit.model_file import ModelFile
 from asrkit.runtime import Recognizer
-from asrkit.search.ctc import NEVER
+from asrkit.search.base import NEVER
 from asrkit.text.tokenizer import is_event
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from asrkit.model.chunks import joined_windows, split_ahead
 from asrkit.model.context import Context
-from asrkit.model.dropout import Dropout
+from asrkit.model.cpu_training import Dropout
 from asrkit.model.kernels import triton_attention
 from asrkit.model.positions import Position
 

@@ -21,7 +21,7 @@ from torch.nn import functional
 from asrkit.model.attention import ChunkAttention, LayerStep
 from asrkit.model.chunks import blocks_of, chunk_frames, valid_keys
 from asrkit.model.context import Context, FrameRate, fitted, num_frames, num_valid
-from asrkit.model.dropout import Dropout
+from asrkit.model.cpu_training import Dropout
 from asrkit.model.layer import ConformerLayer, LayerPast, TransformerLayer
 from asrkit.model.positions import build_positions
 from asrkit.model.subsampling import build_subsampling

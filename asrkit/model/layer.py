@@ -6,10 +6,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from asrkit.model import cpu_gradients
+from asrkit.model import cpu_training
 from asrkit.model.attention import ChunkAttention, LayerStep
 from asrkit.model.chunks import joined_windows, split_ahead
-from asrkit.model.dropout import Dropout
+from asrkit.model.cpu_training import Dropout
 from asrkit.registry import refusal
 
 
@@ -119,8 +119,8 @@ class CausalConvolution(nn.Module):
     def convolve(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         """(B, D, n, K-1+C), (D, 1, 1, K), (D,) -> (B, D, n, C)."""
         if not torch.jit.is_scripting():  # noqa: SIM102, or TorchScript would compile it
-            if cpu_gradients.serves(x, weight):
-                return cpu_gradients.Depthwise.apply(x, weight, bias)
+            if cpu_training.serves(x, weight):
+                return cpu_training.Depthwise.apply(x, weight, bias)
         return functional.conv2d(x, weight, bias, groups=self.depthwise.groups)
 
 

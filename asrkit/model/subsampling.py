@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from asrkit.model import cpu_gradients
+from asrkit.model import cpu_training
 from asrkit.model.context import FrameRate
 from asrkit.registry import Kinds
 
@@ -29,8 +29,8 @@ class OneChannelConvolution(nn.Conv2d):
 
     def forward(self, x: Tensor) -> Tensor:
         if not torch.jit.is_scripting():  # noqa: SIM102, or TorchScript would compile it
-            if cpu_gradients.serves(x, self.weight):
-                return cpu_gradients.OneChannel.apply(
+            if cpu_training.serves(x, self.weight):
+                return cpu_training.OneChannel.apply(
                     x, self.weight, self.bias, self.stride, self.padding
                 )
         return self._conv_forward(x, self.weight, self.bias)

@@ -6,8 +6,7 @@ import math
 from typing import Any
 
 from asrkit.search.backtrace import backtrace
-from asrkit.search.base import Hypothesis, Ranked, Search
-from asrkit.search.ctc import checked_penalty
+from asrkit.search.base import Hypothesis, Ranked, Search, checked_penalty
 from asrkit.search.fusion import Both, Fusion
 
 STABLE_FRAMES = 256  # frames between searches for a longer stable prefix

@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from asrkit.errors import UserError
-from asrkit.search.base import NOTHING, Hypothesis
-from asrkit.search.ctc import CtcSearch
+from asrkit.search.base import NOTHING, CtcSearch, Hypothesis
 from asrkit.search.transducer_greedy import TransducerGreedySearch, extended
 
 LEAST = -1e30  # log-probability of impossible labels; a path may use them if it must

@@ -7,8 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from asrkit.search.base import NOTHING, Hypothesis
-from asrkit.search.ctc import CtcSearch, checked_penalty
+from asrkit.search.base import NOTHING, CtcSearch, Hypothesis, checked_penalty
 
 
 class GreedyState(NamedTuple):

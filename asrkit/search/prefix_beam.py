@@ -30,8 +30,8 @@ from asrkit.search.backtrace import (
     extend_stable,
     paths_of,
 )
+from asrkit.search.base import CtcSearch
 from asrkit.search.beam import TIE, BeamSearch, is_due, log
-from asrkit.search.ctc import CtcSearch
 
 
 class Prefix(NamedTuple):

@@ -39,8 +39,8 @@ from asrkit.search.backtrace import (
     extend_stable,
     paths_of,
 )
+from asrkit.search.base import penalize_blank
 from asrkit.search.beam import DIGITS, TIE, BeamSearch, is_due
-from asrkit.search.ctc import penalize_blank
 from asrkit.search.transducer_greedy import Transducer
 
 LOG_TIE = math.log(TIE)

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from asrkit.search.base import NOTHING, Hypothesis, Search
-from asrkit.search.ctc import checked_penalty
+from asrkit.search.base import NOTHING, Hypothesis, Search, checked_penalty
 
 WINDOW = 8  # frames of each stream in one call of the joiner
 

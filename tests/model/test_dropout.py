@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from asrkit.model.dropout import Dropout
+from asrkit.model.cpu_training import Dropout
 
 
 @pytest.mark.parametrize("chance", [0.001, 0.1, 0.5, 0.9])

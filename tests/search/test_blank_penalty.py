@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from asrkit.search import GreedySearch, PrefixBeamSearch, Search
-from asrkit.search.ctc import penalize_blank
+from asrkit.search.base import penalize_blank
 
 SEARCHES = [GreedySearch, PrefixBeamSearch]
 

@@ -6,7 +6,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from asrkit.model.dropout import Dropout
+from asrkit.model.cpu_training import Dropout
 from asrkit.model.positions.base import FramePosition, at_least, frame_numbers
 from asrkit.model.positions.distances import frequencies, waves
 from asrkit.registry import refusal

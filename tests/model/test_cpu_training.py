@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from asrkit.model import FULL, CTCHead, Network, cpu_gradients
+from asrkit.model import FULL, CTCHead, Network, cpu_training
 from asrkit.training.loss import Loss, View
 from tests.conftest import tiny_encoder
 
@@ -18,14 +18,14 @@ CASES: list[tuple[str, list[int], list[int], Convolution, Convolution]] = [
     (
         "depthwise", [3, 6, 1, 20], [6, 1, 1, 5],
         lambda x, w, b: functional.conv2d(x, w, b, groups=6),
-        cpu_gradients.Depthwise.apply,
+        cpu_training.Depthwise.apply,
     ),
 ]  # fmt: skip
 for stride, padding in [((2, 2), (0, 1)), ((2, 2), (0, 0)), ((3, 3), (0, 0))]:
     CASES.append((
         f"one channel {stride} {padding}", [3, 1, 23, 18], [6, 1, 3, 3],
         lambda x, w, b, s=stride, p=padding: functional.conv2d(x, w, b, s, p),
-        lambda x, w, b, s=stride, p=padding: cpu_gradients.OneChannel.apply(x, w, b, s, p),
+        lambda x, w, b, s=stride, p=padding: cpu_training.OneChannel.apply(x, w, b, s, p),
     ))  # fmt: skip
 
 
@@ -57,7 +57,7 @@ def test_a_kernel_that_is_not_turned_round_is_found(monkeypatch: pytest.MonkeyPa
 def test_a_training_step_uses_them(bfloat16: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also under autocast, where the numbers are as near as bfloat16's."""
     calls = []
-    for kind in (cpu_gradients.Depthwise, cpu_gradients.OneChannel):
+    for kind in (cpu_training.Depthwise, cpu_training.OneChannel):
         apply = kind.apply
         monkeypatch.setattr(kind, "apply", lambda *given, to=apply: calls.append(to) or to(*given))
     encoder = tiny_encoder()
@@ -74,7 +74,7 @@ def test_a_training_step_uses_them(bfloat16: bool, monkeypatch: pytest.MonkeyPat
 
     found = step()
     assert len(calls) == 1 + len(encoder.layers)
-    monkeypatch.setattr(cpu_gradients, "serves", lambda x, weight: False)
+    monkeypatch.setattr(cpu_training, "serves", lambda x, weight: False)
     bound = 3e-2 if bfloat16 else 1e-5
     for one, other in zip(step(), found, strict=True):
         if one is not None and other is not None:
