@@ -211,7 +211,7 @@ def missing(page: Path, text: str) -> list[str]:
         ):
             found.append(link)
     paths = re.findall(
-        r"(?<!studies-1:)\b(?:tests|tools|asrkit|conf|recipes|docs)/[\w./-]+\.(?:py|md|yaml)\b",
+        r"(?<![0-9a-f]{7}:)\b(?:tests|tools|asrkit|conf|recipes|docs)/[\w./-]+\.(?:py|md|yaml)\b",
         text,
     )
     commands = re.findall(
@@ -232,7 +232,7 @@ def test_what_a_page_names_is_there(page: Path) -> None:
 
 def test_control_what_is_not_there_is_found() -> None:
     text = "[a](docs/no.md) [b](docs/python.md#no) [c](docs/python.md#stream) `tests/no.py`"
-    text += " `studies-1:tools/no.py`"  # at a tag
+    text += " `1a3d6e1:tools/no.py`"  # at a commit
     train = "asrkit train data.train=x \\\n  data.dev=y"
     found = {"docs/no.md", "docs/python.md#no", "tests/no.py", train.replace("\\\n", "")}
     assert set(missing(README, f"{text}\n{train}\n{train} --config conformer")) == found
