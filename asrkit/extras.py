@@ -29,6 +29,7 @@ PACKAGES = {  # import names of the packages of each extra
     "redis": ("redis",),
     "serve": (
         "starlette", "anyio", "uvicorn", "websockets", "python_multipart", "prometheus_client",
+        "wyoming",
     ),
     "sherpa": ("sherpa_onnx",),
     "train": ("fsspec", "jiwer", "lhotse", "rapidfuzz", "tensorboard", "torchaudio", "urllib3"),

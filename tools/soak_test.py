@@ -35,7 +35,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from asrkit.cli.table import head, row
 from asrkit.errors import UserError
 from asrkit.serve.client import RemoteSession
-from asrkit.serve.protocols.messages import Start
+from asrkit.serve.dialects.messages import Start
 
 TITLES = (
     "minute", "calls", "lost", "partial p50, p95, p99 ms", "texts that differ", "misdeeds", "MB",

@@ -59,7 +59,7 @@ def listen(options: argparse.Namespace) -> int:
 
     need("websockets")
     from asrkit.serve.client import RemoteSession, address_of
-    from asrkit.serve.protocols.messages import Start, problem
+    from asrkit.serve.dialects.messages import Start, problem
 
     check_source(options)
     if options.encoding is None:

@@ -269,7 +269,7 @@ def application_of(
     """
     from asrkit.serve import logs
     from asrkit.serve.app import app_of
-    from asrkit.serve.protocols.wyoming import wyoming as listening
+    from asrkit.serve.dialects.wyoming import wyoming as listening
 
     if models is None:
         threading.Thread(target=end_with_parent, daemon=True).start()

@@ -7,8 +7,10 @@ worker.py          threads that run the sessions of the calls
 store.py           storage of suspended calls
 resumption.py      a call as bytes
 uploads.py         uploads, each decoded by its own upload_process.py
+converse.py        a conversation over a connection, in the dialect of a protocol
+resumable.py       a conversation whose call outlives its connection
 admission.py       which client gets a stream of a full server
-protocols/         asrkit's own, and those of Vosk, OpenAI, Deepgram, Twilio and Home Assistant
+dialects/          those of asrkit, Vosk, OpenAI, Deepgram, Twilio and Home Assistant
 client.py          a client of asrkit's own protocol, which reconnects
 page/              the page that a browser gets at /
 """

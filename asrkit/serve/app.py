@@ -16,7 +16,7 @@ from typing import Any
 import uvicorn
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, QueryParams
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
@@ -27,23 +27,26 @@ from starlette.websockets import WebSocket
 
 from asrkit.errors import UserError, reason, shown
 from asrkit.serve.admission import CLIENT, client_of
+from asrkit.serve.converse import Conversation, Dialect, WebSocketLine, converse
+from asrkit.serve.dialects import messages
+from asrkit.serve.dialects.asrkit_stream import AsrkitStream
+from asrkit.serve.dialects.deepgram_files import listen_to_file
+from asrkit.serve.dialects.deepgram_live import Deepgram
+from asrkit.serve.dialects.openai_files import refused, transcriptions
+from asrkit.serve.dialects.openai_realtime import Realtime
+from asrkit.serve.dialects.openapi import described
+from asrkit.serve.dialects.twilio import Twilio
+from asrkit.serve.dialects.vosk import Vosk
 from asrkit.serve.logs import log
-from asrkit.serve.protocols import messages
-from asrkit.serve.protocols.asrkit_stream import stream
-from asrkit.serve.protocols.deepgram_files import listen_to_file
-from asrkit.serve.protocols.deepgram_live import listen
-from asrkit.serve.protocols.openai_realtime import realtime
-from asrkit.serve.protocols.openai_transcriptions import refused, transcriptions
-from asrkit.serve.protocols.openapi import described
-from asrkit.serve.protocols.twilio import twilio
-from asrkit.serve.protocols.vosk import vosk
-from asrkit.serve.protocols.websockets import token_of
+from asrkit.serve.resumable import ResumableConversation
 from asrkit.serve.server import Limits, Model, RefusedError, Server
 from asrkit.serve.uploads import Decoders
 
 logger = logging.getLogger(__name__)
 
 SWEEP_S = 10.0
+SCHEMES = ("bearer", "token")  # Deepgram's clients write Token
+OPENAI_KEY = "openai-insecure-api-key."
 NOT_OFFERED = {  # OpenAI's other address for audio
     "/v1/audio/translations": "translation is not offered: /v1/audio/transcriptions has the text in"
     " the language that is spoken"
@@ -93,12 +96,7 @@ def app_of(server: Server, *beside: AbstractAsyncContextManager[None]) -> Starle
         Route("/v1/models/{name}", with_server(model)),
         Route("/v1/audio/transcriptions", with_server(upload), methods=["POST"]),
         Route("/v1/listen", with_server(file), methods=["POST"]),
-        WebSocketRoute("/v1/listen", with_server(listen)),
-        WebSocketRoute("/v1/stream", with_server(stream)),
-        WebSocketRoute("/v1/realtime", with_server(realtime)),
-        WebSocketRoute("/vosk", with_server(vosk)),
-        WebSocketRoute("/", with_server(vosk)),  # Vosk's own server has no path
-        WebSocketRoute("/twilio", with_server(twilio)),
+        *(WebSocketRoute(path, with_server(partial(talk, path))) for path in DIALECTS),
         *page_routes(),
     ]
     app = Starlette(
@@ -136,6 +134,26 @@ def config_of(
         ws_max_size=limits.message_kb * 1024, ws_per_message_deflate=False, ws_ping_timeout=None,
         proxy_headers=bool(proxies), forwarded_allow_ips=[*proxies], **options,
     )  # fmt: skip
+
+
+DIALECTS: dict[str, Callable[[WebSocket, Server], Dialect]] = {
+    "/v1/listen": lambda socket, server: Deepgram(socket.query_params),
+    "/v1/stream": lambda socket, server: AsrkitStream(),
+    "/v1/realtime": lambda socket, server: Realtime(socket.query_params, server.model().pause_ms),
+    "/vosk": lambda socket, server: Vosk(),
+    "/": lambda socket, server: Vosk(),  # Vosk's own server has no path
+    "/twilio": lambda socket, server: Twilio(token_of(socket.scope)),
+}
+
+
+async def talk(path: str, websocket: WebSocket, server: Server) -> None:
+    """Serve a WebSocket in the dialect of its path."""
+    await websocket.accept(subprotocol_of(websocket.scope)[0])
+    dialect, line = DIALECTS[path](websocket, server), WebSocketLine(websocket)
+    if isinstance(dialect, AsrkitStream):
+        await converse(ResumableConversation(line, server, dialect))
+    else:
+        await converse(Conversation(line, server, dialect))
 
 
 async def sweep(server: Server) -> None:
@@ -295,6 +313,29 @@ class Log:
         finally:
             seconds = round(time.monotonic() - started, 3)
             log(scope["type"], path=scope["path"][:100], status=status, seconds=seconds)
+
+
+def token_of(scope: Scope) -> str:
+    """Return the token of a request: a bearer token, of a subprotocol, or `?token=`; else ""."""
+    kind, _, token = Headers(scope=scope).get("authorization", "").partition(" ")
+    if kind.lower() in SCHEMES:
+        return token
+    return subprotocol_of(scope)[1] or QueryParams(scope["query_string"]).get("token", "")
+
+
+def subprotocol_of(scope: Scope) -> tuple[str | None, str]:
+    """Return the subprotocol to choose, and the token that the others carry, or "".
+
+    A browser's WebSocket sets no headers. So Deepgram's clients offer `token, KEY` or
+    `bearer, KEY`, and OpenAI's `realtime, openai-insecure-api-key.KEY`.
+    """
+    offered = scope.get("subprotocols", [])
+    if len(offered) == 2 and offered[0].lower() in SCHEMES:
+        return offered[0], offered[1]
+    if "realtime" in offered:
+        keys = [each for each in offered if each.startswith(OPENAI_KEY)]
+        return "realtime", keys[0].removeprefix(OPENAI_KEY) if keys else ""
+    return None, ""
 
 
 def host_name(header: str) -> str:

@@ -140,19 +140,18 @@ class Call:
             if self._completes() or len(self.inbox) >= MOST_ITEMS // 2:
                 self._wake(self)
 
-    @property
-    def missing(self) -> int:
-        """Number of samples that complete the next chunk; 0 if it is not known."""
-        if self._before is None:
-            return 0
-        return self._chunk_end(self._chunks + 1) - self._before - self._appended
+    def seconds_with(self, samples: int) -> float:
+        """Return the length of the audio with more samples."""
+        return self.seconds + samples / self._sample_rate
 
     def _completes(self) -> bool:
         """Return whether the last samples complete a chunk, or may."""
-        complete = self._before is None
-        while self._before is not None and self.missing <= 0:
-            self._chunks, complete = self._chunks + 1, True
-        return complete
+        if self._before is None:
+            return True
+        samples, chunks = self._before + self._appended, self._chunks
+        while samples >= self._chunk_end(self._chunks + 1):
+            self._chunks += 1
+        return self._chunks > chunks
 
     def commit(self) -> None:
         """End the segment here."""

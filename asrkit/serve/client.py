@@ -18,8 +18,8 @@ from asrkit.audio.samples import apart
 from asrkit.errors import UserError, checked_token, printable, reason, shown
 from asrkit.runtime import Result, Segment, Word
 from asrkit.runtime.results import Grown
-from asrkit.serve.protocols import messages
-from asrkit.serve.protocols.messages import (
+from asrkit.serve.dialects import messages
+from asrkit.serve.dialects.messages import (
     Ended,
     Error,
     Final,
@@ -29,7 +29,7 @@ from asrkit.serve.protocols.messages import (
     Started,
     TimedWord,
 )
-from asrkit.serve.protocols.parsing import object_of
+from asrkit.serve.dialects.parsing import object_of
 
 PATH = "/v1/stream"
 SCHEMES = {"http": "ws", "ws": "ws", "https": "wss", "wss": "wss"}

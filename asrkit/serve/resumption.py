@@ -10,8 +10,8 @@ from typing import NamedTuple
 from asrkit.errors import UserError
 from asrkit.runtime.serialization import tag
 from asrkit.serve.calls import SavedCall
-from asrkit.serve.protocols import messages
-from asrkit.serve.protocols.messages import Start
+from asrkit.serve.dialects import messages
+from asrkit.serve.dialects.messages import Start
 
 TAG = hashlib.sha256().digest_size
 
@@ -32,6 +32,11 @@ class SuspendedCall(NamedTuple):
     def received(self) -> int:
         """Number of samples that need not be sent again."""
         return self.saved[0].received if self.saved else 0
+
+    @property
+    def seconds(self) -> float:
+        """Length of the audio that need not be sent again."""
+        return self.received / self.start.sample_rate
 
     @property
     def commits(self) -> int:

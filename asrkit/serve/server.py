@@ -98,6 +98,47 @@ class Model(NamedTuple):
         return f"language {shown(language, 40)} has no effect: the model {of}"
 
 
+class Wish(NamedTuple):
+    """A client's wish for a model and its options.
+
+    Attributes:
+        model: name that the client sends, or None.
+        substituted: pattern of the names of another service's models. Some of its clients always
+            name one: that counts as no name.
+        language: language that the client sends, or "", see `Server.model`.
+        hotwords: phrases to prefer, or phrases with weights.
+        phrases: phrases to prefer; those that the model cannot write are left out with a warning.
+        pause_ms: length of the pause that ends a segment. 0: pauses end no segment. None: the
+            server's length. The other options of segments are always the server's.
+        end_of_turn: eagerness, see `Endpointer`; "off": no label ends a segment. None: the
+            server's.
+    """
+
+    model: str | None = None
+    substituted: re.Pattern[str] | None = None
+    language: str = ""
+    hotwords: Mapping[str, float] | Sequence[str] = ()
+    phrases: Sequence[str] = ()
+    pause_ms: int | None = None
+    end_of_turn: str | None = None
+
+
+class Grant(NamedTuple):
+    """The model and recogniser for a wish.
+
+    Attributes:
+        model: one of the server's models.
+        recognizer: its recogniser with the client's options.
+        warnings: a line for each part of the wish that has no effect.
+        is_substitute: whether the client named a model of another service.
+    """
+
+    model: Model
+    recognizer: Recognizer
+    warnings: list[str]
+    is_substitute: bool
+
+
 class Server:
     """Recognisers that serve calls.
 
@@ -137,7 +178,7 @@ class Server:
             self.models[name] = same[0] if same else self._model(name, recognizer, threads)
         self.calls: dict[Call, Place] = {}  # calls now
         self._process = os.getpid()
-        self.lines: dict[str, Any] = {}  # connections of resumable calls, by the call's name
+        self.resumable: dict[str, Any] = {}  # those that can be resumed, by the call's name
 
     def _model(self, name: str, recognizer: Recognizer, threads: int) -> Model:
         self.figures.add(name)
@@ -164,29 +205,6 @@ class Server:
             raise UserError(f"model {shown(name)} is not served: choose from {known}")
         return self.models[name]
 
-    def model_in_place(
-        self, name: str | None, known: re.Pattern[str], language: str = ""
-    ) -> tuple[Model, str]:
-        """Return the model that a client of another service's protocol names.
-
-        Some of these clients always name a model of the service. That counts as no name.
-
-        Args:
-            name: name that the client sends, or None.
-            known: pattern of the names of the service's models.
-            language: language that the client sends, see `model`.
-
-        Returns:
-            The model, and a warning if it has another name, or "".
-
-        Raises:
-            UserError: for any other name that the server does not know.
-        """
-        if name is None or name in self.models or known.fullmatch(name) is None:
-            return self.model(name, language), ""
-        model = self.model(None, language)
-        return model, f"the model {shown(name, 60)} is not served: {model.name} is used"
-
     def close(self) -> None:
         """End all calls."""
         self.store.close()
@@ -198,59 +216,51 @@ class Server:
         """Whether a client with this token may connect."""
         return self.token is None or secrets.compare_digest(token.encode(), self.token.encode())
 
-    async def recognizer_for(
-        self,
-        model: Model,
-        hotwords: Mapping[str, float] | Sequence[str] = (),
-        pause_ms: int | None = None,
-        end_of_turn: str | None = None,
-    ) -> Recognizer:
-        """Return a model's recogniser with a client's own hotwords and pause.
-
-        Args:
-            model: one of the server's models.
-            hotwords: phrases to prefer, or phrases with weights.
-            pause_ms: length of the pause that ends a segment. 0: pauses end no segment. None:
-                the server's length. The other options of segments are always the server's.
-            end_of_turn: eagerness, see `Endpointer`; "off": no label ends a segment. None: the
-                server's.
+    async def grant(self, wish: Wish) -> Grant:
+        """Return the model and the recogniser for a client's wish.
 
         Raises:
-            UserError: for values out of range, or an eagerness if the model has no such label.
+            UserError: for a model that is not served, and for options that it cannot have.
         """
+        name, known = wish.model, wish.substituted
+        is_substitute = bool(name and name not in self.models and known and known.fullmatch(name))
+        model = self.model(None if is_substitute else name, wish.language)
+        warnings = []
+        if is_substitute:
+            warnings.append(f"the model {shown(name, 60)} is not served: {model.name} is used")
         recognizer = model.recognizer
-        if pause_ms is not None or end_of_turn is not None:
-            own = recognizer.decoding.endpointer
-            asked: dict[str, Any] = {} if own else {"pause_ms": None}
-            if pause_ms is not None:
-                asked["pause_ms"] = pause_ms or None
-            if end_of_turn is not None:
-                asked["end_of_turn"] = None if end_of_turn == "off" else end_of_turn
-            endpointer = (own or Endpointer()).changed(**asked)
-            decoding = recognizer.decoding._replace(endpointer=endpointer)
-            recognizer = recognizer.with_decoding(decoding)
-        self.check_hotwords(hotwords)
+        if wish.pause_ms is not None or wish.end_of_turn is not None:
+            recognizer = self._with_pause(recognizer, wish.pause_ms, wish.end_of_turn)
+        phrases, left_out = await self._preferred(model, wish.phrases)
+        hotwords = wish.hotwords or phrases
+        self._check_hotwords(hotwords)
         if hotwords:  # a thousand take 30 ms, too long for the event loop
             recognizer = await asyncio.to_thread(recognizer.with_hotwords, hotwords)
-        return recognizer
+        warnings += filter(None, (left_out, model.other_language(wish.language)))
+        return Grant(model, recognizer, warnings, is_substitute)
 
-    def check_hotwords(self, hotwords: Collection[str]) -> None:
+    def _with_pause(
+        self, recognizer: Recognizer, pause_ms: int | None, end_of_turn: str | None
+    ) -> Recognizer:
+        own = recognizer.decoding.endpointer
+        asked: dict[str, Any] = {} if own else {"pause_ms": None}
+        if pause_ms is not None:
+            asked["pause_ms"] = pause_ms or None
+        if end_of_turn is not None:
+            asked["end_of_turn"] = None if end_of_turn == "off" else end_of_turn
+        endpointer = (own or Endpointer()).changed(**asked)
+        return recognizer.with_decoding(recognizer.decoding._replace(endpointer=endpointer))
+
+    def _check_hotwords(self, hotwords: Collection[str]) -> None:
         """Raise UserError for more hotwords than a call may have."""
         if len(hotwords) > self.limits.hotwords:
             raise UserError(
                 f"a call may have at most {self.limits.hotwords} hotwords, got {len(hotwords)}"
             )
 
-    async def preferred(self, model: Model, phrases: Sequence[str]) -> tuple[list[str], str]:
-        """Select the phrases that a model can prefer, for protocols whose clients cannot know them.
-
-        Returns:
-            The phrases for `recognizer_for`, and a warning about those left out, or "".
-
-        Raises:
-            UserError: for more phrases than a call may have.
-        """
-        self.check_hotwords(phrases)
+    async def _preferred(self, model: Model, phrases: Sequence[str]) -> tuple[list[str], str]:
+        """Return the phrases that a model can prefer, and a warning about the others, or ""."""
+        self._check_hotwords(phrases)
         if phrases and not model.takes_hotwords:
             return [], f"no phrases are preferred: {UNPREFERRED}"
         refused = await asyncio.to_thread(model.recognizer.refused_hotwords, phrases)

@@ -11,7 +11,7 @@ import uvicorn
 from websockets.sync.client import ClientConnection, connect
 
 from asrkit.serve.app import app_of, config_of
-from asrkit.serve.protocols.wyoming import wyoming
+from asrkit.serve.dialects.wyoming import wyoming
 from asrkit.serve.server import Server
 
 # websockets 17 asks whether connections are opened without a `with` statement.

@@ -25,7 +25,7 @@ from asrkit.runtime import Recognizer
 from asrkit.serve import app
 from asrkit.serve.app import app_of
 from asrkit.serve.client import RemoteSession
-from asrkit.serve.protocols.messages import Answer, Start, answer
+from asrkit.serve.dialects.messages import Answer, Start, answer
 from asrkit.serve.server import Limits, Server
 from tests.running import run
 from tests.serve.running import serving

@@ -19,7 +19,7 @@ from websockets.sync.client import connect
 
 import asrkit
 from asrkit.runtime import Recognizer
-from asrkit.serve.protocols.g711 import A_LAW, MU_LAW
+from asrkit.serve.dialects.audio import A_LAW, MU_LAW
 from asrkit.serve.server import Limits, Server
 from tests.conftest import PROJECT, skip
 from tests.serve.running import serving

@@ -12,9 +12,9 @@ from starlette.routing import Route
 
 from asrkit.runtime import Recognizer
 from asrkit.serve.app import app_of
-from asrkit.serve.protocols.deepgram_messages import FileOptions
-from asrkit.serve.protocols.openai_transcriptions import KNOWN
-from asrkit.serve.protocols.openapi import ERROR, REFUSALS, described
+from asrkit.serve.dialects.deepgram import FileOptions
+from asrkit.serve.dialects.openai_files import KNOWN
+from asrkit.serve.dialects.openapi import ERROR, REFUSALS, described
 from asrkit.serve.server import Limits, Server
 from tests.serve.running import serving
 

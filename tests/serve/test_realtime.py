@@ -13,7 +13,7 @@ from websockets.sync.client import ClientConnection, connect
 
 import asrkit
 from asrkit.runtime import Recognizer
-from asrkit.serve.protocols.g711 import A_LAW, MU_LAW
+from asrkit.serve.dialects.audio import A_LAW, MU_LAW
 from asrkit.serve.server import Server
 from tests.serve.running import serving
 

@@ -202,7 +202,7 @@ def test_who_may_not_and_who_is_too_late(served: Recognizer) -> None:
             assert json.loads(back.recv(timeout=5))["type"] == "started"
             back.socket.close()
         for _ in range(100):
-            if not server.lines:
+            if not server.resumable:
                 break
             time.sleep(0.05)
         assert server.streams == 0

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import random
-from contextlib import nullcontext
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,15 @@ import pytest
 import soundfile
 from websockets.sync.client import ClientConnection
 
+from asrkit.errors import UserError
 from asrkit.runtime import Recognizer
 from asrkit.serve import resumption
-from asrkit.serve.calls import SavedCall
-from asrkit.serve.protocols.messages import Start
-from asrkit.serve.protocols.websockets import all_ways
+from asrkit.serve.calls import CallUpdate, SavedCall
+from asrkit.serve.converse import Append, Begin, Conversation, Dialect, Finish
+from asrkit.serve.converse import converse as serve_line
+from asrkit.serve.dialects.messages import Start
 from asrkit.serve.resumption import SuspendedCall
-from asrkit.serve.server import Limits, Server
+from asrkit.serve.server import Limits, Server, Wish
 from tests.running import run
 from tests.serve.running import serving
 from tests.serve.test_client import cutting
@@ -159,26 +161,62 @@ def test_listen_prints_what_stream_prints(
         assert finals == [(each.text, each.spoken) for each in expected]
 
 
-@pytest.mark.parametrize("failing", [0, 1, None])
-def test_the_end_follows_all_channels_or_none(failing: int | None) -> None:
-    done: list[object] = []
+class Two(Dialect):
+    """Two calls, of which one fails to be written."""
 
-    async def write(number: int) -> None:
-        await asyncio.sleep(0.3 * (2 - number))  # the last one is done first
-        if number == failing:
-            raise ValueError("written")
-        done.append(number)
+    def __init__(self, failing: int | None) -> None:
+        self.failing, self.done = failing, list[int | str]()
+
+    def open(self) -> Iterator[Any]:
+        yield Begin(Wish(), 16000, 2)
+        yield Append(np.zeros((16000, 2), np.int16))
+        yield Finish()
+
+    def write(self, channel: int, update: CallUpdate | None) -> list[str]:
+        if channel == self.failing:
+            raise UserError("written")
+        if update is not None and update.is_final:
+            self.done.append(channel)
+        return []
+
+    def ended(self) -> list[str]:
+        self.done.append("end")
+        return []
+
+    def error(self, reason: str, text: str) -> str:
+        return f"{reason}: {text}"
+
+
+class Quiet:
+    """A client that sends nothing."""
+
+    def __init__(self) -> None:
+        self.sent: list[str] = []
+
+    async def receive(self) -> str:
+        await asyncio.Event().wait()
+        return ""
+
+    async def send(self, message: str) -> None:
+        self.sent.append(message)
+
+    async def close(self, code: int, why: str) -> None:
+        self.sent.append(f"{code} {why}")
+
+
+@pytest.mark.parametrize("failing", [0, 1, None])
+def test_the_end_follows_all_channels_or_none(served: Recognizer, failing: int | None) -> None:
+    dialect, line, server = Two(failing), Quiet(), Server({"m": served})
 
     async def main() -> None:
-        async def read() -> None:
-            await asyncio.Event().wait()
-
-        async def end() -> None:
-            done.append("end")
-
-        with nullcontext() if failing is None else pytest.raises(ValueError, match="written"):
-            await all_ways(read(), [write(0), write(1)], end(), read())
+        await serve_line(Conversation(line, server, dialect))
         assert len(asyncio.all_tasks()) == 1
 
     asyncio.run(main())
-    assert done == {0: [1], 1: [], None: [1, 0, "end"]}[failing]
+    server.close()
+    assert server.streams == 0
+    assert line.sent == (["1000 "] if failing is None else ["request: written", "1008 written"])
+    if failing is None:
+        assert (sorted(dialect.done[:-1]), dialect.done[-1]) == ([0, 1], "end")
+    else:
+        assert "end" not in dialect.done

@@ -210,7 +210,7 @@ def test_metrics_are_what_prometheus_reads(address: str, server: Server) -> None
 
     text = httpx.get(f"http://{address}/metrics").text
     families = {each.name: each for each in text_string_to_metric_families(text)}
-    assert families["asrkit_streams"].samples[0].value == server.streams == len(server.lines)
+    assert families["asrkit_streams"].samples[0].value == server.streams == len(server.resumable)
     assert families["asrkit_step_seconds"].type == "histogram"
 
 

@@ -12,7 +12,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from asrkit.runtime import Recognizer
-from asrkit.serve.protocols.g711 import MU_LAW
+from asrkit.serve.dialects.audio import MU_LAW
 from asrkit.serve.server import Limits, Server
 from tests.serve.running import serving
 

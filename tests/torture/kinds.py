@@ -9,6 +9,7 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import soundfile
@@ -28,7 +29,8 @@ from asrkit.interop import import_checkpoint
 from asrkit.lm.hotwords import read_hotwords
 from asrkit.model_file import load_model, read_config_of, read_terms_of
 from asrkit.runtime.load import recognizer_of
-from asrkit.serve.protocols.wyoming import read_event
+from asrkit.serve.converse import LeftError
+from asrkit.serve.dialects.wyoming import EventLine
 from asrkit.training.checkpoints import read_checkpoint
 from tests.torture.audio import AUDIO
 from tests.torture.cage import Part
@@ -288,10 +290,11 @@ def wyoming(path: Path, said: list[str]) -> str:
         reader = asyncio.StreamReader()
         reader.feed_data(path.read_bytes())
         reader.feed_eof()
-        while await read_event(reader, 1 << 20) is not None:
-            pass
+        line = EventLine(reader, Mock(), 1 << 20)
+        while True:
+            await line.receive()
 
-    with suppress(asyncio.IncompleteReadError):
+    with suppress(LeftError):
         asyncio.run(read())
     return ""
 

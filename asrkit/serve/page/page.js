@@ -1,4 +1,4 @@
-// The page: microphone or file -> /v1/stream -> text. Messages are those of asrkit/serve/protocols/messages.py.
+// The page: microphone or file -> /v1/stream -> text. Messages are those of asrkit/serve/dialects/messages.py.
 const $ = (id) => document.getElementById(id);
 const MOST_BUFFERED = 1 << 20; // bytes that may wait for the network
 const KEPT_BLOCKS = 3000; // five minutes of them

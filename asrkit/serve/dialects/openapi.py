@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from typing import Any
 
-from asrkit.serve.protocols.openai_transcriptions import (
+from asrkit.serve.dialects.openai_files import (
     CHANNELS,
     FORMATS,
     GRANULARITIES,

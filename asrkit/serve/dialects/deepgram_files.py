@@ -11,16 +11,14 @@ from starlette.responses import JSONResponse, Response
 
 from asrkit.errors import UserError
 from asrkit.runtime import Segment
-from asrkit.serve.protocols.deepgram_messages import (
+from asrkit.serve.dialects.deepgram import (
     About,
-    Asked,
     FileOptions,
     alternative,
-    asked_of,
     options_of,
     utterance,
 )
-from asrkit.serve.protocols.files import (
+from asrkit.serve.dialects.files import (
     HEADERS,
     begun,
     fed,
@@ -29,7 +27,7 @@ from asrkit.serve.protocols.files import (
     too_large,
     unless_left,
 )
-from asrkit.serve.server import RefusedError, Server
+from asrkit.serve.server import Grant, RefusedError, Server
 from asrkit.serve.uploads import Decoders
 
 NOT_FOR_FILES = {
@@ -46,11 +44,12 @@ async def listen_to_file(request: Request, server: Server, decoders: Decoders) -
         if request.headers.get("content-type", "").startswith("application/json"):
             raise UserError("url: the server reads no other address: send the file as the body")
         options, warnings = options_of(FileOptions, request.query_params)
-        asked = await asked_of(options, warnings, server)
+        grant = await server.grant(options.wish())
+        warnings = [*grant.warnings, *warnings]
         digest = hashlib.sha256()
         async with AsyncExitStack() as stack:
             path = await saved(body(request, server, digest), server, stack)
-            work = answer(options, asked, path, digest.hexdigest(), server, decoders)
+            work = answer(options, grant, warnings, path, digest.hexdigest(), server, decoders)
             return await unless_left(request, work)
     except (UserError, HTTPException, OSError) as error:
         return refused(rejection(error))
@@ -71,17 +70,18 @@ async def body(request: Request, server: Server, digest: "hashlib._Hash") -> Asy
 
 
 async def answer(
-    options: FileOptions, asked: Asked, path: Path, sha256: str, server: Server, decoders: Decoders
-) -> Response:
+    options: FileOptions, grant: Grant, warnings: list[str], path: Path, sha256: str,
+    server: Server, decoders: Decoders,
+) -> Response:  # fmt: skip
     """Return the response for the file at `path`."""
     async with AsyncExitStack() as stack:
         opening = decoders.decoding(path, options.multichannel)
         decoding = await stack.enter_async_context(opening)
-        calls = begun(decoding, server, asked.model, asked.recognizer, stack)
+        calls = begun(decoding, server, grant.model, grant.recognizer, stack)
         await stack.enter_async_context(fed(calls, decoding))
         channels = [await call.segments() for call in calls]
-        warnings = [*asked.warnings, *decoding.warnings]
-        about = About(asked.model)
+        warnings = [*warnings, *decoding.warnings]
+        about = About(grant.model)
         metadata = about.metadata(sha256, decoding.seconds, decoding.channels, warnings)
         return JSONResponse({"metadata": metadata, "results": results(channels, options)})
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from asrkit.errors import UserError, shown
-from asrkit.serve.protocols.parsing import checked
+from asrkit.serve.dialects.parsing import checked
 
 MOST_NAMED = 5  # fields in a warning
 

@@ -20,7 +20,7 @@ from asrkit.errors import UserError, shown
 from asrkit.registry import refusal
 from asrkit.runtime import Recognizer, Segment, formats
 from asrkit.serve.calls import Call
-from asrkit.serve.protocols.files import (
+from asrkit.serve.dialects.files import (
     HEADERS,
     begun,
     fed,
@@ -29,9 +29,9 @@ from asrkit.serve.protocols.files import (
     too_large,
     unless_left,
 )
-from asrkit.serve.protocols.parsing import phrases_of
-from asrkit.serve.protocols.stable_text import StableText
-from asrkit.serve.server import RefusedError, Server
+from asrkit.serve.dialects.parsing import phrases_of
+from asrkit.serve.dialects.stable_text import StableText
+from asrkit.serve.server import Grant, RefusedError, Server, Wish
 from asrkit.serve.uploads import Decoders, Decoding
 
 OPENAI_MODEL = re.compile(r"whisper-1|gpt-[\w.-]+")
@@ -57,7 +57,8 @@ async def transcriptions(request: Request, server: Server, decoders: Decoders) -
     try:
         async with AsyncExitStack() as stack:
             async with bounded(request, server).form(max_files=1, max_fields=20) as form:
-                asked = Asked(form, server)
+                asked = Asked(form)
+                asked.grant = await granted(asked.wish, server)
                 path = await saved(blocks_of(asked.file), server, stack)
             return await unless_left(request, answer(asked, path, server, decoders, stack))
     except (UserError, HTTPException, OSError) as error:
@@ -73,10 +74,8 @@ async def answer(
     names = asked.names or [*map(channel_name, range(decoding.channels))]
     if len(names) != decoding.channels:
         raise UserError(f"{NAMES}: {decoding.channels} channels, but {len(names)} names")
-    phrases, left_out = await server.preferred(asked.model, asked.phrases)
-    asked.warnings.append(left_out)
-    recognizer = await server.recognizer_for(asked.model, phrases)
-    calls = begun(decoding, server, asked.model, recognizer, stack)
+    recognizer = asked.grant.recognizer
+    calls = begun(decoding, server, asked.grant.model, recognizer, stack)
     await stack.enter_async_context(fed(calls, decoding))
     if asked.stream:
         return asked.warned(Events(events(calls[0], decoding), stack.pop_all()))
@@ -86,6 +85,16 @@ async def answer(
     ]
     asked.warnings += decoding.warnings
     return asked.warned(asked.written(channels, decoding.seconds, recognizer))
+
+
+async def granted(wish: Wish, server: Server) -> Grant:
+    """Return the model and recogniser for a wish; RefusedError for a model that is not served."""
+    try:
+        return await server.grant(wish)
+    except UserError as error:
+        if wish.model is not None and wish.model not in server.models:
+            raise RefusedError(404, "model_not_found", str(error)) from None
+        raise
 
 
 class Channel(NamedTuple):
@@ -143,7 +152,9 @@ class Asked:
         UserError: for a field that is unknown or missing, or has an invalid value.
     """
 
-    def __init__(self, form: FormData, server: Server) -> None:
+    grant: Grant
+
+    def __init__(self, form: FormData) -> None:
         for name in form:
             if name not in KNOWN:
                 raise UserError(f"the field {refusal(name, KNOWN)}")
@@ -156,10 +167,6 @@ class Asked:
         if others := form.keys() - texts.keys() - {"file"}:
             raise UserError(f"{shown(min(others))}: expected text, not a file")
         model, self.language = texts.get("model"), texts.get("language", "")
-        try:
-            self.model, instead = server.model_in_place(model, OPENAI_MODEL, self.language)
-        except UserError as error:
-            raise RefusedError(404, "model_not_found", str(error)) from None
         self.file, self.form = file, texts.get("response_format", "json")
         if self.form not in FORMATS:
             raise UserError(f"response_format {refusal(self.form, FORMATS)}")
@@ -167,9 +174,8 @@ class Asked:
         if stream not in SWITCH:
             raise UserError(f"stream {refusal(stream, SWITCH)}")
         self.stream = SWITCH[stream]
-        self.phrases = [
-            each for name in ("prompt", "hotwords") for each in phrases_of(texts.get(name, ""))
-        ]
+        phrases = [*phrases_of(texts.get("prompt", "")), *phrases_of(texts.get("hotwords", ""))]
+        self.wish = Wish(model, OPENAI_MODEL, self.language, phrases=phrases)
         channels = texts.get("channels", "mix")
         if channels not in CHANNELS:
             raise UserError(f"channels {refusal(channels, CHANNELS)}")
@@ -179,8 +185,7 @@ class Asked:
         self.times = set(map(str, form.getlist("timestamp_granularities[]"))) or {"segment"}
         if unknown := self.times.difference(GRANULARITIES):
             raise UserError(f"timestamp_granularities[] {refusal(min(unknown), GRANULARITIES)}")
-        self.warnings = [instead, *self.without_effect(form)]
-        self.warnings.append(self.model.other_language(self.language))
+        self.warnings = [*self.without_effect(form)]
 
     def check_speakers(self) -> None:
         """Raise UserError for fields of speakers that do not fit together."""
@@ -207,7 +212,7 @@ class Asked:
 
     def warned(self, response: Response) -> Response:
         """Add the warnings to a response, as a header."""
-        if warning := "; ".join(filter(None, self.warnings)):
+        if warning := "; ".join([*self.grant.warnings, *self.warnings]):
             response.headers[WARNING] = ascii(warning)[1:-1]  # headers have no other letters
         return response
 
@@ -250,7 +255,7 @@ class Asked:
 
     def language_of(self, recognizer: Recognizer) -> str:
         """Return the language of the text: the requested one if the model has several."""
-        stated = self.model.code_of(self.language) or recognizer.language
+        stated = self.grant.model.code_of(self.language) or recognizer.language
         return stated or self.language or UNDETERMINED
 
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from datetime import datetime, timezone
-from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, get_args
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 from uuid import NAMESPACE_OID, uuid4, uuid5
 
 import numpy as np
@@ -13,12 +13,12 @@ from starlette.datastructures import QueryParams
 from asrkit.audio.samples import MAX_RATE, MIN_RATE
 from asrkit.errors import UserError, shown
 from asrkit.registry import refusal
-from asrkit.runtime import Recognizer, Segment, Word
+from asrkit.runtime import Segment, Word
 from asrkit.runtime.words import confidence_of
 from asrkit.serve.calls import MOST_CHANNELS
-from asrkit.serve.protocols.g711 import A_LAW, MU_LAW
-from asrkit.serve.protocols.parsing import checked
-from asrkit.serve.server import Model, Server
+from asrkit.serve.dialects.audio import A_LAW, MU_LAW
+from asrkit.serve.dialects.parsing import checked
+from asrkit.serve.server import Model, Wish
 from asrkit.version import __version__
 
 MODEL = re.compile(r"(nova|enhanced|base|general|whisper|flux)\b[\w.-]*")  # Deepgram's own
@@ -42,6 +42,16 @@ class Options(BaseModel):
     keyterm: list[Phrase] = []
     keywords: list[Phrase] = []
 
+    @property
+    def pause_ms(self) -> int | None:
+        """Pause that ends a segment, ms; 0: none does; None: the server's."""
+        return None
+
+    def wish(self) -> Wish:
+        # A keyword may have a weight: "seven:1.5".
+        phrases = [*self.keyterm, *(each.partition(":")[0] for each in self.keywords)]
+        return Wish(self.model, MODEL, self.language, phrases=phrases, pause_ms=self.pause_ms)
+
 
 class LiveOptions(Options):
     encoding: Encoding
@@ -57,7 +67,6 @@ class LiveOptions(Options):
 
     @property
     def pause_ms(self) -> int | None:
-        """The pause for `Server.recognizer_for`."""
         if isinstance(self.endpointing, bool):
             return None if self.endpointing else 0
         return max(SHORTEST_MS, self.endpointing) if self.endpointing > 0 else 0
@@ -78,16 +87,7 @@ class FileOptions(Options):
 
     @property
     def pause_ms(self) -> int | None:
-        """The pause for `Server.recognizer_for`."""
         return None if self.utt_split is None else max(SHORTEST_MS, round(1000 * self.utt_split))
-
-
-class Asked(NamedTuple):
-    """A request: the model and recogniser that serve it, and warnings about its options."""
-
-    model: Model
-    recognizer: Recognizer
-    warnings: list[str]
 
 
 def options_of(kind: Any, query: QueryParams) -> tuple[Any, list[str]]:
@@ -131,21 +131,6 @@ def options_of(kind: Any, query: QueryParams) -> tuple[Any, list[str]]:
 def is_on(value: str) -> bool:
     """Whether an option asks for anything."""
     return value.lower() not in OFF
-
-
-async def asked_of(options: Any, warnings: list[str], server: Server) -> Asked:
-    """Return the model, recogniser and warnings for the options of a request.
-
-    Raises:
-        UserError: for a model that is not served, or options out of range.
-    """
-    model, instead = server.model_in_place(options.model, MODEL, options.language)
-    # A keyword may have a weight: "seven:1.5".
-    phrases = [*options.keyterm, *(each.partition(":")[0] for each in options.keywords)]
-    phrases, left_out = await server.preferred(model, phrases)
-    recognizer = await server.recognizer_for(model, phrases, options.pause_ms)
-    found = [instead, left_out, model.other_language(options.language), *warnings]
-    return Asked(model, recognizer, [each for each in found if each])
 
 
 class About:

@@ -16,7 +16,7 @@ from asrkit.audio import opus
 from asrkit.errors import UserError
 from asrkit.runtime import Segment, Word
 from asrkit.serve.calls import MOST_CHANNELS
-from asrkit.serve.protocols.parsing import checked, problem
+from asrkit.serve.dialects.parsing import checked, problem
 
 ENCODINGS: dict[str, np.dtype[Any]] = {"pcm_s16le": np.dtype("<i2"), "pcm_f32le": np.dtype("<f4")}
 Name = Annotated[str, Field(max_length=100)]

@@ -1,0 +1,379 @@
+"""A conversation over a connection. A dialect says what messages mean; all else is here.
+
+A dialect is a protocol without connections and tasks: it turns a message into items, and an update
+of a call into messages. The conversation has the tasks, the limits, the calls and the errors.
+"""
+
+import asyncio
+import json
+from collections.abc import Coroutine, Iterable
+from contextlib import ExitStack, suppress
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+from anyio import fail_after, move_on_after
+from starlette.websockets import WebSocket, WebSocketDisconnect
+
+from asrkit.errors import UserError, shown
+from asrkit.serve.calls import Call, CallUpdate, SavedCall
+from asrkit.serve.server import Grant, RefusedError, Server, Wish
+
+TRY_AGAIN_LATER, POLICY_VIOLATION = 1013, 1008  # close codes: IANA's registry for RFC 6455
+SEND_S = 60.0  # time in which a client must take a message
+CLOSE_S = 0.25  # time for a client to close after the last message
+TURN = 16  # messages after which a busy client lets others run
+
+Message: TypeAlias = Any  # str or bytes of a WebSocket, or an event of another protocol
+
+
+class Begin(NamedTuple):
+    """An item: begin calls, one for each channel, in place of the earlier ones.
+
+    Attributes:
+        wish: model and options.
+        sample_rate: Hz.
+        channels: number of calls.
+        saved: state of each call, from which it continues.
+        token: token from within a message; None if the connection has it already.
+        settings: anything that `Dialect.begun` needs.
+    """
+
+    wish: Wish
+    sample_rate: int
+    channels: int = 1
+    saved: tuple[SavedCall, ...] = ()
+    token: str | None = None
+    settings: Any = None
+
+
+class Append(NamedTuple):
+    """An item: samples (n,) of a channel, or (n, channels) of all."""
+
+    samples: np.ndarray
+    channel: int | None = None
+
+
+class Commit(NamedTuple):
+    """An item: end the open segment of a channel, or of all."""
+
+    channel: int | None = None
+
+
+class Poll(NamedTuple):
+    """An item: write the update that waits, if any."""
+
+
+class Finish(NamedTuple):
+    """An item: finish the calls; with the last ones, the conversation ends."""
+
+    is_last: bool = True
+
+
+class Dialect:
+    """A protocol: functions from messages to items and from updates to messages.
+
+    A `Wish` is also an item: its model must be served. Any other item is a message, which is sent
+    at once.
+
+    Attributes:
+        polls: whether updates are written for a `Poll`, and not when they come.
+        greetings: number of messages until a call begins, for which the time is short.
+    """
+
+    polls, greetings = False, 1
+
+    def open(self) -> Iterable[Any]:
+        """Return the items of a new connection."""
+        return ()
+
+    def read(self, message: Message) -> Iterable[Any]:
+        """Return the items of a message.
+
+        Raises:
+            UserError: for an invalid message.
+        """
+        raise NotImplementedError
+
+    def begun(self, begin: Begin, grant: Grant) -> Iterable[Message]:
+        """Return the messages that say that calls have begun."""
+        return ()
+
+    def write(self, channel: int, update: CallUpdate | None) -> Iterable[Message]:
+        """Return the messages of an update; None: a `Poll` found none."""
+        raise NotImplementedError
+
+    def ended(self) -> Iterable[Message]:
+        """Return the messages after the last updates of the calls."""
+        return ()
+
+    def error(self, reason: str, text: str) -> Message:
+        """Return the message about an error that ends the conversation."""
+        raise NotImplementedError
+
+    def wrong(self, error: UserError) -> Message | None:
+        """Return the answer to an invalid message; None: it ends the conversation."""
+        return None
+
+
+class LeftError(Exception):
+    """The error of a connection that the client has closed, or whose client does not read."""
+
+
+class Line(Protocol):
+    """A connection to a client."""
+
+    async def receive(self) -> Message:
+        """Receive a message; LeftError if the client has left."""
+
+    async def send(self, message: Message) -> None:
+        """Send a message; LeftError if the client has left."""
+
+    async def close(self, code: int, why: str) -> None:
+        """Close the connection."""
+
+
+class WebSocketLine:
+    """A WebSocket as a line; objects are sent as JSON."""
+
+    def __init__(self, websocket: WebSocket) -> None:
+        self.websocket = websocket
+
+    async def receive(self) -> Message:
+        message = await self.websocket.receive()
+        if message["type"] == "websocket.disconnect":
+            raise LeftError
+        data = message.get("bytes")
+        return message["text"] if data is None else data
+
+    async def send(self, message: Message) -> None:
+        text = message if isinstance(message, str) else json.dumps(message, ensure_ascii=False)
+        try:
+            with fail_after(SEND_S):
+                await self.websocket.send_text(text)
+        except (WebSocketDisconnect, RuntimeError, TimeoutError) as error:
+            raise LeftError from error  # another task may have noticed that the client has left
+
+    async def close(self, code: int, why: str) -> None:
+        with suppress(WebSocketDisconnect, RuntimeError):  # the client may have left
+            await self.websocket.close(code, why)
+
+    async def is_satisfied(self) -> bool:
+        """Wait a moment for the client's close; return whether its code is 1000.
+
+        A client that closes so has all messages.
+        """
+        with move_on_after(CLOSE_S), suppress(RuntimeError):
+            while (message := await self.websocket.receive())["type"] != "websocket.disconnect":
+                pass
+            return bool(message.get("code") == 1000)
+        return False
+
+
+async def converse(conversation: "Conversation") -> None:
+    """Serve a connection to its end; errors become messages."""
+    line, server = conversation.line, conversation.server
+    code, why = 1000, ""
+    try:
+        with conversation.stack:
+            await conversation.run()
+    except LeftError:
+        if conversation.calls:
+            server.figures.dropped.labels("disconnect").inc()
+        return
+    except UserError as raised:
+        reason, text = server.note_dropped(raised)
+        code = TRY_AGAIN_LATER if reason == "streams" else POLICY_VIOLATION
+        why = shown(text, 100)[1:-1]
+        with suppress(LeftError):
+            await line.send(conversation.dialect.error(reason, text))
+    await line.close(code, why)
+
+
+class Conversation:
+    """A connection with its calls.
+
+    Args:
+        line: connection to the client.
+        server: server of the calls.
+        dialect: protocol of the connection.
+    """
+
+    def __init__(self, line: Line, server: Server, dialect: Dialect) -> None:
+        self.line, self.server, self.dialect = line, server, dialect
+        self.stack = ExitStack()  # ends the calls
+        self.calls: list[Call] = []
+        self.tasks: list[asyncio.Task[None]] = []  # beside the reading
+        self.count, self.has_all = 0, False  # messages received; whether the last call has all
+        self.end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def run(self) -> None:
+        """Read and write until the last call has ended, or until one of the tasks fails."""
+        reading = self.start(self.read())
+        self.tasks = []
+        try:
+            await self.end
+        finally:
+            await stop([reading, *self.tasks])
+
+    def start(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        """Run work until other calls begin; its error ends the conversation."""
+
+        def note(task: "asyncio.Task[None]") -> None:
+            if not task.cancelled() and (error := task.exception()) is not None:
+                self.fail(error)
+
+        task = asyncio.ensure_future(work)
+        task.add_done_callback(note)
+        self.tasks.append(task)
+        return task
+
+    def fail(self, error: BaseException) -> None:
+        """End the conversation because of an error, unless it has ended."""
+        if not self.end.done():
+            self.end.set_exception(error)
+
+    def succeed(self) -> None:
+        """End the conversation after its last message, unless it has failed."""
+        if not self.end.done():
+            self.end.set_result(None)
+
+    async def read(self) -> None:
+        """Receive messages until the client finishes its last call."""
+        for item in self.dialect.open():
+            await self.do(item)
+        while not self.has_all:
+            for call in self.calls:  # what a message holds is then appended to all calls, or none
+                await call.wait_for_room()
+            message = await self.receive()
+            try:
+                for item in self.dialect.read(message):
+                    await self.do(item)
+            except RefusedError:
+                raise
+            except UserError as error:
+                if (answer := self.dialect.wrong(error)) is None:
+                    raise
+                await self.line.send(answer)
+
+    async def receive(self) -> Message:
+        """Receive the next message; the time limit of the first messages is shorter.
+
+        Raises:
+            LeftError: if the client has left.
+            RefusedError: if no message arrives in time.
+        """
+        limits, self.count = self.server.limits, self.count + 1
+        seconds = limits.silence_s
+        if self.count <= self.dialect.greetings:
+            seconds = min(limits.header_s, seconds)
+        if self.count % TURN == 0:
+            await asyncio.sleep(0)  # a line does not let others run while messages wait
+        try:
+            with fail_after(seconds):
+                return await self.line.receive()
+        except TimeoutError:
+            raise RefusedError(408, "silence", f"no message for {seconds:g} s") from None
+
+    async def do(self, item: Any) -> None:
+        """Carry out an item."""
+        if isinstance(item, Append):
+            self.append(item)
+        elif isinstance(item, Commit):
+            for call in self.calls if item.channel is None else [self.calls[item.channel]]:
+                call.commit()
+        elif isinstance(item, Begin):
+            await self.begin(item)
+        elif isinstance(item, Poll):
+            for channel, call in enumerate(self.calls):
+                await self.say(self.dialect.write(channel, call.waiting_update()))
+        elif isinstance(item, Finish):
+            await self.finish(item)
+        elif isinstance(item, Wish):
+            self.server.model(item.model)
+        else:
+            await self.line.send(item)
+
+    async def say(self, messages: Iterable[Message]) -> None:
+        for message in messages:
+            await self.line.send(message)
+
+    def append(self, item: Append) -> None:
+        """Append samples, after `Call.wait_for_room`.
+
+        Raises:
+            RefusedError: if the call is too long.
+        """
+        calls = self.calls if item.channel is None else [self.calls[item.channel]]
+        samples, longest = item.samples, self.server.limits.call_s
+        if calls[0].seconds_with(len(samples)) > longest:
+            text = f"a call may last {longest:g} s: start another one"
+            raise RefusedError(413, "length", text)
+        for call, own in zip(calls, samples.reshape(len(samples), len(calls)).T, strict=True):
+            call.append(np.ascontiguousarray(own))
+
+    async def begin(self, item: Begin) -> None:
+        """Begin calls, and the tasks that write their updates."""
+        grant = await self.admit(item)
+        await self.say(self.dialect.begun(item, grant))
+        self.start_writers()
+
+    async def admit(self, item: Begin) -> Grant:
+        """Begin calls in place of the earlier ones.
+
+        Raises:
+            UserError: for a wish that cannot be granted; the earlier calls continue.
+        """
+        if item.token is not None and not self.server.admits(item.token):
+            raise RefusedError(401, "token", "the parameter token is missing or wrong")
+        grant = await self.server.grant(item.wish)
+        await self.end_calls()
+        self.calls = [
+            self.stack.enter_context(
+                self.server.call(grant.model, item.sample_rate, grant.recognizer, saved)
+            )
+            for saved in item.saved or [None] * item.channels
+        ]
+        return grant
+
+    def start_writers(self) -> None:
+        if not self.dialect.polls:
+            writers = [self.start(self.write(*each)) for each in enumerate(self.calls)]
+            self.start(self.close(writers))
+
+    async def close(self, writers: "list[asyncio.Task[None]]") -> None:
+        """End the conversation once all updates of the calls are written."""
+        await asyncio.gather(*writers)
+        await self.say(self.dialect.ended())
+        self.succeed()
+
+    async def write(self, channel: int, call: Call) -> None:
+        """Send the updates of a call until it has ended."""
+        while (update := await call.next_update()) is not None:
+            await self.say(self.dialect.write(channel, update))
+
+    async def finish(self, item: Finish) -> None:
+        """Finish the calls; a dialect that polls also writes the rest here."""
+        self.has_all = item.is_last
+        for call in self.calls:
+            call.finish()
+        if not self.dialect.polls:
+            return
+        for channel, call in enumerate(self.calls):
+            await self.write(channel, call)
+        await self.say(self.dialect.ended())
+        await self.end_calls()
+        if item.is_last:
+            self.succeed()
+
+    async def end_calls(self) -> None:
+        tasks, self.tasks = self.tasks, []
+        await stop(tasks)
+        self.stack.close()
+        self.calls = []
+
+
+async def stop(tasks: "list[asyncio.Task[None]]") -> None:
+    """Cancel tasks, and wait for their ends."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,204 @@
+"""Deepgram's live WebSocket, /v1/listen: options in the address, binary audio, Results.
+
+Each segment is a final result. Each channel of a multichannel request is a call of its own.
+"""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from starlette.datastructures import QueryParams
+
+from asrkit.audio import Mixer
+from asrkit.errors import UserError, shown, whole_number
+from asrkit.runtime import Word
+from asrkit.serve.calls import CallUpdate
+from asrkit.serve.converse import Append, Begin, Commit, Dialect, Finish
+from asrkit.serve.dialects.audio import cut_off, samples_of
+from asrkit.serve.dialects.deepgram import (
+    About,
+    LiveOptions,
+    alternative,
+    options_of,
+)
+from asrkit.serve.dialects.parsing import object_of
+from asrkit.serve.server import Grant
+
+KINDS = ("KeepAlive", "Finalize", "CloseStream", "Configure")
+EXPECTED = f"audio, or an object whose type is one of {', '.join(KINDS)}"
+
+
+class Channel:
+    """The state of a channel.
+
+    Attributes:
+        index: number of the channel, and number of channels.
+        start: end of the last segment, seconds.
+        asked, commits: number of commits, and number of those that were reported.
+        finalized: samples before the last commit.
+        interim: text of the last interim result of the open segment.
+        is_speaking: whether the start of the open segment's speech was reported.
+        last_word_end: end of the last word, until the end of its utterance is reported.
+    """
+
+    def __init__(self, index: list[int]) -> None:
+        self.index, self.start, self.interim = index, 0.0, ""
+        self.asked, self.commits, self.finalized = 0, 0, 0
+        self.is_speaking, self.last_word_end = False, 0.0
+
+
+class Deepgram(Dialect):
+    """A live request.
+
+    Args:
+        query: options in the request's address.
+    """
+
+    options: LiveOptions
+    about: About
+
+    def __init__(self, query: QueryParams) -> None:
+        self.query, self.warnings, self.unsent = query, list[str](), list[str]()
+        self.channels: list[Channel] = []
+        self.past, self.samples = b"", 0
+        self.hash, self.mixer = hashlib.sha256(), Mixer("the audio")
+
+    def open(self) -> Iterator[Begin]:
+        self.options, self.warnings = options_of(LiveOptions, self.query)
+        count = self.options.channels if self.options.multichannel else 1
+        self.channels = [Channel([number, count]) for number in range(count)]
+        yield Begin(self.options.wish(), self.options.sample_rate, count)
+
+    def begun(self, begin: Begin, grant: Grant) -> tuple[()]:
+        self.about = About(grant.model)
+        self.warnings = [*grant.warnings, *self.warnings]
+        self.unsent = [*self.warnings]
+        return ()
+
+    def read(self, message: str | bytes) -> Iterator[Any]:
+        if isinstance(message, str):
+            try:
+                kind, channels = self.request_of(message)
+            except UserError as wrong:
+                about = {"variant": "SchemaError", "description": str(wrong)}
+                yield {"type": "Error", **about, "message": message[:200]}
+                return
+            if kind == "Finalize":
+                for channel in channels:
+                    yield from self.finalize(channel)
+            elif kind == "Configure":
+                yield {
+                    "type": "ConfigureFailure", "request_id": self.about.request_id,
+                    "code": "CONFIGURE_KEYTERMS_NOT_SUPPORTED",
+                    "description": "options cannot change: begin another stream",
+                }  # fmt: skip
+            elif kind == "CloseStream":
+                yield self.finish()
+        elif message:
+            self.hash.update(message)
+            samples = self.samples_of(message)
+            samples = self.mixer(samples) if len(self.channels) == 1 else samples
+            self.samples += len(samples)
+            yield Append(samples)
+        else:
+            yield self.finish()
+
+    def finish(self) -> Finish:
+        problems = (f"the audio {each}" for each in self.mixer.problems())
+        self.warnings += filter(None, (cut_off(self.past), *problems))
+        return Finish()
+
+    def samples_of(self, data: bytes) -> np.ndarray:
+        channels, table = self.options.channels, self.options.table
+        dtype = np.dtype("<i2" if table is None else "u1")
+        samples, self.past = samples_of(self.past, data, dtype, channels)
+        return samples if table is None else table[samples]
+
+    def finalize(self, channel: Channel) -> Iterator[Any]:
+        """Return the item that ends the open segment of a channel, whose result is the answer.
+
+        Without audio since the last request, its result answers both, or an empty one this one.
+        """
+        if self.samples > channel.finalized:
+            channel.finalized = self.samples
+            channel.asked += 1
+            yield Commit(channel.index[0])
+        elif channel.commits == channel.asked:
+            yield self.result(channel, "", (), channel.start, is_final=True, from_finalize=True)
+
+    def request_of(self, text: str) -> tuple[str, Sequence[Channel]]:
+        """Return the kind of a text message, and the channels that it is about.
+
+        Raises:
+            UserError: for another message.
+        """
+        value = object_of(text, EXPECTED)
+        kind, number = value.get("type"), value.get("channel")
+        if kind not in KINDS:
+            raise UserError(f"expected {EXPECTED}, got {shown(text, 60)}")
+        if kind != "Finalize" or number is None:
+            return str(kind), self.channels
+        last = len(self.channels) - 1
+        if (whole := whole_number(number, 0, last)) is None:
+            raise UserError(f"Finalize: channel must be 0 to {last}, got {shown(number, 40)}")
+        return str(kind), self.channels[whole : whole + 1]
+
+    def write(self, channel: int, update: CallUpdate | None) -> Iterator[dict[str, Any]]:
+        assert update is not None
+        own = self.channels[channel]
+        finalized = update.commits > own.commits
+        own.commits = update.commits
+        for number, segment in enumerate(update.segments, 1):
+            asked = finalized and number == len(update.segments)
+            if segment.text or asked:
+                yield from self.words(own, segment.words)
+                yield self.result(
+                    own, segment.text, segment.words, segment.end, is_final=True,
+                    from_finalize=asked,
+                )  # fmt: skip
+            own.start, own.interim, own.is_speaking = segment.end, "", False
+        if finalized and not update.segments:
+            yield self.result(own, "", (), update.seconds, is_final=True, from_finalize=True)
+        yield from self.words(own, update.words)
+        if self.options.interim_results and update.text != own.interim:
+            own.interim = update.text
+            yield self.result(own, update.text, update.words, update.seconds)
+        silence_ms, last = self.options.utterance_end_ms, own.last_word_end
+        if silence_ms and last and 1000 * (update.seconds - last) >= silence_ms:
+            own.last_word_end = 0.0
+            yield {"type": "UtteranceEnd", "channel": own.index, "last_word_end": last}
+
+    def words(self, channel: Channel, words: Sequence[Word]) -> Iterator[dict[str, Any]]:
+        """Note the last word of a segment; return the message that its speech has started, once."""
+        if not words:
+            return
+        channel.last_word_end = words[-1].end
+        if self.options.vad_events and not channel.is_speaking:
+            channel.is_speaking = True
+            start = words[0].start
+            yield {"type": "SpeechStarted", "channel": channel.index, "timestamp": start}
+
+    def result(
+        self, channel: Channel, text: str, words: Sequence[Word], end: float,
+        is_final: bool = False, from_finalize: bool = False,
+    ) -> dict[str, Any]:  # fmt: skip
+        """Return a result of the audio from the end of the last segment to `end`."""
+        metadata: dict[str, Any] = self.about.short
+        if self.unsent:
+            metadata, self.unsent = metadata | {"warnings": self.unsent}, []
+        return {
+            "type": "Results", "channel_index": channel.index, "start": channel.start,
+            "duration": round(max(0.0, end - channel.start), 3), "is_final": is_final,
+            "speech_final": is_final, "from_finalize": from_finalize,
+            "channel": {"alternatives": [alternative(text, words)]}, "metadata": metadata,
+        }  # fmt: skip
+
+    def ended(self) -> Iterator[dict[str, Any]]:
+        seconds, channels = self.samples / self.options.sample_rate, self.options.channels
+        digest = self.hash.hexdigest()
+        about = self.about.metadata(digest, seconds, channels, self.warnings)
+        yield {"type": "Metadata", **about}
+
+    def error(self, reason: str, text: str) -> dict[str, Any]:
+        return {"type": "Error", "variant": reason, "description": text}

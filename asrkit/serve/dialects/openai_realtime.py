@@ -1,0 +1,217 @@
+"""OpenAI's realtime transcription, /v1/realtime?intent=transcription: events, audio in base64.
+
+Each segment is an item. With `turn_detection`, segments end at pauses. Without it, they end where
+the client commits. Clients append deltas, and replace them by the text of the event `completed`.
+With one pass deltas are stable text, so that together they are this text. A second pass or a
+postprocess has no stable text before the end of the segment. Then deltas are the live words, except
+the last one, which may still grow.
+"""
+
+import math
+from collections.abc import Iterator
+from itertools import count
+from typing import Any
+
+import numpy as np
+from starlette.datastructures import QueryParams
+
+from asrkit.errors import UserError
+from asrkit.runtime import Segment
+from asrkit.runtime.endpoint import PAUSE_MS
+from asrkit.runtime.words import joined
+from asrkit.serve.calls import CallUpdate
+from asrkit.serve.converse import Append, Begin, Commit, Dialect
+from asrkit.serve.dialects.audio import A_LAW, MU_LAW, samples_of
+from asrkit.serve.dialects.openai_files import OPENAI_MODEL
+from asrkit.serve.dialects.parsing import bytes_of, phrases_of
+from asrkit.serve.dialects.realtime_messages import (
+    BufferAppend,
+    BufferClear,
+    BufferCommit,
+    G711Format,
+    RealtimeSession,
+    SemanticVad,
+    changed,
+    error_event,
+    event_of,
+    first_session,
+    id_of,
+    loaded,
+    no_effect,
+    rate_of,
+    unused,
+)
+from asrkit.serve.server import Grant, Wish
+
+# Longest pause within a turn by the eagerness of `semantic_vad`, as OpenAI's.
+LONGEST_MS = {"low": 8000, "medium": 4000, "high": 2000}
+ITEM = "conversation.item.input_audio_transcription"
+
+
+class Item:
+    """The open item, and the text that was sent for it."""
+
+    def __init__(self, id: str) -> None:
+        self.id, self.started, self.sent = id, False, ""
+        self.segments: list[Segment] = []
+
+
+class Realtime(Dialect):
+    """A client's session and its current call.
+
+    Args:
+        query: query of the request's address.
+        pause_ms: the server's pause; None if pauses end no segment.
+    """
+
+    session: RealtimeSession  # with its call and the call's item, from `begun`
+    item: Item
+
+    def __init__(self, query: QueryParams, pause_ms: int | None) -> None:
+        self.query, self.pause_ms, self.numbers = query, pause_ms, count(1)
+        self.model: str | None = None  # name of the model that is used, if the client has sent one
+        self.is_stable = False  # whether the call has stable text before the end of a segment
+        self.has_audio, self.past, self.commits = False, b"", 0  # of the call
+        self.previous: str | None = None  # item that was completed last
+        self.warnings: list[str] = []
+        self.value: object = None  # the client's last message
+
+    def event(self, kind: str, **fields: object) -> dict[str, Any]:
+        return {"type": kind, "event_id": f"event_{next(self.numbers)}", **fields}
+
+    def open(self) -> Iterator[Any]:
+        if self.query.get("intent") != "transcription":
+            raise UserError("only /v1/realtime?intent=transcription is served")
+        yield self.begin(first_session(self.pause_ms, self.query.get("model")))
+        yield self.event("session.created", session=self.shown())
+        yield from self.warned(self.warnings)
+
+    def warned(self, warnings: list[str]) -> Iterator[dict[str, Any]]:
+        """Return the events of warnings, except empty ones."""
+        for warning in filter(None, warnings):
+            yield self.event("warning", message=warning)
+
+    def begin(self, session: RealtimeSession) -> Begin:
+        """Return the item that begins a call with a session, which is in force once it begins."""
+        settings = session.audio.input
+        asked, vad, pause_ms = settings.transcription, settings.turn_detection, 0
+        eagerness: str | None = "off"
+        if isinstance(vad, SemanticVad):
+            eagerness = "medium" if vad.eagerness == "auto" else vad.eagerness
+            pause_ms = LONGEST_MS[eagerness]
+        elif vad is not None:
+            eagerness = None  # the server's
+            pause_ms = vad.silence_duration_ms or self.pause_ms or PAUSE_MS
+            vad.silence_duration_ms = pause_ms  # the client receives this session
+        wish = Wish(
+            asked.model, OPENAI_MODEL, asked.language or "", phrases=phrases_of(asked.prompt),
+            pause_ms=pause_ms, end_of_turn=eagerness,
+        )  # fmt: skip
+        return Begin(wish, rate_of(settings), settings=session)
+
+    def begun(self, begin: Begin, grant: Grant) -> tuple[()]:
+        decoding, asked = grant.recognizer.decoding, begin.wish.model
+        self.model = grant.model.name if grant.is_substitute else asked
+        self.is_stable = decoding.second is None and decoding.postprocess is None
+        self.session, self.has_audio, self.past, self.commits = begin.settings, False, b"", 0
+        self.item, self.warnings = Item(f"item_{next(self.numbers)}"), grant.warnings
+        return ()
+
+    def shown(self) -> dict[str, Any]:
+        """Return the session for the client, with the name of the model that is used."""
+        value = self.session.model_dump()
+        value["audio"]["input"]["transcription"]["model"] = self.model
+        return value
+
+    def read(self, message: str | bytes) -> Iterator[Any]:
+        self.value = None
+        self.value = loaded(message)
+        event = event_of(self.value)
+        if isinstance(event, BufferAppend):
+            samples = self.samples(event.audio)
+            self.has_audio = self.has_audio or len(samples) > 0
+            yield Append(samples)
+        elif isinstance(event, BufferCommit):
+            if not self.has_audio:
+                raise UserError("input_audio_buffer.commit needs audio: append some first")
+            yield Commit()
+        elif isinstance(event, BufferClear):
+            yield self.begin(self.session)
+            yield self.event("input_audio_buffer.cleared")
+        else:  # changes all fields of the session that a client names, or none after an error
+            if self.has_audio:
+                raise UserError(
+                    "the session has audio already: send input_audio_buffer.clear first"
+                )
+            session = changed(self.session, event.session)
+            yield self.begin(session)
+            yield self.event("session.updated", session=self.shown())
+            ignored = no_effect(unused(event.session, session, "session"))
+            yield from self.warned([*self.warnings, ignored])
+
+    def wrong(self, error: UserError) -> dict[str, Any]:
+        return error_event("invalid_request", str(error), id_of(self.value))
+
+    def error(self, reason: str, text: str) -> dict[str, Any]:
+        return error_event(reason, text)
+
+    def samples(self, text: str) -> np.ndarray:
+        data, form = bytes_of(text, "audio"), self.session.audio.input.format
+        if isinstance(form, G711Format):
+            return (MU_LAW if form.type == "audio/pcmu" else A_LAW)[np.frombuffer(data, np.uint8)]
+        samples, self.past = samples_of(self.past, data, np.dtype("<i2"))
+        return samples
+
+    def write(self, channel: int, update: CallUpdate | None) -> Iterator[dict[str, Any]]:
+        assert update is not None
+        vad = self.session.audio.input.turn_detection is not None
+        for segment in update.segments:
+            if vad:
+                yield from self.started(segment.spoken)
+                yield from self.complete([segment], segment.end)
+            else:
+                self.item.segments.append(segment)
+        while self.commits < update.commits:
+            self.commits += 1
+            if not vad:
+                yield from self.complete(self.item.segments, update.seconds)
+        if update.words and vad:
+            yield from self.started(update.words[0].start)
+        if live := update.stable_text if self.is_stable else joined(update.words[:-1]):
+            known = [segment.text for segment in self.item.segments]
+            yield from self.delta(" ".join([*known, live]))
+
+    def started(self, seconds: float) -> Iterator[dict[str, Any]]:
+        """Return the event for an item's first words, once."""
+        if not self.item.started:
+            self.item.started = True
+            yield self.event(
+                "input_audio_buffer.speech_started",
+                audio_start_ms=round(1000 * seconds), item_id=self.item.id,
+            )  # fmt: skip
+
+    def delta(self, text: str) -> Iterator[dict[str, Any]]:
+        """Return the event for the new part of an item's text, unless it changes what was sent."""
+        new = text[len(self.item.sent) :]
+        if new and text.startswith(self.item.sent):
+            self.item.sent = text
+            yield self.event(f"{ITEM}.delta", item_id=self.item.id, content_index=0, delta=new)
+
+    def complete(self, segments: list[Segment], end: float) -> Iterator[dict[str, Any]]:
+        """End the item with these segments, and begin the next item."""
+        item, text = self.item, " ".join(segment.text for segment in segments)
+        if item.started:
+            yield self.event(
+                "input_audio_buffer.speech_stopped",
+                audio_end_ms=round(1000 * end), item_id=item.id,
+            )  # fmt: skip
+        yield self.event(
+            "input_audio_buffer.committed", item_id=item.id, previous_item_id=self.previous
+        )
+        yield from self.delta(text)
+        start = segments[0].start if segments else end
+        usage = {"type": "duration", "seconds": math.ceil(end - start)}
+        yield self.event(
+            f"{ITEM}.completed", item_id=item.id, content_index=0, transcript=text, usage=usage
+        )
+        self.previous, self.item = item.id, Item(f"item_{next(self.numbers)}")

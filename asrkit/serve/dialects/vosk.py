@@ -1,0 +1,145 @@
+"""Vosk's protocol, /vosk: 16-bit samples in, a JSON reply to each message except a config."""
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field
+
+from asrkit.errors import UserError, shown
+from asrkit.runtime import Segment
+from asrkit.serve.calls import CallUpdate
+from asrkit.serve.converse import Append, Begin, Dialect, Finish, Poll
+from asrkit.serve.dialects.audio import cut_off, samples_of
+from asrkit.serve.dialects.messages import ENCODINGS
+from asrkit.serve.dialects.parsing import checked, object_of
+from asrkit.serve.server import Grant, Wish
+
+FIXED = ("model", "sample_rate", "phrase_list")  # settings that a call with audio cannot change
+MOST_WARNINGS = 5  # in one reply
+ONE_OF = "audio, or an object with one of config, eof and reset"
+
+
+class VoskConfig(BaseModel):
+    """A client's settings. `model` is the name of a model; in Vosk's own server it is a path."""
+
+    model: str | None = None
+    sample_rate: Annotated[int, Field(ge=1000, le=768_000)] = 8000
+    words: bool = True
+    phrase_list: list[str] = []
+    max_alternatives: Annotated[int, Field(ge=0, le=100)] = 0
+
+
+class Vosk(Dialect):
+    """The calls of a client one after another; a reset begins the next call."""
+
+    polls = True
+
+    def __init__(self) -> None:
+        self.config, self.warnings = VoskConfig(), list[str]()  # warnings: for the next reply
+        self.has_call = self.is_finishing = False
+        self.past, self.text = b"", ""
+        self.waiting: list[Segment] = []
+
+    def read(self, message: str | bytes) -> Iterator[Any]:
+        kind = "audio" if isinstance(message, bytes) else request_of(message)
+        if kind == "config":
+            config = self.changed(object_of(message, ONE_OF)["config"])
+            yield Wish(config.model)  # which must be served
+            for name in FIXED if self.has_call else ():
+                if getattr(config, name) != getattr(self.config, name):
+                    text = f"config.{name}: the call has audio already; send a reset first"
+                    raise UserError(text)
+            self.config = config
+            return
+        if not self.has_call:
+            config = self.config
+            yield Begin(Wish(config.model, phrases=config.phrase_list), config.sample_rate)
+        if isinstance(message, bytes):
+            samples, self.past = samples_of(self.past, message, ENCODINGS["pcm_s16le"])
+            yield Append(samples)
+            yield Poll()
+            return
+        self.warn(cut_off(self.past))
+        self.is_finishing = True
+        yield Finish(is_last=kind == "eof")
+
+    def begun(self, begin: Begin, grant: Grant) -> tuple[()]:
+        self.has_call, self.is_finishing, self.past, self.text = True, False, b"", ""
+        for warning in grant.warnings:
+            self.warn(warning)
+        if self.config.max_alternatives > 1 and not grant.model.ranks_texts:
+            self.warn("config.max_alternatives has no effect: the server's search has one result")
+        return ()
+
+    def write(self, channel: int, update: CallUpdate | None) -> Iterator[dict[str, Any]]:
+        """Return the reply to audio: the oldest segment that waits, or the live text."""
+        if update is not None:
+            self.waiting += update.segments
+            self.text = update.text
+        if self.is_finishing:
+            return
+        if self.waiting:
+            yield self.reply(result_of([self.waiting.pop(0)], self.config))
+        else:
+            yield self.reply({"partial": self.text})
+
+    def ended(self) -> Iterator[dict[str, Any]]:
+        waiting, self.waiting, self.has_call = self.waiting, [], False
+        yield self.reply(result_of(waiting, self.config))
+
+    def changed(self, asked: object) -> VoskConfig:
+        """Return the settings with a client's changes.
+
+        Raises:
+            UserError: for an invalid value.
+        """
+        if not isinstance(asked, dict):
+            raise UserError(f"config: expected an object, got {shown(asked)}")
+        if unknown := sorted(asked.keys() - VoskConfig.model_fields.keys()):
+            names = ", ".join(shown(each) for each in unknown[:5])
+            self.warn(f"config has no effect here: {names}")
+        return checked(VoskConfig.model_validate, self.config.model_dump() | asked, "config.")
+
+    def warn(self, text: str) -> None:
+        """Add a warning to the next reply."""
+        if text and text not in self.warnings and len(self.warnings) < MOST_WARNINGS:
+            self.warnings.append(text)
+
+    def reply(self, value: dict[str, Any]) -> dict[str, Any]:
+        warnings, self.warnings = self.warnings, []
+        return value | ({"warning": "; ".join(warnings)} if warnings else {})
+
+    def error(self, reason: str, text: str) -> dict[str, Any]:
+        return {"error": text, "reason": reason}
+
+
+def request_of(text: str) -> str:
+    """Return the kind of a text message: config, eof or reset.
+
+    Raises:
+        UserError: for a message that does not have exactly one of these keys.
+    """
+    value = object_of(text, ONE_OF)
+    if len(value) != 1 or (kind := next(iter(value))) not in ("config", "eof", "reset"):
+        raise UserError(f"expected {ONE_OF}, got {shown(text)}")
+    if kind != "config" and not value[kind]:
+        raise UserError(f"expected {ONE_OF}, got {shown(text)}")
+    return kind
+
+
+def result_of(segments: list[Segment], config: VoskConfig) -> dict[str, Any]:
+    """Return segments as one result in Vosk's form."""
+    text = " ".join(segment.text for segment in segments)
+    if config.max_alternatives:
+        ranked = segments[0].nbest if len(segments) == 1 else ()
+        texts = [(each.text, each.score) for each in ranked] or [(text, 0.0)]
+        rows = texts[: config.max_alternatives]
+        return {"alternatives": [{"text": text, "confidence": score} for text, score in rows]}
+    if not config.words:
+        return {"text": text}
+    words = [
+        {"conf": word.confidence, "end": word.end, "start": word.start, "word": word.text}
+        for segment in segments
+        for word in segment.words
+    ]
+    return {"result": words, "text": text} if words else {"text": text}

@@ -1,0 +1,255 @@
+"""Wyoming, the protocol of Home Assistant's voice services: JSON lines and audio over TCP.
+
+A client sends audio-start, audio-chunk and audio-stop. It receives the stable text as
+transcript-chunk events, then the whole text as transcript.
+"""
+
+import asyncio
+import socket
+import time
+from asyncio import StreamReader, StreamWriter
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from anyio import fail_after
+from pydantic import BaseModel, Field
+from wyoming.event import Event, async_read_event, async_write_event
+
+from asrkit.audio import Mixer
+from asrkit.audio.samples import MAX_RATE, MIN_RATE
+from asrkit.errors import UserError, shown
+from asrkit.serve.admission import CLIENT, client_of
+from asrkit.serve.calls import CallUpdate
+from asrkit.serve.converse import (
+    SEND_S,
+    Append,
+    Begin,
+    Conversation,
+    Dialect,
+    Finish,
+    LeftError,
+    Poll,
+    converse,
+)
+from asrkit.serve.dialects.audio import cut_off, samples_of
+from asrkit.serve.dialects.parsing import checked
+from asrkit.serve.dialects.stable_text import StableText
+from asrkit.serve.logs import log
+from asrkit.serve.server import Grant, Model, Server, Wish
+from asrkit.version import __version__
+
+S16 = np.dtype("<i2")
+LINE_BYTES = 1 << 16  # longest line
+Name = Annotated[str, Field(max_length=200)]
+# Errors of the package for a line that is JSON, but not an event.
+NOT_EVENTS = (AttributeError, KeyError, TypeError, RecursionError)
+
+
+class Header(BaseModel):
+    """The line of an event, without the lengths of its other parts."""
+
+    type: Annotated[str, Field(max_length=100)]
+    data: dict[str, Any]
+
+
+class Format(BaseModel):
+    """The data of audio-start and audio-chunk."""
+
+    rate: Annotated[int, Field(ge=MIN_RATE, le=MAX_RATE)]
+    width: Literal[2]
+    """Bytes of a value: samples have 16 bits."""
+    channels: Annotated[int, Field(ge=1, le=8)]
+    """Interleaved channels, which are mixed."""
+
+
+class Transcribe(BaseModel):
+    """The options for the audio that follows."""
+
+    name: Name | None = None
+    language: Name | None = None
+    transcript_names: list[str] | None = None
+    transcript_terms: list[str] | None = None
+    context: Any = None
+    vad_sensitivity: Any = None
+
+
+class SelectProgram(BaseModel):
+    name: Literal["asrkit"]
+
+
+@asynccontextmanager
+async def wyoming(server: Server, port: socket.socket) -> AsyncIterator[None]:
+    """A context manager in which Wyoming's clients are served on a bound socket."""
+    tasks: set[asyncio.Task[Any] | None] = set()
+
+    async def handle(reader: StreamReader, writer: StreamWriter) -> None:
+        tasks.add(task := asyncio.current_task())
+        CLIENT.set(client_of(writer.get_extra_info("peername")[0]))
+        started, line = time.monotonic(), EventLine(reader, writer, 1024 * server.limits.message_kb)
+        try:
+            await converse(Conversation(line, server, Wyoming(server.models)))
+        finally:
+            tasks.discard(task)
+            writer.close()
+            log("wyoming", seconds=round(time.monotonic() - started, 3))
+
+    listener = await asyncio.start_server(handle, sock=port, limit=LINE_BYTES)
+    try:
+        yield
+    finally:
+        listener.close()
+        others = [*filter(None, tasks)]
+        for task in others:
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+
+
+class EventLine:
+    """A connection that carries events, whose parts are bounded.
+
+    Args:
+        reader: reader of the client's bytes.
+        writer: writer to the client.
+        most: largest number of bytes of the data, and of the payload.
+    """
+
+    def __init__(self, reader: StreamReader, writer: StreamWriter, most: int) -> None:
+        self.reader, self.writer, self.most = reader, writer, most
+        self.readline = reader.readline  # as the package's reader, with `readexactly`
+
+    async def readexactly(self, size: object) -> bytes:
+        if not isinstance(size, int) or size > self.most:
+            raise UserError(f"a part of an event has at most {self.most} bytes, got {shown(size)}")
+        return await self.reader.readexactly(size)
+
+    async def receive(self) -> Event:
+        try:
+            event = await async_read_event(self)  # type: ignore[arg-type]
+        except NOT_EVENTS:
+            event = None
+        except (OSError, asyncio.IncompleteReadError) as error:
+            raise LeftError from error
+        if event is None:
+            if self.reader.at_eof():
+                raise LeftError
+            raise UserError("expected an event: a line with a JSON object that has a type")
+        checked(Header.model_validate, event.to_dict())
+        return event
+
+    async def send(self, message: Event) -> None:
+        try:
+            with fail_after(SEND_S):
+                await async_write_event(message, self.writer)
+        except OSError as error:
+            raise LeftError from error
+
+    async def close(self, code: int, why: str) -> None:
+        self.writer.close()
+
+
+class Wyoming(Dialect):
+    """A connection with recordings, one after another.
+
+    Args:
+        models: models by the names that clients ask for.
+    """
+
+    polls = True
+
+    def __init__(self, models: Mapping[str, Model]) -> None:
+        self.models, self.asked = models, Transcribe()
+        # Of the current recording.
+        self.form: Format | None = None
+        self.past, self.mixer, self.text = b"", Mixer("the audio"), StableText()
+        self.language: dict[str, str] = {}
+        self.warnings: list[str] = []
+
+    def read(self, message: Event) -> Iterator[Any]:
+        """Return the items of an event; events of other types have no effect."""
+        kind = message.type
+        if kind in ("audio-start", "audio-chunk") and self.form is None:
+            form, asked = data_of(message, Format), self.asked
+            phrases = [*(asked.transcript_names or []), *(asked.transcript_terms or [])]
+            wish = Wish(asked.name, language=asked.language or "", phrases=phrases)
+            yield Begin(wish, form.rate, settings=form)
+            yield Event("transcript-start", self.language)
+        if kind == "audio-chunk" and self.form is not None:
+            if data_of(message, Format) != self.form:
+                raise UserError("audio-chunk has another format than the audio before it")
+            payload = message.payload or b""
+            samples, self.past = samples_of(self.past, payload, S16, self.form.channels)
+            yield Append(self.mixer(samples))
+        elif kind == "audio-stop":
+            if self.form is None:
+                raise UserError("audio-stop without audio: send audio-start first")
+            yield Finish(is_last=False)
+        elif kind == "transcribe":
+            if self.form is not None:
+                raise UserError("transcribe must come before audio-start or after audio-stop")
+            self.asked = data_of(message, Transcribe)
+        elif kind == "describe":
+            yield Event("info", info(self.models))
+        elif kind == "ping":
+            text = message.data.get("text")
+            yield Event("pong", {"text": text if isinstance(text, str) else None})
+        elif kind == "select-program":
+            data_of(message, SelectProgram)
+        yield Poll()
+
+    def begun(self, begin: Begin, grant: Grant) -> tuple[()]:
+        self.form, self.past = begin.settings, b""
+        self.mixer, self.text = Mixer("the audio"), StableText()
+        language = grant.recognizer.language
+        self.language = {"language": language} if language else {}
+        self.warnings = [*grant.warnings, no_effect(self.asked)]
+        return ()
+
+    def write(self, channel: int, update: CallUpdate | None) -> Iterator[Event]:
+        if update is not None and (text := self.text.grown(update)):
+            yield Event("transcript-chunk", {"text": text})
+
+    def ended(self) -> Iterator[Event]:
+        self.form, self.asked = None, Transcribe()
+        problems = (f"the audio {each}" for each in self.mixer.problems())
+        warning = "; ".join(filter(None, [*self.warnings, cut_off(self.past), *problems]))
+        more = {"warning": warning} if warning else {}
+        yield Event("transcript", {"text": self.text.text, **self.language, **more})
+        yield Event("transcript-stop")
+
+    def error(self, reason: str, text: str) -> Event:
+        return Event("error", {"text": text, "code": reason})
+
+
+def data_of(event: Event, form: type[Any]) -> Any:
+    """Return the data of an event; UserError for the first invalid field."""
+    return checked(form.model_validate, event.data, f"{event.type}: ")
+
+
+def no_effect(asked: Transcribe) -> str:
+    """Return the warning about options that have no effect, or ""."""
+    given = [each for each in ("context", "vad_sensitivity") if getattr(asked, each) is not None]
+    return f"no effect here: {', '.join(given)}" if given else ""
+
+
+def info(models: Mapping[str, Model]) -> dict[str, Any]:
+    """Return the description of the server's models."""
+    about = {
+        "attribution": {"name": "asrkit", "url": ""}, "installed": True, "version": __version__,
+    }  # fmt: skip
+    known = [
+        about
+        | {
+            "name": name,
+            "description": f"{name}, {model.recognizer.context}",
+            "languages": [*model.recognizer.languages],
+        }
+        for name, model in models.items()
+    ]
+    program = about | {
+        "name": "asrkit", "description": "streaming speech recognition", "models": known,
+        "supports_transcript_streaming": True, "requires_external_vad": True,
+    }  # fmt: skip
+    others = ("tts", "handle", "intent", "wake", "mic", "snd")
+    return {"asr": [program], **{name: [] for name in others}}
