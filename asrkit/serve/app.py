@@ -83,7 +83,6 @@ def app_of(server: Server, *beside: AbstractAsyncContextManager[None]) -> Starle
                 await stack.enter_async_context(each)
             yield
         sweeping.cancel()
-        await decoders.close()
         server.close()
 
     routes: list[BaseRoute] = [

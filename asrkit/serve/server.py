@@ -40,9 +40,8 @@ class Limits(NamedTuple):
     decoders: int = 8  # processes that decode uploads
     uploads_waiting: int = 32  # uploads that wait for a free process
     decode_mb: int = 1000  # memory of a decoding process
-    decode_s: float = (
-        120.0  # processor time of an upload, and longest time without a block of audio
-    )
+    # Processor time of an upload, and longest time without a block of audio.
+    decode_s: float = 120.0
     message_kb: int = 1024
     hotwords: int = 1000
 

@@ -1,8 +1,5 @@
 """Uploads are decoded in processes of their own: whatever happens to these, the server goes on."""
 
-import asyncio
-import os
-import pickle
 import subprocess
 import sys
 import tempfile
@@ -18,9 +15,10 @@ import pytest
 import soundfile
 
 from asrkit.runtime import Recognizer
-from asrkit.serve import upload_process, uploads
+from asrkit.serve import uploads
 from asrkit.serve.server import Limits, Server
 from tests.conftest import PROJECT
+from tests.serve import decoders
 from tests.serve.running import serving
 from tests.serve.test_stream import converse, in_bytes, start, text_of
 
@@ -42,46 +40,23 @@ def noise(tmp_path: Path) -> Path:
     return path
 
 
-def behaving(monkeypatch: pytest.MonkeyPatch, program: str) -> None:
-    """Decoders run this program instead."""
-    monkeypatch.setattr(uploads, "COMMAND", (sys.executable, "-c", program))
-
-
-def frames(*parts: tuple[bytes, bytes], more: str = "") -> str:
-    """A program that writes frames."""
-    data = b"".join(upload_process.FRAME.pack(kind, len(data)) + data for kind, data in parts)
-    return f"import sys; sys.stdin.readline(); sys.stdout.buffer.write({data!r}); {more}"
-
-
-HEADER = (upload_process.HEADER, upload_process.FORMAT.pack(16000, 8000, 1))
-BROKEN = {
-    frames(HEADER, more="sys.stdout.flush(); import time; time.sleep(60)"): (
-        413,
-        "takes more than 4 s",
-    ),
-    "import os; os.abort()": (400, "SIGABRT"),
-    "raise SystemExit(3)": (400, "status 3"),
-    frames(HEADER, (upload_process.SAMPLES, bytes(4 * 8001)), (upload_process.END, b"")): (
-        400,
-        "wrong samples",
-    ),
-    frames(HEADER, (upload_process.SAMPLES, bytes(3)), (upload_process.END, b"")): (
-        400,
-        "wrong samples",
-    ),
-    frames((upload_process.HEADER, upload_process.FORMAT.pack(0, 8000, 1))): (400, "wrong header"),
-    frames((upload_process.HEADER, bytes(99))): (400, "wrong frame"),
-    frames((upload_process.SAMPLES, b"")): (400, "no header"),
-    frames(
-        HEADER, (upload_process.SAMPLES, np.float32([np.nan]).tobytes()), (upload_process.END, b"")
-    ): (
-        400,
-        "finite",
-    ),
-    frames((upload_process.ERROR, b"\x1b[31mred\xff")): (400, "\\x1b[31mred"),
-    f"import sys; sys.stdout.buffer.write({pickle.dumps(print)!r})": (400, "wrong frame"),
-    "import sys; sys.stdout.buffer.write(b'x' * 100_000)": (400, "wrong frame"),
-}
+BROKEN = [
+    (decoders.hang, 413, "takes more than 4 s"),
+    (decoders.abort, 400, "the decoder process has ended"),
+    (decoders.leave, 400, "the decoder process has ended"),
+    (decoders.say_too_much, 400, "wrong samples"),
+    (decoders.stop_within_a_sample, 400, "wrong samples"),
+    (decoders.say_a_wrong_rate, 400, "wrong header"),
+    (decoders.lack_the_key, 400, "wrong samples"),
+    (decoders.send_nothing, 400, "wrong samples"),
+    (decoders.send_nan, 400, "finite"),
+    (decoders.write_escapes, 400, "\\x1b[31mred"),
+    (decoders.fill_memory, 413, "takes more than 300 MB of memory"),
+    (decoders.fill_half_of_the_memory, 200, ""),  # control
+    (decoders.compute, 413, "takes more than 4 s"),
+    (decoders.open_files, 400, "Too many open files"),
+    (decoders.write_a_file, 400, "File too large"),
+]
 
 
 @linux
@@ -95,8 +70,8 @@ def test_broken_decoders_cost_one_upload(
     path, samples = recordings[0]
     expected, found = served.transcribe(path).text, []
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    before, others = set(tmp_path.iterdir()), children()  # of servers of other tests
-    with serving(Server({"m": served}, Limits(decode_s=4.0))) as address:
+    before = set(tmp_path.iterdir())
+    with serving(Server({"m": served}, Limits(decode_s=4.0, decode_mb=300))) as address:
         over = threading.Event()
 
         def neighbour() -> None:
@@ -106,10 +81,13 @@ def test_broken_decoders_cost_one_upload(
         thread = threading.Thread(target=neighbour)
         thread.start()
         try:
-            for program, (status, told) in BROKEN.items():
-                behaving(monkeypatch, program)
+            for decode, status, told in BROKEN:
+                monkeypatch.setattr(uploads, "decode", decode)
                 answer = upload(address, noise)
-                assert (answer.status_code, told in answer.text) == (status, True), answer.text
+                assert (answer.status_code, told in answer.text) == (status, True), (
+                    decode,
+                    answer.text,
+                )
         finally:
             over.set()
             thread.join()
@@ -118,56 +96,10 @@ def test_broken_decoders_cost_one_upload(
     assert found
     assert set(found) == {expected}
     assert set(tmp_path.iterdir()) == before
-    assert children() <= others
-
-
-def children() -> set[str]:
-    """This process's decoders."""
-    pids: list[str] = []
-    for task in Path("/proc/self/task").iterdir():
-        with suppress(FileNotFoundError):  # a thread that has ended since
-            pids += (task / "children").read_text().split()
-    return {pid for pid in pids if b"upload_process" in Path(f"/proc/{pid}/cmdline").read_bytes()}
-
-
-GREEDY = """
-import sys
-from asrkit.serve import upload_process
-def write(path, sink, split):
-    {work}
-    upload_process.write_frame(sink, upload_process.HEADER, upload_process.FORMAT.pack(16000, 1, 1))
-upload_process.write = write
-{change}
-upload_process.main(*sys.argv[1:4])
-"""
-
-
-@linux
-@pytest.mark.parametrize(
-    ("work", "status", "output"),
-    [
-        ("upload_process.np.empty(10**9, 'u1')", 0, upload_process.NO_MEMORY),
-        ("while sum(range(1000)): pass", -24, b""),
-        ("open(sys.argv[4], 'wb', 0).write(bytes(999)) == 999 or 1 / 0", 1, b""),
-        ("[open('/dev/null') for _ in range(50)]", 1, b""),
-    ],
-)
-def test_what_a_decoder_may_use(tmp_path: Path, work: str, status: int, output: bytes) -> None:
-    def run(change: str = "") -> tuple[int, bytes]:
-        program = GREEDY.format(work=work, change=change)
-        done = subprocess.run(
-            [sys.executable, "-c", program, "500000000", "1", "100", tmp_path / "x"],
-            input=b"x\n\n", cwd=PROJECT, stdout=subprocess.PIPE,
-        )  # fmt: skip
-        return done.returncode, done.stdout[:1]
-
-    assert run() == (status, output)
-    if status >= 0:  # control: what is left free works
-        assert run("upload_process.confine = lambda *_: None") == (0, upload_process.HEADER)
 
 
 def test_it_starts_without_torch() -> None:
-    program = "import sys, asrkit.serve.upload_process; print('torch' in sys.modules)"
+    program = "import sys, asrkit.serve.decode; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], cwd=PROJECT, capture_output=True)
     assert done.stdout.strip() == b"False", done.stderr
 
@@ -214,7 +146,7 @@ def test_uploads_wait_for_a_free_process(
     """One is decoded, one waits, the third is refused; and afterwards all is free again."""
     server = Server({"m": served}, Limits(decoders=1, uploads_waiting=1, decode_s=1.5))
     with serving(server) as address, ThreadPoolExecutor(3) as pool:
-        behaving(monkeypatch, "import time; time.sleep(60)")
+        monkeypatch.setattr(uploads, "decode", decoders.hang)
         answers = list(pool.map(lambda _: upload(address, noise), range(3)))
         assert sorted(each.status_code for each in answers) == [413, 413, 503]
         refused = max(answers, key=lambda each: each.status_code)
@@ -236,7 +168,7 @@ def test_control_more_processes_take_more(
 ) -> None:
     server = Server({"m": served}, Limits(decoders=3, uploads_waiting=0, decode_s=1.0))
     with serving(server) as address, ThreadPoolExecutor(3) as pool:
-        behaving(monkeypatch, "import time; time.sleep(60)")
+        monkeypatch.setattr(uploads, "decode", decoders.hang)
         answers = list(pool.map(lambda _: upload(address, noise), range(3)))
         assert [each.status_code for each in answers] == [413, 413, 413]
 
@@ -269,25 +201,3 @@ def test_a_body_is_bounded_before_it_is_read(served: Recognizer) -> None:
             answer = httpx.post(url, content=body, headers=headers)
             assert answer.status_code == 400, answer.text
             assert told in answer.json()["error"]["message"]
-
-
-@pytest.mark.skipif(not hasattr(os, "getpriority"), reason="not on Windows")
-@pytest.mark.parametrize("seconds", [10, 60])
-def test_long_files_leave_the_processor_to_others(tmp_path: Path, seconds: int) -> None:
-    """Live calls come first, then short files."""
-
-    async def found() -> int:
-        decoders, most = uploads.Decoders(Server({}, Limits())), 0
-        async with decoders.decoding(path) as decoding:
-            process = decoding._process
-            assert process is not None
-            async for _ in decoding.blocks():
-                with suppress(ProcessLookupError):  # it has ended
-                    most = max(most, os.getpriority(os.PRIO_PROCESS, process.pid))
-        await decoders.close()
-        return most - os.nice(0)
-
-    path = tmp_path / "a.wav"
-    soundfile.write(path, np.zeros(16_000 * seconds, np.int16), 16_000)
-    more = upload_process.MORE_NICE if seconds > upload_process.LONG_S else 0
-    assert asyncio.run(found()) == upload_process.NICE + more

@@ -1,0 +1,100 @@
+"""Decoders of uploads that misbehave, for processes that import nothing slow."""
+
+import os
+import time
+
+import numpy as np
+
+from asrkit.errors import UserError
+from asrkit.serve.decode import HEADER, Job, confine, connected
+
+GOOD = HEADER.pack(16000, 8000, 1)
+
+
+def send(job: Job, *parts: bytes) -> list[str]:
+    with connected(job) as sink:
+        sink.sendall(b"".join(parts))
+    return []
+
+
+def hang(job: Job) -> list[str]:
+    with connected(job) as sink:
+        sink.sendall(GOOD)
+        time.sleep(60)
+    return []
+
+
+def abort(job: Job) -> list[str]:
+    os.abort()
+
+
+def leave(job: Job) -> list[str]:
+    os._exit(3)
+
+
+def say_too_much(job: Job) -> list[str]:
+    return send(job, GOOD, bytes(4 * 8001))
+
+
+def stop_within_a_sample(job: Job) -> list[str]:
+    return send(job, GOOD, bytes(3))
+
+
+def say_a_wrong_rate(job: Job) -> list[str]:
+    return send(job, HEADER.pack(0, 8000, 1))
+
+
+def lack_the_key(job: Job) -> list[str]:
+    return send(job._replace(key=bytes(16)), GOOD)
+
+
+def send_nothing(job: Job) -> list[str]:
+    return []
+
+
+def send_nan(job: Job) -> list[str]:
+    return send(job, GOOD, np.float32([np.nan]).tobytes())
+
+
+def write_escapes(job: Job) -> list[str]:
+    raise UserError("\x1b[31mred")
+
+
+def fill_memory(job: Job) -> list[str]:
+    confine(job.memory, job.seconds)
+    np.ones(2 * job.memory, np.uint8)
+    return []
+
+
+def fill_half_of_the_memory(job: Job) -> list[str]:
+    confine(job.memory, job.seconds)
+    np.ones(job.memory // 2, np.uint8)
+    return send(job, GOOD, bytes(4 * 8000))
+
+
+def compute(job: Job) -> list[str]:
+    confine(job.memory, job.seconds)
+    while True:
+        sum(range(1000))
+
+
+def open_files(job: Job) -> list[str]:
+    confine(job.memory, job.seconds)
+    try:
+        files = [open("/dev/null") for _ in range(100)]  # noqa: SIM115
+    except OSError as error:
+        raise UserError(f"{error.strerror}") from None
+    for each in files:
+        each.close()
+    return []
+
+
+def write_a_file(job: Job) -> list[str]:
+    confine(job.memory, job.seconds)
+    try:
+        with open(f"/tmp/{job.port}", "wb", 0) as file:
+            os.unlink(file.name)
+            file.write(bytes(999))
+    except OSError as error:
+        raise UserError(f"{error.strerror}") from None
+    return []
