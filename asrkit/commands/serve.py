@@ -332,6 +332,11 @@ def print_addresses(
         where = " and ".join(addresses.values())
         text = f"{about}, {processes}{options.streams} calls{how}: {where}"
         print(text, file=sys.stderr, flush=True)
+    if not is_loopback(options.host):
+        logs.logger.warning(
+            "%s can be reached from elsewhere: a proxy belongs in front, see docs/security.md",
+            shown(options.host),
+        )
 
 
 def recognizers(options: argparse.Namespace) -> dict[str, Recognizer]:

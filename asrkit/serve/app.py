@@ -1,14 +1,13 @@
 """The server's addresses, and who may use them."""
 
 import asyncio
-import ctypes
 import ipaddress
 import logging
 import mimetypes
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from functools import cache, partial
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
@@ -156,34 +155,13 @@ async def talk(path: str, websocket: WebSocket, server: Server) -> None:
 
 
 async def sweep(server: Server) -> None:
-    """Periodically remove expired calls from the store, and return freed memory to the system."""
+    """Periodically remove expired calls from the store."""
     while True:
         await asyncio.sleep(SWEEP_S)
         try:
             await server.store.sweep()
         except OSError as error:
             logger.warning("expired calls could not be removed: %s", reason(error))
-        await asyncio.to_thread(trim)
-
-
-@cache
-def glibc() -> Any:
-    """The C library if it is glibc, else None."""
-    try:
-        library = ctypes.CDLL("libc.so.6")
-        library.malloc_trim.argtypes = [ctypes.c_size_t]
-    except (OSError, AttributeError):
-        return None
-    return library
-
-
-def trim() -> None:
-    """Return freed memory to the system: glibc keeps memory that other threads have freed.
-
-    Without this the memory kept growing in a test of half an hour.
-    """
-    if (library := glibc()) is not None:
-        library.malloc_trim(0)
 
 
 async def alive(request: Request, server: Server) -> Response:

@@ -55,7 +55,7 @@ def _log() -> Iterator[None]:
     """End the log of a server in this process."""
     yield
     root = logging.getLogger()
-    root.handlers = [each for each in root.handlers if not isinstance(each, logs.Bounded)]
+    root.handlers = [each for each in root.handlers if each.name != logs.NAME]
     logging.captureWarnings(False)
 
 
@@ -176,7 +176,11 @@ def test_an_origin_that_no_browser_sends_is_refused() -> None:
             check(f"https://{rest}")
 
 
-def test_a_token_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("host", ["0.0.0.0", "127.0.0.1"])
+def test_a_token_in_a_file(
+    host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """On an address that others reach, a line says that a proxy belongs in front."""
     served = []
     monkeypatch.setattr("uvicorn.Server.run", lambda self, sockets: served.append(sockets))
     monkeypatch.setattr(
@@ -184,8 +188,9 @@ def test_a_token_in_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     )
     path = tmp_path / "token"
     path.write_text("secret\n")
-    assert main(["--host", "0.0.0.0", "--token-file", str(path)]) == 0
+    assert main(["--host", host, "--token-file", str(path)]) == 0
     assert len(served) == 2
+    assert ("a proxy belongs in front" in caplog.text) == (host == "0.0.0.0")
 
 
 class Socket:
