@@ -160,3 +160,44 @@ def test_the_service_behind_the_proxy(proxy: tuple[int, ssl.SSLContext], tmp_pat
     call.send(json.dumps({"type": "start", "sample_rate": rate}))
     assert text_of(converse(call, [samples.tobytes()])) == expected
     assert TOKEN not in (tmp_path / "access.log").read_text()
+
+
+def call(port: int, trusting: ssl.SSLContext) -> tuple[str, float]:
+    """Return the text of a neighbour's call, and the seconds that it took."""
+    samples, rate = soundfile.read(RECORDING, dtype="int16")
+    started = time.monotonic()
+    client = connected(
+        f"wss://{NAME}/v1/stream?token={TOKEN}", ssl=trusting,
+        sock=socket.create_connection(("127.0.0.1", port)),
+    )  # fmt: skip
+    client.send(json.dumps({"type": "start", "sample_rate": rate}))
+    return text_of(converse(client, [samples.tobytes()])), time.monotonic() - started
+
+
+@pytest.mark.slow
+def test_attacks_from_another_address_harm_no_neighbour(
+    proxy: tuple[int, ssl.SSLContext],
+) -> None:
+    """Idle and slow connections, requests in a flood, and calls of tiny messages and pings."""
+    port, trusting = proxy
+    expected = asrkit.load("small-en-alnum", second_pass="full").transcribe(RECORDING).text
+    call(port, trusting)  # warms up
+    alone = [call(port, trusting) for _ in range(10)]
+    script = str(PROJECT / "tests/serve/attackers.py")
+    attackers = [
+        subprocess.Popen(
+            [sys.executable, script, str(number), str(port), TOKEN], text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        )
+        for number in range(4)
+    ]  # fmt: skip
+    for each in attackers:
+        assert each.stdout is not None
+        each.stdout.readline()
+    time.sleep(3.0)
+    beside = [call(port, trusting) for _ in range(20)]
+    rejected = sum(int(each.communicate()[0]) for each in attackers)
+    assert {text for text, _ in [*alone, *beside]} == {expected}
+    assert rejected > 0  # control: the proxy has seen the attack
+    slowest = [sorted(seconds for _, seconds in calls)[-2] for calls in (alone, beside)]
+    assert slowest[1] < 1.5 * slowest[0] + 0.2

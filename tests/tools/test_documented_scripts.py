@@ -26,13 +26,11 @@ RUNS = {  # arguments of scripts that no other test runs; {dev} is a manifest, {
 LONG = {  # a server and its clients, or seconds to minutes
     "bench_serve": "--quick --streams 2 --seconds 1 --rounds 1 --manifest {dev}",
     "load_test": "--streams 2 --seconds 2 {dev}",
-    "attack_server": "--quick --only rates --only logs {dev}",
     "soak_test": "--minutes 1 --talkers 1 --troublemakers 1 {dev}",
 }
 NOT_RUN = {
     "demo": "trains a model, as tests/recipes do, and opens a microphone",
     "sherpa_server": "needs an exported folder; load_test --peer starts it",
-    "attacks": "attack_server runs it",
     "check_inputs": "needs the programs ffmpeg, ffprobe, sox and lame",
     "accented_voice": "needs espeak-ng; what it shares with recipes/digits is tested there",
 }
