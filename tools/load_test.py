@@ -6,8 +6,8 @@ Clients talk at the speed of speech, each a recording after another, in packets 
 begin one by one over the length of a call, as many in a second as later. Delays are from the packet
 that completes a chunk to the message with its text, once all clients talk, and from the end of the
 audio to the last message. Turns are from the end of the last word, by forced alignment, to the
-message that ends its segment: for recordings with silence after them, such as `1a3d6e1:tools/paused.py`
-writes. Clients run in a process of their own, whose CPU time is said apart.
+message that ends its segment: for recordings with silence after them, such as those of
+`1a3d6e1:tools/paused.py`. Clients run in a process of their own, whose CPU time is said apart.
 Every text is compared with what the same recogniser makes of the recording alone.
 """
 

@@ -14,7 +14,7 @@ import pytest
 from asrkit.audio import resampler
 from asrkit.errors import UserError
 from asrkit.runtime import Recognizer
-from asrkit.serve.calls import MOST_ITEMS, CallError, CallUpdate
+from asrkit.serve.calls import MOST_ITEMS, Call, CallError, CallUpdate
 from asrkit.serve.server import Server
 from asrkit.serve.worker import Worker
 from tests.conftest import PROJECT
@@ -100,6 +100,12 @@ def test_a_worker_takes_a_step_after_a_round_however_many_calls_are_ready(
     worker.close()
 
 
+def missing(call: Call) -> int:
+    """Return the number of samples that complete the next chunk."""
+    assert call._before is not None
+    return call._chunk_end(call._chunks + 1) - call._before - call._appended
+
+
 def test_the_worker_takes_audio_when_it_completes_a_chunk(
     worker: Worker, served: Recognizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -113,12 +119,12 @@ def test_the_worker_takes_audio_when_it_completes_a_chunk(
             due, count = stream.due, len(woken)
             assert served.engine.spec.chunk_frames > 1  # else every packet may complete one
             stream.append(samples)
-            missing = call.missing
+            left = missing(call)
             call.append(samples)
-            assert (len(woken) > count) == (stream.due > due) == (missing <= size)
+            assert (len(woken) > count) == (stream.due > due) == (left <= size)
         call.commit()
         count = len(woken)
-        call.append(np.zeros(call.missing - 1, np.float32))
+        call.append(np.zeros(missing(call) - 1, np.float32))
         assert len(woken) == count
         call.append(np.zeros(1, np.float32))
         assert len(woken) == count + 1
@@ -140,7 +146,7 @@ def test_chunks_that_come_soon_after_a_step_share_the_next(
     async def main() -> None:
         calls = [worker.start(16_000) for _ in range(5)]
         for number, call in enumerate(calls):
-            await call.accept(np.zeros(call.missing, np.int16))
+            await call.accept(np.zeros(missing(call), np.int16))
             if number == 0 or not pause:
                 assert await call.next_update() is not None
         for call in calls[1:] if pause else ():
@@ -183,7 +189,7 @@ def test_calls_that_a_round_left_do_not_wait_for_a_pause(
     async def main() -> None:
         calls = [worker.start(16_000) for _ in range(10)]
         for call in calls:
-            await call.accept(np.zeros(call.missing, np.int16))
+            await call.accept(np.zeros(missing(call), np.int16))
         for call in calls:
             assert await call.next_update() is not None
         for call in calls:
