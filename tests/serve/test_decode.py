@@ -28,7 +28,7 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="limits of Linux")
 
 def upload(address: str, path: Path) -> httpx.Response:
     files = {"file": (path.name, path.read_bytes())}
-    return httpx.post(URL.format(address), files=files, timeout=30)
+    return httpx.post(URL.format(address), files=files, timeout=120)
 
 
 @pytest.fixture
