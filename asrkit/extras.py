@@ -32,7 +32,9 @@ PACKAGES = {  # import names of the packages of each extra
         "wyoming",
     ),
     "sherpa": ("sherpa_onnx",),
-    "train": ("fsspec", "jiwer", "lhotse", "rapidfuzz", "tensorboard", "torchaudio", "urllib3"),
+    "train": (
+        "fsspec", "jinja2", "jiwer", "lhotse", "rapidfuzz", "tensorboard", "torchaudio", "urllib3",
+    ),
     "trackio": ("trackio",),
     "vad": ("silero_vad",),
     "wandb": ("wandb",),

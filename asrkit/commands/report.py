@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from asrkit.evaluation import Outcome
     from asrkit.model import Context
     from asrkit.model_file import ModelFile
-    from asrkit.report.html import Html
     from asrkit.report.training import Experiment
     from asrkit.report.words import Recognized
     from asrkit.runtime import Recognizer
@@ -39,9 +38,6 @@ def main(argv: list[str] | None = None) -> int:
         help="page to write (default: EXP/report.html, or NAME.html here for a model)",
     )
     arguments.add_argument(
-        "--examples", type=whole(0, 1000), default=4, help="number of alignments (default 4)"
-    )
-    arguments.add_argument(
         "--worst", type=whole(0, 100_000), default=20,
         help="number of worst utterances (default 20)",
     )  # fmt: skip
@@ -53,32 +49,17 @@ def main(argv: list[str] | None = None) -> int:
     return arguments.run(report, argv)
 
 
-PARTS = {
-    "scores": "Scores", "curves": "Curves", "examples": "Alignments", "worst": "Worst utterances",
-    "confusions": "Confusions", "groups": "Duration and speaker",
-}  # fmt: skip
-
-
 def report(options: argparse.Namespace) -> int:
     from tqdm import tqdm
 
     from asrkit.build import build_normalizer
     from asrkit.cli.recognizer import name_left_out
     from asrkit.evaluation import recognize, scores
-    from asrkit.evaluation.testset import read_batches, read_scored, utterances
+    from asrkit.evaluation.testset import read_batches, read_scored
     from asrkit.evaluation.written import normalizer_of, rules_of
-    from asrkit.report.errors import (
-        confusions_section,
-        evenly_chosen,
-        examples_section,
-        groups_section,
-        worst,
-        worst_section,
-    )
-    from asrkit.report.html import page, tag
+    from asrkit.report.page import page
     from asrkit.report.players import Players
-    from asrkit.report.posteriorgram import example_of
-    from asrkit.report.training import curves_section, scores_section, tiles
+    from asrkit.report.words import worst
 
     need("jiwer")
     experiment, output = read_experiment(options.experiment)
@@ -96,26 +77,15 @@ def report(options: argparse.Namespace) -> int:
     status = name_left_out("asrkit report", left_out)
     results = scores(outcomes, written)
     recognized = with_speakers([outcome[chunk] for outcome in outcomes], manifest)
-    chosen = evenly_chosen(recognized, options.examples)
-    bad = worst(recognized, options.worst)
-    wanted = {each.id for each in chosen + bad}
+    bad, play = worst(recognized, options.worst), Players()
+    wanted = {each.id for each in bad}
     recordings = {each.id: each for each in read_scored(manifest, []) if each.id in wanted}
-    of_chosen = utterances((recordings[each.id] for each in chosen), normalize, [])
-    examples = [example_of(utterance, recognizers[chunk], aligner) for utterance in of_chosen]
-    play = Players()
     corpus = described(manifest, recognized)
     made = page(
-        f"{experiment.name} – asrkit report",
-        heading(experiment.name),
-        tiles(results, chunk, experiment),
-        scores_section(results, f"{corpus}: {decoding(options, file, aligner)}", experiment),
-        curves_section(experiment),
-        examples_section(chosen, examples, play, chunk),
-        worst_section(bad, lambda name: play(recordings[name].load()), chunk),
-        confusions_section(recognized, chunk),
-        groups_section(recognized, chunk, file.config.training.start_from),
-        tag("footer", f"Made by asrkit report {options.experiment}"),
-    )
+        experiment, results, chunk, f"{corpus}: {decoding(options, file, aligner)}", recognized,
+        [(each, play(recordings[each.id].load())) for each in bad],
+        f"asrkit report {options.experiment}",
+    )  # fmt: skip
     path = Path(options.output or output)
     with replacing(path) as temporary:  # "replace": a lone surrogate in a transcript
         temporary.write_text(made, encoding="utf-8", errors="replace")
@@ -126,7 +96,6 @@ def report(options: argparse.Namespace) -> int:
 def read_experiment(named: str) -> tuple[Experiment, Path]:
     """Return a training's folder, or that of a lone model file, and the path of its page."""
     from asrkit.model_file import load_model, model_path
-    from asrkit.report.tensorboard import read_scalars
     from asrkit.report.training import Experiment
     from asrkit.runtime.threads import set_threads
 
@@ -136,10 +105,9 @@ def read_experiment(named: str) -> tuple[Experiment, Path]:
     else:
         path = model_path(named)
         folder, name, output = Path(), path.stem, f"{path.stem}.html"
-    scalars = read_scalars(path.parent / "tensorboard")
     file = load_model(path)
     set_threads(None, file.num_parameters)
-    return Experiment(name, path, file, scalars), folder / output
+    return Experiment(name, path, file), folder / output
 
 
 def recognizers_of(
@@ -205,10 +173,3 @@ def with_speakers(outcomes: list[Outcome], manifest: str) -> list[Recognized]:
 def described(manifest: str, recognized: list[Recognized]) -> str:
     minutes = sum(each.seconds for each in recognized) / 60
     return f"{manifest} ({len(recognized)} utterances, {minutes:.1f} min)"
-
-
-def heading(name: str) -> Html:
-    from asrkit.report.html import tag
-
-    links = (tag("a", title, href=f"#{part}") for part, title in PARTS.items())
-    return tag("header", tag("h1", name), tag("nav", *links))

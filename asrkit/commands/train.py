@@ -376,4 +376,4 @@ def finish(trainer: Trainer, config: Config, folder: Path) -> None:
     for name, score in results.items():
         logger.info("  dev %s %8s  %s", score.words.name, name, score)
     logger.info("%s written after %s", path, duration(seconds))
-    logger.info("curves: tensorboard --logdir %s; asrkit report %s", folder.parent, folder)
+    logger.info("curves: tensorboard --logdir %s; errors: asrkit report %s", folder.parent, folder)

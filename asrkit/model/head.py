@@ -71,10 +71,6 @@ class Head(nn.Module):
         """
         raise NotImplementedError
 
-    def posteriors(self, emissions: Tensor) -> Tensor:
-        """Return the labels' probabilities in each frame alone: (B, E, V), for a picture."""
-        raise NotImplementedError
-
     def frames_needed(self, tokens: Sequence[int]) -> int:
         """Return the smallest number of frames that can hold these tokens."""
         raise NotImplementedError
@@ -124,9 +120,6 @@ class CTCHead(Head, nn.Linear):
 
     def description(self) -> str:
         return "ctc"
-
-    def posteriors(self, emissions: Tensor) -> Tensor:
-        return emissions.exp()
 
     def frames_needed(self, tokens: Sequence[int]) -> int:
         """Return the number of tokens, plus one blank frame between each two equal neighbours."""

@@ -244,10 +244,6 @@ class TransducerHead(Head):
         ctc = self._known_ctc("the loss between views")
         return ctc.disagreement(ctc.emissions(first), ctc.emissions(second), lengths)
 
-    def posteriors(self, emissions: Tensor) -> Tensor:
-        """Return those of the CTC layer: a transducer's depend on the labels before."""
-        return self._known_ctc("a picture of posteriors").emissions(emissions).exp()
-
     def _known_ctc(self, need: str) -> CTCHead:
         if self.ctc is None:
             raise UserError(f"{need} needs a CTC layer: ctc_weight must be above 0, got 0")

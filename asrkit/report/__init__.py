@@ -1,1 +1,1 @@
-"""A report page on a training: scores, curves, alignments and recognition errors."""
+"""A report page on a training: scores and recognition errors."""

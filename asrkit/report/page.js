@@ -24,28 +24,6 @@ for (const button of document.querySelectorAll("table.sortable thead button")) {
   });
 }
 
-// A line goes through the picture with its recording; a click on the picture goes there.
-for (const figure of document.querySelectorAll("figure")) {
-  const audio = figure.querySelector("audio");
-  const picture = figure.querySelector("svg");
-  const playhead = figure.querySelector(".playhead");
-  if (!audio || !picture) continue;
-  const left = Number(picture.dataset.left);
-  const scale = Number(picture.dataset.scale);
-  const follow = () => {
-    const x = left + audio.currentTime * scale;
-    playhead.setAttribute("x1", x);
-    playhead.setAttribute("x2", x);
-    if (!audio.paused) requestAnimationFrame(follow);
-  };
-  audio.addEventListener("play", follow);
-  audio.addEventListener("seeked", follow);
-  picture.addEventListener("click", (event) => {
-    const x = event.clientX - picture.getBoundingClientRect().left;
-    audio.currentTime = Math.max(0, (x - left) / scale);
-  });
-}
-
 // One recording at a time.
 document.addEventListener("play", (event) => {
   for (const audio of document.querySelectorAll("audio")) {

@@ -1,4 +1,4 @@
-"""Audio players inside the page."""
+"""Audio inside the page."""
 
 import base64
 import io
@@ -7,26 +7,23 @@ import numpy as np
 import soundfile
 
 from asrkit.audio import SAMPLE_RATE
-from asrkit.report.html import Html, note, tag
 
 ROOM = 8_000_000  # largest number of characters of a page's audio
 
 
 class Players:
-    """A factory of audio elements, up to a total size."""
+    """A factory of URLs that hold audio, up to a total size."""
 
     def __init__(self, room: int = ROOM) -> None:
         self.room = room
-        self.left_out = 0
 
-    def __call__(self, samples: np.ndarray) -> Html:
-        """Return a player of float32 mono samples (n,) at 16 kHz."""
+    def __call__(self, samples: np.ndarray) -> str | None:
+        """Return a URL of float32 mono samples (n,) at 16 kHz, or None without room for it."""
         url = data_url(samples)
         if len(url) > self.room:
-            self.left_out += 1
-            return note("Audio left out: the page would become too large.")
+            return None
         self.room -= len(url)
-        return tag("audio", controls=True, preload="metadata", src=url)
+        return url
 
 
 def data_url(samples: np.ndarray) -> str:

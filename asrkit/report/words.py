@@ -66,6 +66,12 @@ def word_pairs(reference: str, hypothesis: str) -> list[Pair]:
     ]
 
 
+def worst(utterances: Iterable[Recognized], count: int) -> list[Recognized]:
+    """Return the utterances with most errors; equal numbers are sorted by error rate."""
+    wrong = [each for each in utterances if each.errors]
+    return sorted(wrong, key=lambda each: (-each.errors, -each.rate, each.id))[:count]
+
+
 class Group(NamedTuple):
     """The totals of some utterances."""
 

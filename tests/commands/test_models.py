@@ -58,7 +58,7 @@ def test_every_command_takes_a_name(
         assert run(command, *arguments, "--model", "tiny-en") == 0, command
         assert run(command, *arguments, "--model", "tiny-de") == 2, command
         assert "a ready model (" in capsys.readouterr().err
-    assert run("report", "--manifest", dev, "--examples", 0, "--worst", 0, "tiny-en") == 0
+    assert run("report", "--manifest", dev, "--worst", 0, "tiny-en") == 0
     page = Path("tiny-en.html").read_text(encoding="utf-8")
     assert "<title>tiny-en – asrkit report</title>" in page
     assert "asrkit.train" not in page  # of a model alone no command is known

@@ -123,7 +123,7 @@ def test_all_users_give_one_number(folder: Path, capsys: pytest.CaptureFixture[s
     trained = scores(chain.from_iterable(outcomes))
     assert shown in str(of_gate.words)
     assert shown in str(trained["160 ms"].words)
-    options = ["--manifest", "dev.jsonl", "--output", "r.html", "--examples", 0, "--worst", 0]
+    options = ["--manifest", "dev.jsonl", "--output", "r.html", "--worst", 0]
     assert run("report", *options, *context, "m.safetensors") == 0
     page = Page.of((folder / "r.html").read_text(encoding="utf-8"))
     (row,) = re.findall(r"160 ms\s*(\d+\.\d\d %)", page.text)[:1]

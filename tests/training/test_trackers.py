@@ -144,4 +144,5 @@ def test_a_training(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert {"loss", "learning_rate", "wer/full", "cer/full"} <= tags
     assert len(fake.named("init")) == len(fake.named("finish")) == 1
     last = (output / "train.log").read_text().splitlines()[-1]
-    assert last.endswith(f"curves: tensorboard --logdir {output.parent}; asrkit report {output}")
+    curves = f"curves: tensorboard --logdir {output.parent}"
+    assert last.endswith(f"{curves}; errors: asrkit report {output}")
