@@ -23,7 +23,6 @@ from asrkit.extras import need
 if TYPE_CHECKING:
     from asrkit.data.manifest import LeftOut
     from asrkit.evaluation import Score
-    from asrkit.evaluation.places import PlaceErrors
     from asrkit.model_file import ModelFile
     from asrkit.runtime import Recognizer
 
@@ -37,7 +36,6 @@ def main(argv: list[str] | None = None) -> int:
         "python -m asrkit.evaluate --model exp/conformer/model.safetensors data/digits/test.jsonl\n"
         "  python -m asrkit.evaluate --model MODEL --chunk-ms full,640 --format json dev.jsonl\n"
         "  python -m asrkit.evaluate --model MODEL --chunk-ms 640 --backend onnx-int8 dev.jsonl\n"
-        "  asrkit evaluate --model MODEL --chunk-ms full,640,320 --by-place dev.jsonl\n"
         "  asrkit evaluate --model MODEL --endpoint-ms 600 --second-pass full dev.jsonl\n"
         "  asrkit evaluate --model MODEL --chunk-ms 320 --endpoint-ms 600 --turns dev.jsonl",
     )  # fmt: skip
@@ -53,10 +51,6 @@ def main(argv: list[str] | None = None) -> int:
     add_search(arguments)
     add_segments(arguments)
     add_second_pass(arguments)
-    arguments.add_argument(
-        "--by-place", action="store_true",
-        help="also show errors by the place of words in their chunk and utterance",
-    )  # fmt: skip
     arguments.add_argument(
         "--turns", action="store_true",
         help="also show the time from the end of speech to the final text, and turns cut too early",
@@ -79,7 +73,6 @@ def evaluate(options: argparse.Namespace) -> int:
     from asrkit.build import build_normalizer
     from asrkit.cli.recognizer import load_file, name_left_out
     from asrkit.evaluation import recognize, scores
-    from asrkit.evaluation.places import places, places_table
     from asrkit.evaluation.scoring import scores_of_channels
     from asrkit.evaluation.testset import read_batches
     from asrkit.evaluation.turns import turns_table
@@ -88,12 +81,6 @@ def evaluate(options: argparse.Namespace) -> int:
     need("jiwer")  # now, not after an hour of recognition
     file = load_file(options)
     recognizers, aligner = recognizers_of(options, file)
-    if options.by_place and "full" not in recognizers:
-        raise UserError("--by-place compares with full context: add full to --chunk-ms")
-    if options.by_place and len(recognizers) == 1:
-        raise UserError(
-            "--by-place compares chunks with full context: add a chunk to --chunk-ms full"
-        )
     rules = rules_of(file, options.written)
     written = normalizer_of(rules)
     if rules and (said := lacking(file.tokenizer, file.config.text.case)):
@@ -107,21 +94,15 @@ def evaluate(options: argparse.Namespace) -> int:
     outcomes = list(tqdm(each, "recognising", unit=" utterance", disable=None, leave=False))
     status = name_left_out("asrkit evaluate", left_out)
     found = scores(outcomes, written) | scores_of_channels(outcomes, written)
-    by_place = {
-        name: places(outcomes, name, "full", recognizer.chunk_size)
-        for name, recognizer in recognizers.items()
-        if options.by_place and name != "full"
-    }
     if options.format == "text":
         tables = [rates_table(found)]
         if rules:
             tables += written_tables({n: each.written for n, each in found.items()}, rules)
-        tables += [places_table(n, found[n].words.unit, each) for n, each in by_place.items()]
         if options.turns:
             tables.append(turns_table({name: score.turns for name, score in found.items()}))
         shown = "\n\n".join(tables)
     else:
-        shown = json.dumps(as_json(file, found, by_place), indent=1)
+        shown = json.dumps(as_json(file, found), indent=1)
     if options.output is None:
         print(shown)
     else:
@@ -177,9 +158,7 @@ def recognizers_of(
     return recognizers, aligner
 
 
-def as_json(
-    file: ModelFile, found: dict[str, Score], by_place: dict[str, list[PlaceErrors]]
-) -> dict[str, Any]:
+def as_json(file: ModelFile, found: dict[str, Score]) -> dict[str, Any]:
     """Return the scores as JSON, with the errors of every utterance."""
     contexts: dict[str, dict[str, Any]] = {}
     for name, score in found.items():
@@ -197,8 +176,6 @@ def as_json(
             "errors": {name: rate.errors for name, rate in score.each.items()},
             **({"written": written} if written else {}),
         }
-        if name in by_place:
-            contexts[name]["places"] = [place._asdict() for place in by_place[name]]
     return {"training": file.training, "contexts": contexts}
 
 

@@ -81,20 +81,6 @@ def test_json(model: str, corpus: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert capsys.readouterr().out == ""
 
 
-def test_by_place(model: str, corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    dev = str(corpus / "dev.jsonl")
-    arguments = ["--model", model, "--chunk-ms", "full,160", "--by-place"]
-    assert evaluate.main([*arguments, dev]) == 0
-    shown = capsys.readouterr().out
-    assert "words, in chunks of 160 ms" in shown
-    assert evaluate.main([*arguments, "--format", "json", dev]) == 0
-    contexts = json.loads(capsys.readouterr().out)["contexts"]
-    assert len(contexts["160 ms"]["places"]) == 9
-    assert "places" not in contexts["full"]
-    assert evaluate.main(["--model", model, "--chunk-ms", "160", "--by-place", dev]) == 2
-    assert "add full to --chunk-ms" in capsys.readouterr().err
-
-
 def test_turns(model: str, corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
     dev = str(corpus / "dev.jsonl")
     arguments = ["--model", model, "--chunk-ms", "160", "--turns"]

@@ -51,10 +51,6 @@ def test_control_full_context_is_that_of_the_others_in_a_list(
     ("command", "message"),
     [
         (
-            ["evaluate", "--chunk-ms", "full", "--by-place", "x.jsonl"],
-            "--by-place compares chunks with full context: add a chunk to --chunk-ms full",
-        ),
-        (
             ["stream", "--partials", "--format", "jsonl", "x.wav"],
             "--partials has no effect with --format jsonl",
         ),
