@@ -41,9 +41,9 @@ PACKAGES = {  # import names of the packages of each extra
     "written": ("whisper_normalizer",),
 }  # fmt: skip
 REQUIRED = {  # names on the package index of the packages that every installation has, by import
-    "av": "av", "numpy": "numpy", "pydantic": "pydantic", "safetensors": "safetensors",
-    "sentencepiece": "sentencepiece", "soundfile": "soundfile", "torch": "torch", "tqdm": "tqdm",
-    "yaml": "pyyaml",
+    "av": "av", "numpy": "numpy", "pydantic": "pydantic", "regex": "regex",
+    "safetensors": "safetensors", "sentencepiece": "sentencepiece", "soundfile": "soundfile",
+    "torch": "torch", "tqdm": "tqdm", "yaml": "pyyaml",
 }  # fmt: skip
 EXTRA_OF = {package: extra for extra, packages in PACKAGES.items() for package in packages}
 

@@ -3,14 +3,15 @@
 A unit is what a text is scored, cut and counted by: a word, or in scripts without spaces a
 character with its combining marks and its punctuation.
 
-The rules are those of Unicode (UAX 29, UAX 14) for the characters of transcripts, by categories and
-a few ranges, because Python has no table for them.
+Clusters are those of Unicode (UAX 29), longer in some scripts. Units follow UAX 14 by categories
+and a few ranges.
 """
 
 import functools
 import re
 import unicodedata
-from collections.abc import Callable
+
+import regex
 
 # Scripts without spaces between words. Each character of the first line is a unit.
 IDEOGRAPHIC = (
@@ -26,56 +27,23 @@ COMPLEX = (  # Thai, Lao, Tibetan, Myanmar, Khmer, Tai scripts, Balinese, Javane
 UNSPACED = re.compile(f"[{IDEOGRAPHIC}{COMPLEX}]")
 SPACES = re.compile(rf"(?<={UNSPACED.pattern})\s+(?={UNSPACED.pattern})")
 BETWEEN_IDEOGRAPHS = re.compile("(?<=[\u4e00-\u9fff])(?=[\u4e00-\u9fff])")  # is quick to find
-BEFORE_ITS_CONSONANT = re.compile(
+BEFORE_ITS_CONSONANT = (
     "[\u0e40-\u0e44\u0ec0-\u0ec4\u19b5-\u19b7\u19ba\uaab5\uaab6\uaab9\uaabb\uaabc]"
 )
-NO_START = re.compile(  # small kana and marks that cannot begin a line
-    "[\u3005\u301c\u303b\u3041\u3043\u3045\u3047\u3049\u3063\u3083\u3085\u3087\u308e\u3095\u3096"
+CLUSTER = regex.compile(  # with every mark, and the letter after a virama (class 9)
+    rf"(?:{BEFORE_ITS_CONSONANT}(?=\p{{Lo}}))*+\X"
+    r"(?:(?:(?=\p{M})|(?<=\p{ccc=9})(?=\p{Lo}))\X)*+"
+)
+OPENING = regex.compile(r"[\p{Ps}\p{Pi}]")
+NO_START = regex.compile(  # closing marks, small kana, and signs that cannot begin a line
+    r"[\p{Pe}\p{Pf}\p{Po}\p{Pd}\p{Sk}"
+    "\u3005\u301c\u303b\u3041\u3043\u3045\u3047\u3049\u3063\u3083\u3085\u3087\u308e\u3095\u3096"
     "\u309b-\u309e\u30a0\u30a1\u30a3\u30a5\u30a7\u30a9\u30c3\u30e3\u30e5\u30e7\u30ee\u30f5\u30f6"
     "\u30fb-\u30fe\u31f0-\u31ff\uff67-\uff70\u0e2f\u0e46\u0eaf\u0ec6\u17d7]"
 )
-CLOSING = {"Pe", "Pf", "Po", "Pd", "Sk"}  # categories
-OPENING = {"Ps", "Pi"}
-JOINER, EMOJI_STYLE = "\u200d", "\ufe0f"
-# Letters that belong to the preceding cluster by Unicode's rules.
-EXTENDING = re.compile("[\u0e33\u0eb3\u200c\uff9e\uff9f\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f]")
-LEADING = re.compile("[\u1100-\u115f\ua960-\ua97c]")
-VOWEL = re.compile("[\u1160-\u11a7\ud7b0-\ud7c6]")
-TRAILING = re.compile("[\u11a8-\u11ff\ud7cb-\ud7fb]")
-SYLLABLE = re.compile("[\uac00-\ud7a3]")
+LONGEST = 64  # characters of a cluster, so that the time does not grow with the square of a unit
+EMOJI_STYLE = "\ufe0f"
 REGIONAL = re.compile("[\U0001f1e6-\U0001f1ff]")
-FLAG_HALF = re.compile("[\U0001f1e6-\U0001f1ff]*\\Z")
-
-
-def extends(letter: str) -> bool:
-    """Return whether a character belongs to the cluster before it."""
-    return (
-        unicodedata.category(letter) in ("Mn", "Mc", "Me")
-        or letter == JOINER
-        or EXTENDING.match(letter) is not None
-    )
-
-
-def parts_cluster(before: str, after: str) -> bool:
-    """Return whether a boundary between two texts, neither empty, divides a grapheme cluster."""
-    last, first = before[-1], after[0]
-    if extends(first) or (last, first) == ("\r", "\n"):
-        return True
-    if last == JOINER:  # joins emoji, and letters of Indic scripts
-        return unicodedata.category(first) in ("So", "Lo")
-    if REGIONAL.match(last) and REGIONAL.match(first):  # flags are pairs
-        run = FLAG_HALF.search(before)
-        return run is not None and len(run[0]) % 2 == 1
-    if unicodedata.combining(last) == 9 and unicodedata.category(first) == "Lo":  # virama
-        return True
-    if LEADING.match(last):
-        return any(kind.match(first) for kind in (LEADING, VOWEL, SYLLABLE))
-    if VOWEL.match(first):
-        whole = SYLLABLE.match(last) is not None and (ord(last) - 0xAC00) % 28 == 0
-        return whole or VOWEL.match(last) is not None
-    if TRAILING.match(first):
-        return any(kind.match(last) for kind in (VOWEL, TRAILING, SYLLABLE))
-    return BEFORE_ITS_CONSONANT.match(last) is not None and unicodedata.category(first) == "Lo"
 
 
 @functools.lru_cache(maxsize=1 << 14)  # texts of a stream are divided again with each chunk
@@ -85,15 +53,13 @@ def divides_units(before: str, after: str) -> bool:
     In scripts with spaces a word is a unit. In other scripts a unit is a cluster with its
     punctuation, so a line may end after each unit.
     """
-    last, first = (
-        next((each for each in reversed(before) if not extends(each)), before[-1]),
-        after[0],
-    )
-    if not (UNSPACED.match(last) or UNSPACED.match(first)) or parts_cluster(before, after):
+    text = before[-LONGEST:] + after[0]
+    if not UNSPACED.search(text):
         return False
-    if unicodedata.category(last) in OPENING or unicodedata.category(first) in CLOSING:
+    *_, last, first = ["", *clusters(text)]
+    if first != after[0] or not (UNSPACED.match(last) or UNSPACED.match(first)):
         return False
-    return NO_START.match(first) is None
+    return not (OPENING.match(last) or NO_START.match(first))
 
 
 def units(text: str) -> list[str]:
@@ -106,7 +72,7 @@ def spaced_units(text: str) -> list[str]:
     found: list[str] = []
     for word in text.split():
         parts = BETWEEN_IDEOGRAPHS.split(word) if UNSPACED.search(word) else []
-        first, *more = [unit for part in parts for unit in divided(part, divides_units)] or [word]
+        first, *more = [unit for part in parts for unit in divided(part)] or [word]
         found += [f" {first}", *more]
     return found
 
@@ -134,14 +100,14 @@ def in_one_line(text: str) -> str:
 
 def clusters(text: str) -> list[str]:
     """Return the grapheme clusters of a text."""
-    return divided(text, lambda before, after: not parts_cluster(before, after))
+    return CLUSTER.findall(text)
 
 
-def divided(text: str, divides: Callable[[str, str], bool]) -> list[str]:
-    """Divide a text where `divides` is true for the part so far and the next character."""
+def divided(word: str) -> list[str]:
+    """Return the units of a word."""
     found: list[str] = []
-    for letter in text:
-        if found and not divides(found[-1], letter):
+    for letter in word:
+        if found and not divides_units(found[-1], letter):
             found[-1] += letter
         else:
             found.append(letter)

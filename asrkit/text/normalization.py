@@ -150,19 +150,13 @@ def rules_of(choices: Normalization) -> list[Rule]:
     if choices.numbers:
         rules += number_rules(choices.numbers)
     if choices.punctuation == "remove":
-        kept = "|".join(f"(?:{_without_groups(each.pattern)})" for each in KEPT)
+        kept = "|".join(f"(?:{each.pattern})" for each in KEPT)
         mark = re.compile(rf"{kept}|(?P<mark>[^\w\s])", re.IGNORECASE)
         rules.append(Rule("punctuation", mark, _unless_kept))
     if choices.case != "keep":
         change = str.lower if choices.case == "lower" else str.upper
         rules.append(Rule("case", re.compile(r"\S+"), lambda match: change(match[0])))
     return rules
-
-
-def _without_groups(pattern: str) -> str:
-    """Return a pattern with its one numbered group named, so that it can be part of another."""
-    named = pattern.replace("([*_#=/|~+%^$!])", "(?P<sign>[*_#=/|~+%^$!])")
-    return named.replace(r"\1", "(?P=sign)")
 
 
 def _usual_form(match: re.Match[str]) -> str:

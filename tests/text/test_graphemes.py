@@ -23,6 +23,7 @@ CLUSTERS = [
     ["\u1112\u1161\u11ab", "\u1100\u1173", "각"],
     ["가\u1161\u1161", "각", "\u1161"],  # only an open syllable takes a vowel
     ["ក្រុ", "ម"],  # a consonant below another
+    ["\u1015", "\u1014\u103a\u1038"],  # a mark with a width of its own, in Burmese
     ["क्षि", "क"],
     ["が", "\u304b\u3099"],
     ["\r\n", "a"],
@@ -48,6 +49,8 @@ def test_clusters(parts: list[str]) -> None:
         ["größer,"],
         ["서울에서"],
         ["नमस्ते"],
+        ["a" * 5_000, "ก"],  # and in no time
+        ["ก" + "។" * 5_000],
     ],
 )
 def test_units(parts: list[str]) -> None:
