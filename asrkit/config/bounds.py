@@ -68,4 +68,5 @@ def fitting(part: str) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise PydanticCustomError(part, "{reason}", {"reason": str(error)}) from None
+        context = {"part": part, "reason": str(error)}
+        raise PydanticCustomError("part", "{reason}", context) from None

@@ -45,55 +45,20 @@ def device_name(name: str) -> str:
     return name
 
 
-class Need(NamedTuple):
-    """The options of a section that only have an effect with another setting."""
+class Needs(NamedTuple):
+    """Metadata of an option that only has an effect with another setting."""
 
-    options: str  # dotted names, separated by spaces
     switch: str  # dotted name
-    wanted: str  # value of the switch with which the options have an effect
-    is_on: Callable[[Any], bool]  # the configuration -> whether the options have an effect
+    wanted: str  # value of the switch with which the option has an effect
+    is_on: Callable[[Any], bool]  # the configuration -> whether the option has an effect
 
 
-NEEDS = (
-    Need("augmentation.noise_probability augmentation.noise_snr_db",
-         "augmentation.noise", "a manifest of noise", lambda c: c.augmentation.noise is not None),
-    Need("augmentation.noise", "augmentation.noise_probability", "above 0",
-         lambda c: c.augmentation.noise_probability > 0.0),
-    Need("augmentation.silence_seconds", "augmentation.silence_probability", "above 0",
-         lambda c: c.augmentation.silence_probability > 0.0),
-    Need("augmentation.pause_seconds", "augmentation.pause_probability", "above 0",
-         lambda c: c.augmentation.pause_probability > 0.0),
-    Need("augmentation.spec_ramp augmentation.spec_frequency_masks augmentation.spec_frequency_bins"
-         " augmentation.spec_time_masks augmentation.spec_time_frames"
-         " augmentation.spec_max_time_share",
-         "augmentation.spec_probability", "above 0",
-         lambda c: c.augmentation.spec_probability > 0.0),
-    Need("text.vocab_size", "text.tokenizer", "unigram or bpe",
-         lambda c: c.text.tokenizer in ("unigram", "bpe")),
-    Need("model.kernel_size model.conv_norm model.conv_padding", "model.layer", "conformer",
-         lambda c: c.model.layer == "conformer"),
-    Need("context.left_contexts context.right_contexts", "context.full_share", "below 1",
-         lambda c: c.context.full_share < 1.0 or c.training.views == "full_and_chunks"),
-    Need("context.full_share", "training.views", "one or same",
-         lambda c: c.training.views != "full_and_chunks"),
-    Need("training.keep_labels training.keep training.freeze", "training.start_from", "a model",
-         lambda c: c.training.start_from is not None),
-    Need("data.replay", "training.keep", "replay or adapters", lambda c: c.training.keep != "none"),
-    Need("data.replay_share", "data.replay", "a manifest", lambda c: bool(c.data.replay)),
-    Need("training.adapter_rank", "training.keep", "adapters",
-         lambda c: c.training.keep == "adapters"),
-    Need("training.freeze training.weight_decay", "training.keep", "none or replay",
-         lambda c: c.training.keep != "adapters"),
-    Need("training.intermediate_weight", "training.intermediate_layers", "a list of layers",
-         lambda c: bool(c.training.intermediate_layers)),
-    Need("training.consistency_weight training.consistency_ramp",
-         "training.views", "same or full_and_chunks", lambda c: c.training.views != "one"),
-)  # fmt: skip
-
-
-def has_effect(config: BaseModel, option: str) -> bool:
-    """Return whether the setting is on that an option `section.key` needs."""
-    return all(need.is_on(config) for need in NEEDS if option in need.options.split())
+def needs(switch: str, *values: str, wanted: str = "above 0") -> Needs:
+    """Return the need for one of these values, or, without values, for any but 0, none and []."""
+    value_of = attrgetter(switch)
+    if values:
+        return Needs(switch, " or ".join(values), lambda config: value_of(config) in values)
+    return Needs(switch, wanted, lambda config: bool(value_of(config)))
 
 
 def refuse_idle(config: BaseModel, written: set[str], overridden: set[str]) -> None:
@@ -103,17 +68,17 @@ def refuse_idle(config: BaseModel, written: set[str], overridden: set[str]) -> N
         overridden: dotted keys given on the command line. A switch among these keys may turn off
             options that the file sets.
     """
-    for options, switch, wanted, is_on in NEEDS:
-        if is_on(config):
+    for option in sorted(written):
+        name, _, key = option.partition(".")
+        section = getattr(config, name)
+        field, value = type(section).model_fields.get(key), getattr(section, key, None)
+        if field is None or value == field.default:
             continue
-        for option in options.split():
-            name, key = option.split(".")
-            default = type(getattr(config, name)).model_fields[key].default
-            value = attrgetter(option)(config)
-            set_off = option in overridden or switch not in overridden
-            if option in written and value != default and set_off:
-                off = shown(attrgetter(switch)(config))
+        for need in field.metadata:
+            set_off = option in overridden or getattr(need, "switch", "") not in overridden
+            if isinstance(need, Needs) and not need.is_on(config) and set_off:
+                off = shown(attrgetter(need.switch)(config))
                 raise ConfigError(
-                    f"'{option}': {shown(value)} has no effect while {switch} is {off}; set it to "
-                    f"{wanted}, or leave {key} at its default {shown(default)}"
+                    f"'{option}': {shown(value)} has no effect while {need.switch} is {off}; set "
+                    f"it to {need.wanted}, or leave {key} at its default {shown(field.default)}"
                 )

@@ -1,7 +1,7 @@
 """Error messages of a configuration: each names the key and what would be right."""
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
@@ -11,8 +11,6 @@ from asrkit.errors import shown
 from asrkit.registry import Kinds, refusal
 
 MOST_LINES = 20  # errors in a message
-# Parts of `model` that check their options
-SELF_CHECKED = ("position", "subsampling", "head", "frontend")
 
 
 def explained(
@@ -23,49 +21,38 @@ def explained(
     Args:
         kinds: kinds of each section that has some, by the place of the section.
     """
-    first = error.errors()[: MOST_LINES + 1]
-    return _some([_explain(each, keys, kinds) for each in first])
+    every = (line for each in error.errors() for line in _lines(each, keys, kinds))
+    first = list(islice(every, MOST_LINES + 1))
+    return "\n".join(first[:MOST_LINES] + ["and more of the kind"] * (len(first) > MOST_LINES))
 
 
-def _explain(error: Any, keys: list[str], kinds: Mapping[tuple[str, ...], Any]) -> str:
-    loc, kind, given = error["loc"], error["type"], shown(error["input"])
+def _lines(error: Any, keys: list[str], kinds: Mapping[tuple[str, ...], Any]) -> Iterator[str]:
+    loc, kind, value = error["loc"], error["type"], error["input"]
     place = next((place for place in kinds if loc[: len(place)] == place), loc)
+    chosen = ""
     if len(loc) > len(place):
         # pydantic puts the kind between its section and an option; the key does not contain it.
         chosen, loc = loc[len(place)], (*place, *loc[len(place) + 1 :])
-        if kind == "extra_forbidden":
-            known = ", ".join(kinds[place].options(chosen)) or "none"
-            return (
-                f"'{'.'.join(place)}': {chosen} has no option {shown(str(loc[-1]))}; it has {known}"
-            )
-    key = shown(".".join(map(str, loc)))
-    if kind == "extra_forbidden":
-        inside = error["input"] if isinstance(error["input"], dict) else {}
-        names = [(*loc, name) for name in islice(inside, MOST_LINES + 1)] or [loc]
-        return _some([_unknown(".".join(map(str, each)), keys) for each in names])
-    if kind == "missing":
-        return f"missing key {key}"
-    if kind == "union_tag_not_found":
-        return f"missing key {shown('.'.join(loc) + '.kind')}"
-    if kind == "union_tag_invalid":
-        return f"'{'.'.join(loc)}.kind': {refusal(error['ctx']['tag'], kinds[loc])}"
-    if kind == "model_attributes_type":
-        return f"{key}: write a kind, or {{kind: …}} with its options, got {given}"
-    message = error["msg"].removeprefix("Value error, ")
-    if kind in SELF_CHECKED:
-        return f"'{'.'.join((*loc, kind))}': {message}"
-    if not loc:
-        return message
-    if kind == "value_error":
-        return f"{key}: {message}"
-    return f"{key}: {message[0].lower()}{message[1:]}, got {given}"
-
-
-def _some(lines: list[str]) -> str:
-    """Return the first lines, and a note if there are more."""
-    return "\n".join(lines[:MOST_LINES] + ["and more of the kind"] * (len(lines) > MOST_LINES))
-
-
-def _unknown(key: str, keys: list[str]) -> str:
-    nearest = difflib.get_close_matches(key, keys, n=1, cutoff=0.5)
-    return f"unknown key {shown(key)}" + (f"; did you mean '{nearest[0]}'?" if nearest else "")
+    key, message = ".".join(map(str, loc)), error["msg"].removeprefix("Value error, ")
+    if kind == "extra_forbidden" and chosen:
+        known = ", ".join(kinds[place].options(chosen)) or "none"
+        option = shown(str(loc[-1]))
+        yield f"'{'.'.join(place)}': {chosen} has no option {option}; it has {known}"
+    elif kind == "extra_forbidden":
+        inside = value if isinstance(value, dict) else {}
+        for unknown in [f"{key}.{name}" for name in inside] or [key]:
+            near = difflib.get_close_matches(unknown, keys, n=1, cutoff=0.5)
+            yield f"unknown key {shown(unknown)}" + "".join(f"; did you mean {n!r}?" for n in near)
+    elif kind == "missing":
+        yield f"missing key {shown(key)}"
+    elif kind == "union_tag_not_found":
+        yield f"missing key {shown(f'{key}.kind')}"
+    elif kind == "union_tag_invalid":
+        yield f"'{key}.kind': {refusal(error['ctx']['tag'], kinds[loc])}"
+    elif kind == "model_attributes_type":
+        yield f"{shown(key)}: write a kind, or {{kind: …}} with its options, got {shown(value)}"
+    elif kind in ("value_error", "part"):  # a part of the section checks its own options
+        key = ".".join(filter(None, (key, error["ctx"].get("part"))))
+        yield f"{shown(key)}: {message}" if key else message
+    else:
+        yield f"{shown(key)}: {message[0].lower()}{message[1:]}, got {shown(value)}"

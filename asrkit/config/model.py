@@ -15,6 +15,7 @@ from asrkit.config.bounds import (
     Share,
     fitting,
 )
+from asrkit.config.checks import Needs, needs
 from asrkit.config.kinds import (
     FRONTENDS,
     HEADS,
@@ -26,6 +27,12 @@ from asrkit.config.kinds import (
     AnySubsampling,
 )
 from asrkit.model import FULL, Context, FrameRate, heads, positions, subsampling
+
+CONFORMER = needs("model.layer", "conformer")
+CHUNKS = Needs(
+    "context.full_share", "below 1",
+    lambda c: c.context.full_share < 1.0 or c.training.views == "full_and_chunks",
+)  # fmt: skip
 
 
 class ModelConfig(Section):
@@ -39,7 +46,7 @@ class ModelConfig(Section):
     """L, layers."""
     ffn_dim: Annotated[int, Field(ge=1, le=65536)] = 2048
     """Width of the feed-forward layers."""
-    kernel_size: Annotated[int, Field(ge=2, le=1024)] = 15
+    kernel_size: Annotated[int, Field(ge=2, le=1024), CONFORMER] = 15
     """K, encoder frames of the causal convolutions."""
     dropout: Annotated[float, Field(strict=False, ge=0.0, lt=1.0)] = 0.1
     """Dropout probability of all layers."""
@@ -59,10 +66,10 @@ class ModelConfig(Section):
     """Position encoding, a kind with its options: docs/positions.md."""
     head: AnyHead = HEADS["ctc"](kind="ctc")
     """Head, encoder frames to labels: ctc, or transducer with its options: docs/heads.md."""
-    conv_norm: Literal["layer_norm", "affine"] = "layer_norm"
+    conv_norm: Annotated[Literal["layer_norm", "affine"], CONFORMER] = "layer_norm"
     """Norm in the convolutions. affine is a scale and a bias for each channel, the form of a
     trained BatchNorm."""
-    conv_padding: Literal["depthwise", "pointwise"] = "depthwise"
+    conv_padding: Annotated[Literal["depthwise", "pointwise"], CONFORMER] = "depthwise"
     """Layer of the convolutions whose input is padded with zeros before a stream."""
     after_norm: bool = False
     """Add a LayerNorm after the last layer; layers have their own in any case."""
@@ -114,13 +121,13 @@ class ContextConfig(Section):
 
     chunk_sizes: Annotated[list[ChunkSize], Field(max_length=64)] = [4, 8, 16, 25]
     """Chunk sizes drawn in training, besides full context; repeat a size to draw it more often."""
-    left_contexts: Annotated[list[LeftContext], Field(max_length=64)] = [64]
+    left_contexts: Annotated[list[LeftContext], Field(max_length=64), CHUNKS] = [64]
     """Left contexts drawn in training."""
-    right_contexts: Annotated[list[RightContext], Field(min_length=1, max_length=64)] = [0]
+    right_contexts: Annotated[list[RightContext], Field(min_length=1, max_length=64), CHUNKS] = [0]
     """Right contexts drawn in training with the chunks: encoder frames after its chunk that a frame
     sees. They improve live text and delay it by their length. A chunk of C frames with R after it
     takes 1 + R/C times as long."""
-    full_share: Share = 0.5
+    full_share: Annotated[Share, needs("training.views", "one", "same")] = 0.5
     """Share of the batches in full context."""
     chunk_size: ChunkSize = 16
     """Default chunk size of decoding: 16 frames are 640 ms with conv4."""

@@ -21,22 +21,15 @@ class ConfigError(UserError):
 class _StrictLoader(yaml.SafeLoader):
     """A safe loader that also rejects repeated keys, and texts that aliases make too large."""
 
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
-        self.sizes: dict[yaml.Node, int] = {}
-
-    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        alias = self.check_event(yaml.AliasEvent)
-        node = super().compose_node(parent, index)
-        if node is not None and not alias:
-            parts = node.value if isinstance(node, yaml.CollectionNode) else []
-            if isinstance(node, yaml.MappingNode):
-                parts = chain.from_iterable(parts)
-            self.sizes[node] = 1 + sum(self.sizes[part] for part in parts)
-        # A node without a size is an alias inside the node that it refers to.
-        if node is not None and self.sizes.get(node, MAX_NODES) >= MAX_NODES:
-            raise yaml.YAMLError(f"its aliases stand for {MAX_NODES} values or more")
-        return node
+    def get_single_node(self) -> yaml.Node | None:
+        waiting: list[Any] = [node := super().get_single_node()]
+        for _ in range(MAX_NODES):
+            if not waiting:
+                return node
+            part = waiting.pop()
+            if isinstance(part, yaml.CollectionNode):
+                waiting += chain(*part.value) if isinstance(part, yaml.MappingNode) else part.value
+        raise yaml.YAMLError(f"its aliases stand for {MAX_NODES} values or more")
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         try:

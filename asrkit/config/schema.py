@@ -12,7 +12,7 @@ import pydantic
 from pydantic import BaseModel, BeforeValidator, ValidationInfo, model_validator
 
 from asrkit.config.bounds import Number, NumberFromZero, Section
-from asrkit.config.checks import RECORD, has_effect, refuse_idle
+from asrkit.config.checks import RECORD, refuse_idle
 from asrkit.config.error_messages import explained
 from asrkit.config.kinds import KINDS, SEARCHES, AnySearch, SearchConfig
 from asrkit.config.model import ContextConfig, ModelConfig
@@ -38,7 +38,7 @@ class Config(Section):
                 f"{self.data.max_seconds:g}"
             )
         bins = self.augmentation.spec_frequency_bins
-        masked = info.context != RECORD and has_effect(self, "augmentation.spec_frequency_bins")
+        masked = info.context != RECORD and self.augmentation.spec_probability > 0.0
         if masked and bins > self.model.num_mels:
             raise ValueError(
                 f"augmentation.spec_frequency_bins {bins} must be at most model.num_mels "

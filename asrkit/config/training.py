@@ -18,11 +18,16 @@ from asrkit.config.bounds import (
     ShareAboveZero,
     Speed,
 )
-from asrkit.config.checks import RECORD, ascending, device_name, distinct, not_dev
+from asrkit.config.checks import RECORD, ascending, device_name, distinct, needs, not_dev
 from asrkit.terms import checked_languages, checked_licence
 
 # Keys of `training` in earlier versions, with what holds now.
 GONE = {"parallel": "every process holds the whole model"}
+NOISE = needs("augmentation.noise", wanted="a manifest of noise")
+MASKS = needs("augmentation.spec_probability")
+FINE_TUNING = needs("training.start_from", wanted="a model")
+WHOLE = needs("training.keep", "none", "replay")
+TWO_VIEWS = needs("training.views", "same", "full_and_chunks")
 CanaryName = Annotated[str, Field(pattern=r"^[a-z0-9_]{1,32}$"), AfterValidator(not_dev)]
 
 
@@ -32,11 +37,13 @@ class DataConfig(Section):
     list of several."""
     dev: Place
     """Validation set, of other speakers, in the same formats."""
-    replay: Places = []
+    replay: Annotated[Places, needs("training.keep", "replay", "adapters")] = []
     """Recordings that the model of `training.start_from` knows, in the same formats. Each epoch has
     another random part of them, so that the model keeps what it recognises. []: with
     `training.keep: replay`, those that it was trained on."""
-    replay_share: Annotated[Share, Field(gt=0.0, le=0.95)] = 0.5
+    replay_share: Annotated[
+        Share, Field(gt=0.0, le=0.95), needs("data.replay", wanted="a manifest")
+    ] = 0.5
     """Share of an epoch's seconds that are from `replay`."""
     canary: Annotated[dict[CanaryName, Place], Field(max_length=32)] = {}
     """More validation sets, by name, such as {old: old/dev.jsonl}: they are scored beside `dev`,
@@ -68,24 +75,24 @@ class AugmentationConfig(Section):
         list[Speed], Field(min_length=1, max_length=64), AfterValidator(distinct)
     ] = [0.9, 1.0, 1.1]
     """Speeds; every epoch has each utterance once at each of them."""
-    noise: Place | None = None
+    noise: Annotated[Place | None, needs("augmentation.noise_probability")] = None
     """Manifest of noise recordings to mix in."""
-    noise_probability: Share = 0.5
+    noise_probability: Annotated[Share, NOISE] = 0.5
     """Probability that noise is mixed into an utterance, if `noise` is given."""
     noise_snr_db: Annotated[
-        tuple[Decibels, Decibels], Field(strict=False), AfterValidator(ascending)
+        tuple[Decibels, Decibels], Field(strict=False), AfterValidator(ascending), NOISE
     ] = (10.0, 20.0)
     """Lowest and highest ratio of speech to noise, dB."""
     reverb_probability: Share = 0.0
     """Probability that an utterance is reverberated by a simulated room."""
     silence_probability: Share = 0.0
     """Probability that an utterance is put between silences, digital or with faint noise."""
-    silence_seconds: PositiveNumber = 3.0
+    silence_seconds: Annotated[PositiveNumber, needs("augmentation.silence_probability")] = 3.0
     """Longest silence on each side."""
     pause_probability: Share = 0.0
     """Probability that one or two silences are put inside an utterance, so that the network learns
     that a pause alone does not end a turn (`text.end_of_turn`)."""
-    pause_seconds: PositiveNumber = 1.0
+    pause_seconds: Annotated[PositiveNumber, needs("augmentation.pause_probability")] = 1.0
     """Longest of these silences."""
     telephone_probability: Share = 0.0
     """Probability that an utterance is reduced to a telephone's 8 kHz and 8 bits."""
@@ -95,17 +102,17 @@ class AugmentationConfig(Section):
     """Largest change of level up or down, dB."""
     spec_probability: Share = 1.0
     """Probability that an utterance's features are masked (SpecAugment)."""
-    spec_ramp: Share = 0.3
+    spec_ramp: Annotated[Share, MASKS] = 0.3
     """Share of training over which `spec_probability` grows from 0."""
-    spec_frequency_masks: Positive = 2
+    spec_frequency_masks: Annotated[Positive, MASKS] = 2
     """Number of frequency masks."""
-    spec_frequency_bins: Positive = 27
+    spec_frequency_bins: Annotated[Positive, MASKS] = 27
     """Mel bins in the widest frequency mask."""
-    spec_time_masks: Positive = 10
+    spec_time_masks: Annotated[Positive, MASKS] = 10
     """Largest number of time masks."""
-    spec_time_frames: Positive = 40
+    spec_time_frames: Annotated[Positive, MASKS] = 40
     """Feature frames of 10 ms in the longest time mask."""
-    spec_max_time_share: ShareAboveZero = 0.15
+    spec_max_time_share: Annotated[ShareAboveZero, MASKS] = 0.15
     """Largest share of an utterance that time masks cover."""
 
 
@@ -113,7 +120,7 @@ class TextConfig(Section):
     tokenizer: Literal["characters", "words", "unigram", "bpe", "pieces"] = "characters"
     """Kind of labels. unigram and bpe are sub-words by sentencepiece, pieces sub-words of an
     imported model, which a training keeps (`training.start_from`)."""
-    vocab_size: Positive = 256
+    vocab_size: Annotated[Positive, needs("text.tokenizer", "unigram", "bpe")] = 256
     """Number of labels for unigram and bpe."""
     case: Literal["keep", "lower", "upper"] = "keep"
     """Case to which all texts are converted."""
@@ -140,17 +147,19 @@ class TrainingConfig(Section):
     """Model to start from: a file or the name of a ready model. Settings of `model`, `context` and
     `text` that the configuration does not write are those of this model; `model` must not differ
     except in the head."""
-    keep_labels: bool = False
+    keep_labels: Annotated[bool, FINE_TUNING] = False
     """Keep all labels of `start_from`, and append labels for letters and words that they lack;
     false: the labels are those of the texts. true if the configuration has `start_from` and does
     not write `text.tokenizer`."""
-    keep: Literal["none", "replay", "adapters"] = "none"
+    keep: Annotated[Literal["none", "replay", "adapters"], FINE_TUNING] = "none"
     """Way to keep what the model of `start_from` recognises: docs/fine-tune.md. replay: mix in
     `data.replay`. adapters: only adapters (LoRA) of attention and feed-forward layers learn, and
     labels that it lacks; `data.replay` may be mixed in too."""
-    adapter_rank: Annotated[int, Field(ge=1, le=1024)] = 8
+    adapter_rank: Annotated[int, Field(ge=1, le=1024), needs("training.keep", "adapters")] = 8
     """Rank of each adapter; its size grows with the rank."""
-    freeze: Annotated[list[str], Field(max_length=256), AfterValidator(distinct)] = []
+    freeze: Annotated[
+        list[str], Field(max_length=256), AfterValidator(distinct), FINE_TUNING, WHOLE
+    ] = []
     """Parts of the network that do not learn, by their names: encoder.subsampling, encoder.layers.0
     (the first layer), head."""
     epochs: PositiveOrAuto = 30
@@ -165,7 +174,7 @@ class TrainingConfig(Section):
     {head: 10}. The longest name that fits a parameter decides."""
     warmup_share: Share = 0.08
     """Share of training in which the rate rises to its peak; then a cosine falls to 1 % of it."""
-    weight_decay: NumberFromZero = 0.01
+    weight_decay: Annotated[NumberFromZero, WHOLE] = 0.01
     """Weight decay of the matrices."""
     clip_norm: PositiveNumber = 5.0
     """Largest norm of the gradient of a step."""
@@ -175,14 +184,16 @@ class TrainingConfig(Section):
         list[Positive], Field(max_length=256), AfterValidator(distinct)
     ] = []
     """Layers with an additional CTC loss, counted from 1."""
-    intermediate_weight: Share = 0.3
+    intermediate_weight: Annotated[
+        Share, needs("training.intermediate_layers", wanted="a list of layers")
+    ] = 0.3
     """Share of these losses in the total loss."""
     views: Literal["one", "same", "full_and_chunks"] = "one"
     """Views of each utterance: one; or two, masked differently and trained to agree (CR-CTC), at
     twice the time. Two are in the same context, or one in full context and one in chunks."""
-    consistency_weight: PositiveNumber = 0.2
+    consistency_weight: Annotated[PositiveNumber, TWO_VIEWS] = 0.2
     """Weight of the loss between two views."""
-    consistency_ramp: Share = 0.1
+    consistency_ramp: Annotated[Share, TWO_VIEWS] = 0.1
     """Share of training over which `consistency_weight` grows from 0."""
     device: Annotated[str, AfterValidator(device_name)] = "auto"
     """Device. auto: an NVIDIA GPU for each process if torch finds one, else the CPU; cpu; cuda; or
