@@ -34,6 +34,7 @@ PACKAGES = {  # import names of the packages of each extra
     "sherpa": ("sherpa_onnx",),
     "train": (
         "fsspec", "jinja2", "jiwer", "lhotse", "rapidfuzz", "tensorboard", "torchaudio", "urllib3",
+        "webvtt",
     ),
     "trackio": ("trackio",),
     "vad": ("silero_vad",),

@@ -16,7 +16,7 @@ def test_the_extras_of_pyproject() -> None:
 
     def names(requirements: list[str]) -> set[str]:
         found = (re.match(r"[\w-]+", each) for each in requirements)
-        return {each[0].replace("-", "_") for each in found if each}
+        return {each[0].replace("-", "_").removesuffix("_py") for each in found if each}
 
     extras = {extra: names(of) for extra, of in project["optional-dependencies"].items()}
     assert extras.keys() - {"dev", "docs", "release"} == PACKAGES.keys()  # no parts of asrkit

@@ -21,7 +21,7 @@ from asrkit.commands.data_normalize import add_normalization
 from asrkit.errors import shown
 
 if TYPE_CHECKING:
-    from asrkit.data.corpora.entry import Entry, Source
+    from asrkit.data.corpora.entry import Entry, Ids, Source
     from asrkit.data.splits import Row, Splits
     from asrkit.text.normalization import Normalization
 
@@ -31,7 +31,8 @@ def main(argv: list[str] | None = None) -> int:
     arguments = Parser(
         "asrkit data import", PURPOSES["import"],
         "asrkit data import folder recordings --output corpus\n"
-        "  asrkit data import table list.csv --columns audio=f,text=t --output corpus\n\n"
+        "  asrkit data import table list.csv --columns audio=f,text=t --output corpus\n"
+        "  asrkit data import table en/train.tsv en/dev.tsv en/test.tsv --output corpus\n\n"
         "kinds:\n" + "\n".join(f"  {name:12}{CORPORA[name]}" for name in CORPORA) + "\n\n"
         "exit status: 0 imported, 1 imported but something was left out, 2 nothing was imported",
     )  # fmt: skip
@@ -95,7 +96,7 @@ OPTIONS = ("columns", "audio_root")  # that only some kinds have
 
 
 def import_corpus(options: argparse.Namespace) -> int:
-    from asrkit.data.corpora.entry import CorpusError, Omitted
+    from asrkit.data.corpora.entry import CorpusError, Ids, Omitted
     from asrkit.data.corpora.measure import rows_of
     from asrkit.data.corpora.registry import READERS, kind_of
     from asrkit.data.splits import divide, remarks, totals, with_roles
@@ -106,7 +107,8 @@ def import_corpus(options: argparse.Namespace) -> int:
     channels = channels_of(options.channels or "")
     paths = [Path(each) for each in options.sources]
     kinds = [kind_of(path, options.kind) for path in paths]
-    sources = [source_of(path, kind, options) for path, kind in zip(paths, kinds, strict=True)]
+    ids = Ids()
+    sources = [source_of(path, kind, ids, options) for path, kind in zip(paths, kinds, strict=True)]
     refuse_existing(output, options.force)
     entries: Iterator[Entry] = chain.from_iterable(
         spoken_by(READERS[kind].read(source, omitted), source.path, pattern)
@@ -158,10 +160,11 @@ def normalization(options: argparse.Namespace) -> Normalization | None:
     return Normalization(**given) if options.normalize else None
 
 
-def source_of(path: Path, kind: str, options: argparse.Namespace) -> Source:
+def source_of(path: Path, kind: str, ids: Ids, options: argparse.Namespace) -> Source:
     """Return a corpus with its options; reject options that have no effect on its kind."""
     from asrkit.data.corpora.entry import CorpusError, Source
     from asrkit.data.corpora.registry import READERS
+    from asrkit.data.splits import split_of
 
     for name in OPTIONS:
         if getattr(options, name) is not None and name not in READERS[kind].options:
@@ -172,7 +175,8 @@ def source_of(path: Path, kind: str, options: argparse.Namespace) -> Source:
     if root and not root.is_dir():
         raise CorpusError(f"--audio-root {shown(root)} is not a folder")
     columns, audio = columns_of(options.columns or ""), Path(options.output) / "audio"
-    return Source(path, root, columns, audio)
+    part = split_of(Path(path.name, path.parent.name)) if len(options.sources) > 1 else None
+    return Source(path, ids, root, columns, audio, part)
 
 
 def columns_of(text: str) -> dict[str, str]:

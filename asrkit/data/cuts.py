@@ -14,7 +14,7 @@ from lhotse.utils import fastcopy
 
 from asrkit import audio
 from asrkit.audio.samples import MAX_RATE, MAX_SECONDS, MIN_RATE, no_channel
-from asrkit.data.foreign import described
+from asrkit.data.foreign import advice
 from asrkit.data.manifest import (
     LeftOut,
     ManifestError,
@@ -64,8 +64,8 @@ def load_cuts(path: str | Path, left_out: list[LeftOut]) -> CutSet:
             else:
                 cuts = CutSet.from_file(place)
         except Exception as error:  # lhotse raises many types for other folders and files
-            if kind := described(path):
-                raise ManifestError(f"{path} looks like {kind}") from error
+            if remedy := advice(path):
+                raise ManifestError(f"{path} is not a manifest: {remedy}") from error
             raise ManifestError(
                 f"{path} cannot be read as lhotse's cuts (folders and .gz files must be lhotse's): "
                 f"{reason(error)}"

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from asrkit import lines
 from asrkit.audio.samples import MAX_CHANNELS, MAX_RATE, MAX_SECONDS, MIN_RATE, name_of
-from asrkit.data.foreign import described, wrong_keys
+from asrkit.data.foreign import advice, wrong_keys
 from asrkit.errors import UserError, no_file, printable, shown
 
 logger = logging.getLogger(__name__)
@@ -110,8 +110,8 @@ def refuse_foreign(path: Path) -> None:
     """Reject another toolkit's file or folder; files that may be lhotse's YAML or JSON pass."""
     if path.suffix == ".gz" and ".jsonl" not in path.suffixes:
         return
-    if path.exists() and (kind := described(path)):
-        raise ManifestError(f"{path} looks like {kind}")
+    if path.exists() and (remedy := advice(path)):
+        raise ManifestError(f"{path} is not a manifest: {remedy}")
 
 
 def name_unused(path: Path, unused: Counter[str]) -> None:

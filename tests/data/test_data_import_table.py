@@ -1,4 +1,4 @@
-"""CSV, TSV and Common Voice as sources of `asrkit data import`."""
+"""CSV and TSV, as of Common Voice and LJSpeech, as sources of `asrkit data import`."""
 
 from pathlib import Path
 
@@ -27,10 +27,9 @@ def common_voice(tmp_path: Path) -> Path:
     return folder
 
 
-def test_common_voice_keeps_its_own_parts(
-    common_voice: Path, tmp_path: Path, capsys: Output
-) -> None:
-    command = ("data", "import", "auto", common_voice, "--dev", 0.3, "--output")
+def test_tables_keep_their_own_parts(common_voice: Path, tmp_path: Path, capsys: Output) -> None:
+    lists = [common_voice / f"{part}.tsv" for part in ("train", "dev", "test")]
+    command = ("data", "import", "table", *lists, "--dev", 0.3, "--output")
     assert run(*command, tmp_path / "out") == 0
     assert "--dev has no effect: the corpus has its own dev" in capsys.readouterr().err
     found = imported(tmp_path / "out", "train", "dev", "test")
@@ -41,28 +40,42 @@ def test_common_voice_keeps_its_own_parts(
     assert one["text"] == 'Mae "hen'  # a quote in TSV is a character
     assert one["audio"] == "../cv-corpus/cy/clips/common_voice_cy_3.mp3"
     assert one["speaker"] == f"{1:0128x}"
-    assert run(*command[:4], "--output", tmp_path / "again") == 0
-    assert "again (commonvoice): train 4 utterances" in capsys.readouterr().out
-    assert run("data", "import", "auto", common_voice.parent, "--output", tmp_path / "b") == 2
-    expected = f"a release of Common Voice: name the folder of one language, such as {common_voice}"
-    assert expected in capsys.readouterr().err
+    assert run("data", "import", "auto", common_voice, "--output", tmp_path / "b") == 2
+    expected = f"is not recognised: name a list in this folder, such as {common_voice}/dev.tsv"
+    assert expected in capsys.readouterr().err.replace("'", "")
+    assert run("data", "import", "auto", lists[2], "--output", tmp_path / "one") == 0  # divided
+    assert len(imported(tmp_path / "one")) == 2
 
 
-def test_common_voice_with_validated_alone_is_divided(common_voice: Path, tmp_path: Path) -> None:
-    lines = [(common_voice / f"{part}.tsv").read_text().splitlines() for part in
-             ("train", "dev", "test")]  # fmt: skip
-    rows = [line for part in lines for line in part[1:]]
-    for part in ("train", "dev", "test"):
-        (common_voice / f"{part}.tsv").unlink()
-    path = common_voice / "validated.tsv"
-    path.write_text("\n".join([HEADER, *rows]), encoding="utf-8")
-    for source, out in ((common_voice, "a"), (path, "b")):  # the folder, and the list by itself
-        assert run("data", "import", "auto", source, "--output", tmp_path / out) == 0
-        found = imported(tmp_path / out)
-        assert len(found) == 7
-        speakers = {part: {each["speaker"] for each in found.values() if each["split"] == part}
-                    for part in ("train", "dev")}  # fmt: skip
-        assert not speakers["train"] & speakers["dev"]
+@pytest.mark.parametrize("kind", ["jsonl", "csv"])
+def test_lists_of_an_audiofolder(kind: str, tmp_path: Path) -> None:
+    """The folders name the parts, and two files have one name."""
+    lists = [tmp_path / f"in/{part}/metadata.{kind}" for part in ("train", "validation")]
+    text = '{"file_name": "0.flac", "transcription": "yes"}\n'
+    for path in lists:
+        sound(path.parent / "0.flac")
+        path.write_text(text if kind == "jsonl" else "file_name,text\n0.flac,yes\n")
+    assert run("data", "import", "auto", *lists, "--output", tmp_path / "out") == 0
+    found = imported(tmp_path / "out")
+    assert {name: each["split"] for name, each in found.items()} == {"0": "train", "0-2": "dev"}
+
+
+def test_ljspeech(tmp_path: Path, capsys: Output) -> None:
+    for number in range(3):
+        sound(tmp_path / f"LJ/wavs/LJ001-000{number}.wav")
+    (tmp_path / "LJ/metadata.csv").write_text(
+        'LJ001-0000|In 1900, "he|In nineteen hundred, "he\nLJ001-0001|"Y"|"Y"\n'
+        "LJ001-0002|No|\nLJ001-0003|missing|missing\n../../x|no|no\n"
+    )
+    command = ("import", "table", tmp_path / "LJ/metadata.csv", "--columns=audio=1,text=3")
+    assert run("data", *command, "--output", tmp_path / "out") == 1
+    found = imported(tmp_path / "out")
+    assert {name: each["text"] for name, each in found.items()} == {
+        "LJ001-0000": 'In nineteen hundred, "he', "LJ001-0001": '"Y"',
+    }  # fmt: skip
+    errors = capsys.readouterr().err
+    assert "left out 1, audio that cannot be read: " in errors
+    assert "left out 1, empty text: LJ001-0002" in errors
 
 
 def test_a_table_without_an_ending(common_voice: Path, tmp_path: Path) -> None:
@@ -159,7 +172,7 @@ def test_bad_lines_of_a_table(tmp_path: Path, capsys: Output) -> None:
         ("path,up_votes\na.wav,1\n", "has no column for text: name it with --columns text=COLUMN"),
         ("path,text,sentence\na.wav,1,2\n", "can both be text: name one with --columns text="),
         ("f,t\na.wav,1\n", "has no column for audio and text: name it with --columns audio=COL"),
-        ("just\nwords\n", "is not of the kind table"),
+        ("just\nwords\n", "is not a table with columns"),
         ("", "is not a table with columns"),
         ("{\"audio\": 1}\n", "is not a table with columns"),
         ("sep=,\npath,text\na.wav,1\nb.wav,\"2\n", "list.csv:4: "),

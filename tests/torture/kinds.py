@@ -149,17 +149,14 @@ def corpus_seeds(folder: Path) -> None:
             ' xmin = 0\n xmax = 0.4\n text = "ab"\n')  # fmt: skip
     put("folder/wavs/1-2-3.TextGrid", grid)
     put("table/source.csv", "id,audio,text\n" + lines("{i},{a},{t}"))
-    put("commonvoice/train.tsv", "client_id\tpath\tsentence\n" + lines("s\t{i}.wav\t{t}"))
-    (folder / "commonvoice" / "wavs").rename(folder / "commonvoice" / "clips")
     form = '{{"id": "{i}", "audio": "{a}", "text": "{t}"}}'
     put("manifest/source.jsonl", lines(form))
     form = '{{"audio_filepath": "{a}", "text": "{t}", "duration": 0.5}}'
     put("nemo/source.json", lines(form))
-    put("wenet/source.list", lines('{{"key": "{i}", "wav": "{a}", "txt": "{t}"}}'))
+    put("jsonl/source.list", lines('{{"key": "{i}", "wav": "{a}", "txt": "{t}"}}'))
     put("kaldi/wav.scp", lines("{i} {a}"))
     put("kaldi/text", lines("{i} {t}"))
     put("kaldi/utt2spk", lines("{i} s"))
-    put("ljspeech/metadata.csv", lines("{i}|{t}|{t}"))
     put("librispeech/1/2/1-2.trans.txt", lines("{i} {t}"))
     for path in (folder / "librispeech" / "wavs").iterdir():
         path.rename(folder / "librispeech" / "1" / "2" / path.name)

@@ -21,15 +21,29 @@ class CorpusError(UserError):
 TEXT = LineKind("a text", CorpusError, longest=1 << 20, most_empty=10_000)
 
 
+class Ids:
+    """Unique ids from the names of files: a, then a-2 for another part or another file."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = {}
+
+    def __call__(self, path: Path) -> str:
+        stem = path.stem
+        count = self.counts[stem] = self.counts.get(stem, 0) + 1
+        return stem if count == 1 else f"{stem}-{count}"
+
+
 class Source(NamedTuple):
     """A corpus to read, with the options of the command."""
 
     path: Path  # file or folder
+    ids: Ids  # ids of all sources of an import
     # Folder in which relative paths of audio begin; None for the reader's default.
     audio_root: Path | None = None
     # Columns of a table by the keys of a manifest, as the user named them.
     columns: Mapping[str, str] = {}
     audio_output: Path = Path("audio")  # folder for audio that is inside other files
+    split: str | None = None  # the part that a list is, by its name beside other lists
 
 
 class Entry(NamedTuple):
@@ -71,18 +85,6 @@ class Omitted:
         for reason, count in sorted(self.counts.items(), key=lambda each: -each[1]):
             more = "; …" if count > EXAMPLES else ""
             yield f"left out {count}, {reason}: {'; '.join(self.examples[reason])}{more}"
-
-
-class Ids:
-    """Unique ids from the names of files: a, then a-2 for another part or another file."""
-
-    def __init__(self) -> None:
-        self.counts: dict[str, int] = {}
-
-    def __call__(self, path: Path) -> str:
-        stem = path.stem
-        count = self.counts[stem] = self.counts.get(stem, 0) + 1
-        return stem if count == 1 else f"{stem}-{count}"
 
 
 def lines_of(path: Path, most: float = math.inf) -> Iterator[tuple[int, str]]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from asrkit.audio.files import SUFFIXES
 from asrkit.data.corpora.cues import read_cues
 from asrkit.data.corpora.entry import MOST_ENTRIES, CorpusError, Entry, Omitted, Source
+from asrkit.data.foreign import TEXTS
 from asrkit.errors import reason, shown
 
 logger = logging.getLogger(__name__)
@@ -17,8 +18,6 @@ SAME_NAME = "audio with the name of another file"
 SECOND_TEXT = "second text beside an audio file"
 UNREADABLE = "text that cannot be read"
 NOT_SPEAKERS = {"audio", "clips", "data", "recordings", "wav", "wavs"}  # names of folders
-TEXTS = (".txt", ".lab", ".srt", ".vtt", ".textgrid")
-OTHER_TEXTS = (".json", ".tsv")  # read if there is no other text
 
 
 def read_folder(source: Source, omitted: Omitted) -> Iterator[Entry]:
@@ -29,7 +28,6 @@ def read_folder(source: Source, omitted: Omitted) -> Iterator[Entry]:
     """
     sound: dict[str, Path] = {}  # by path without ending
     texts: dict[str, Path] = {}
-    possible: dict[str, list[Path]] = {}
     others: list[Path] = []
     for path in files_of(source.path):
         name, ending = os.path.splitext(path)
@@ -39,14 +37,8 @@ def read_folder(source: Source, omitted: Omitted) -> Iterator[Entry]:
         elif ending.lower() in TEXTS:
             if texts.setdefault(name, path) is not path:
                 omitted.add(SECOND_TEXT, path.relative_to(source.path))
-        elif ending.lower() in OTHER_TEXTS:
-            possible.setdefault(name, []).append(path)
         else:
             others.append(path)
-    for name, paths in possible.items():
-        if name in sound and name not in texts:
-            texts[name] = paths.pop(0)
-        others += paths
     if others:
         named = ", ".join(map(shown, others[:3])) + (" …" if len(others) > 3 else "")
         logger.warning("%d other files are not read: %s", len(others), named)

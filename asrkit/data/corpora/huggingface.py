@@ -1,4 +1,4 @@
-"""Hugging Face's datasets: parquet files and folders of save_to_disk by pyarrow; audiofolders."""
+"""Hugging Face's datasets: parquet files and folders of save_to_disk by pyarrow."""
 
 import re
 from collections.abc import Iterator
@@ -10,10 +10,8 @@ from asrkit.audio.files import SUFFIXES
 from asrkit.data.corpora.entry import CorpusError, Entry, Ids, Omitted, Source
 from asrkit.data.corpora.fields import entry_of, field_of
 from asrkit.data.corpora.folder import files_of
-from asrkit.data.corpora.json_lines import read_json_lines
 from asrkit.data.corpora.measure import EMPTY
-from asrkit.data.corpora.table import columns_of, read_table
-from asrkit.data.foreign import metadata_in
+from asrkit.data.corpora.table import columns_of
 from asrkit.data.splits import split_of
 from asrkit.errors import reason, shown
 from asrkit.extras import need
@@ -42,7 +40,7 @@ def read_dataset(source: Source, omitted: Omitted) -> Iterator[Entry]:
     need("pyarrow")
     import pyarrow
 
-    ids, names, root = Ids(), Ids(), source.audio_root or source.path
+    names, root = Ids(), source.audio_root or source.path
     for path in files_in(source.path):
         split = split_of(path.relative_to(source.path.parent))
         try:
@@ -53,7 +51,7 @@ def read_dataset(source: Source, omitted: Omitted) -> Iterator[Entry]:
                     continue
                 audio = audio_of(values.pop("audio"), source.audio_output, names, omitted, where)
                 if audio and (
-                    entry := entry_of(values | {"audio": audio}, root, ids, omitted, where)
+                    entry := entry_of(values | {"audio": audio}, root, source.ids, omitted, where)
                 ):
                     yield entry._replace(split=split)
         except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
@@ -118,13 +116,3 @@ def audio_of(value: Any, folder: Path, names: Ids, omitted: Omitted, where: str)
     with replacing(target) as temporary:
         temporary.write_bytes(data)
     return str(target)
-
-
-def read_audiofolder(source: Source, omitted: Omitted) -> Iterator[Entry]:
-    """Yield the lines of all lists; the folders of a recording name its part."""
-    ids, top = Ids(), source.path.parent
-    for path in metadata_in(source.path):
-        read = read_table if path.suffix == ".csv" else read_json_lines
-        for entry in read(source._replace(path=path), omitted, ids):
-            place = entry.audio if entry.audio.is_relative_to(top) else path
-            yield entry._replace(split=split_of(place.parent.relative_to(top)))

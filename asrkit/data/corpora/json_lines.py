@@ -1,19 +1,17 @@
-"""Manifests in JSON lines: NeMo's, WeNet's, others', asrkit's own, and lhotse's."""
+"""Manifests in JSON lines: NeMo's, others', asrkit's own, and lhotse's."""
 
 import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from asrkit.data.corpora.entry import Entry, Ids, Omitted, Source, found_audio
+from asrkit.data.corpora.entry import Entry, Omitted, Source, found_audio
 from asrkit.data.corpora.fields import entry_of
 from asrkit.data.corpora.table import columns_of
-from asrkit.data.corpora.tars import unpacked_shards
 from asrkit.data.manifest import LeftOut, lines_of, read_manifest
 from asrkit.data.splits import NAMES
 from asrkit.errors import shown
 
-SHARD = "shard_id"  # key of NeMo's tarred datasets
 ENDINGS = (".jsonl", ".jsonl.gz")
 NOT_A_FILE = "recording that is not a single local file (commands and URLs are never used)"
 
@@ -32,20 +30,18 @@ def objects_in(path: Path, omitted: Omitted) -> Iterator[tuple[str, dict[str, An
             omitted.add("line that is not a JSON object", where)
 
 
-def read_json_lines(source: Source, omitted: Omitted, ids: Ids | None = None) -> Iterator[Entry]:
+def read_json_lines(source: Source, omitted: Omitted) -> Iterator[Entry]:
     """Yield the utterances of a manifest whose keys have usual names, or those of `--columns`."""
-    ids, root = ids or Ids(), source.audio_root or source.path.parent
+    root = source.audio_root or source.path.parent
     keys = [*dict.fromkeys(k for _, values in objects_in(source.path, Omitted()) for k in values)]
     places, _ = columns_of(source.path, keys, source.columns)
-    shards = unpacked_shards(source, root, omitted) if SHARD in keys else {}
     for where, values in objects_in(source.path, omitted):
         named = {field: values.get(keys[place]) for field, place in places.items()}
         if isinstance(named["audio"], dict):  # as in Hugging Face's datasets
             named["audio"] = named["audio"].get("path")
-        folder = shards.get(str(values.get(SHARD)), root)
-        entry = entry_of(named, folder, ids, omitted, where)
+        entry = entry_of(named, root, source.ids, omitted, where)
         if entry is not None:
-            yield entry
+            yield entry._replace(split=source.split)
 
 
 def read_own(source: Source, omitted: Omitted) -> Iterator[Entry]:
@@ -61,14 +57,15 @@ def read_own(source: Source, omitted: Omitted) -> Iterator[Entry]:
 
 
 def recordings_at(path: Path) -> list[Path]:
-    """Return the manifests of recordings in a folder, or the file itself."""
-    files = sorted(path.iterdir()) if path.is_dir() else [path]
+    """Return the manifests of recordings in a folder, or the one of a file of a pair."""
+    named = path.with_name(path.name.replace("supervisions", "recordings"))
+    files = sorted(path.iterdir()) if path.is_dir() else [named]
     return [each for each in files if "recordings" in each.name and each.name.endswith(ENDINGS)]
 
 
 def read_lhotse(source: Source, omitted: Omitted) -> Iterator[Entry]:
     """Yield the supervisions of all manifests beside those of recordings."""
-    pairs, ids = recordings_at(source.path), Ids()
+    pairs = recordings_at(source.path)
     for path in pairs:
         words = path.name.removesuffix(".gz").removesuffix(".jsonl").split("_")
         split = next((name for name in NAMES if name in words), None) if len(pairs) > 1 else None
@@ -84,7 +81,7 @@ def read_lhotse(source: Source, omitted: Omitted) -> Iterator[Entry]:
             else:
                 own = str(audio[recording].absolute())  # its channel 0 is the default
                 its = values | {"audio": own, "channel": values.get("channel") or None}
-                if entry := entry_of(its, Path(), ids, omitted, where):
+                if entry := entry_of(its, Path(), source.ids, omitted, where):
                     yield entry._replace(split=split)
 
 

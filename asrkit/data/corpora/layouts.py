@@ -1,4 +1,4 @@
-"""Corpora in the layouts of LJSpeech, LibriSpeech and Kaldi."""
+"""Corpora in the layouts of LibriSpeech and Kaldi."""
 
 import os
 import re
@@ -20,19 +20,6 @@ ARCHIVE = "audio inside an archive of Kaldi: write it as files with wav-copy"
 ARCHIVED = re.compile(r":\d+(\[[^\[\]]*\])?$")
 OVERSHOOT = 0.5  # seconds; Kaldi's extract-segments cuts such ends
 LONGEST_END = 100  # characters of a path that can name a place in an archive
-
-
-def read_ljspeech(source: Source, omitted: Omitted) -> Iterator[Entry]:
-    """Yield the lines of metadata.csv: id, text, and perhaps the normalised text, which is used."""
-    for number, line in lines_of(source.path / "metadata.csv"):
-        name, *texts = line.split("|")
-        if not texts or not name:
-            omitted.add("line that is not ID|TEXT", f"metadata.csv:{number}")
-            continue
-        ending = "" if Path(name).suffix.lower() in SUFFIXES else ".wav"
-        audio = found_audio(f"{name}{ending}", source.path / "wavs", omitted)
-        if audio is not None:
-            yield Entry(Path(name).name.removesuffix(".wav"), audio, texts[-1] or texts[0])
 
 
 def read_librispeech(source: Source, omitted: Omitted) -> Iterator[Entry]:
@@ -72,7 +59,8 @@ Part = tuple[str, float, float | None]  # recording, start, duration in seconds,
 
 def read_kaldi(source: Source, omitted: Omitted) -> Iterator[Entry]:
     """Yield the utterances of a data folder in the order of its segments, or of wav.scp."""
-    folder, root = source.path, source.audio_root or source.path
+    folder = source.path if source.path.is_dir() else source.path.parent  # of wav.scp
+    root = source.audio_root or folder
     audio = {
         name: path
         for name, value in table_of(folder / "wav.scp", omitted).items()

@@ -1,4 +1,4 @@
-"""Tables in CSV and TSV, and Common Voice, whose lists are tables."""
+"""Tables in CSV and TSV."""
 
 import csv
 from collections.abc import Iterator, Mapping
@@ -6,9 +6,10 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Literal
 
-from asrkit.data.corpora.entry import CorpusError, Entry, Ids, Omitted, Source, lines_of
+from asrkit.audio.files import SUFFIXES
+from asrkit.data.corpora.entry import CorpusError, Entry, Omitted, Source, lines_of
 from asrkit.data.corpora.fields import entry_of, field_of
-from asrkit.data.foreign import SEPARATORS, STATED, recognized, separator
+from asrkit.data.foreign import SEPARATORS, STATED, separator
 from asrkit.errors import shown
 
 NEEDED = ("audio", "text")
@@ -17,26 +18,8 @@ TIMES = {"start", "duration", "end"}
 SHOWN_COLUMNS = 20
 
 
-def is_table(path: Path) -> bool:
-    """Return whether a path is a file that can be a table."""
-    if path.suffix.lower() in (".csv", ".tsv", ".txt", ".tab", ".psv"):
-        return path.is_file()
-    found = recognized(path) if path.is_file() else None
-    return found is not None and found.kind == "table"
-
-
-def read_common_voice(source: Source, omitted: Omitted) -> Iterator[Entry]:
-    """Yield the corpus's own train, dev and test; all validated clips if a release lacks these."""
-    found = [name for name in ("train", "dev", "test") if (source.path / f"{name}.tsv").is_file()]
-    ids = Ids()
-    for name in found or ["validated"]:
-        part = source._replace(path=source.path / f"{name}.tsv")
-        for entry in read_table(part, omitted, ids):
-            yield entry._replace(split=name if found else None)
-
-
-def read_table(source: Source, omitted: Omitted, ids: Ids | None = None) -> Iterator[Entry]:
-    path, ids, root = source.path, ids or Ids(), source.audio_root
+def read_table(source: Source, omitted: Omitted) -> Iterator[Entry]:
+    path, root = source.path, source.audio_root
     sign = separator_of(source)
     rows = rows_in(path, sign)
     header = next(rows)
@@ -51,9 +34,13 @@ def read_table(source: Source, omitted: Omitted, ids: Ids | None = None) -> Iter
             values |= {field: values[field].replace(",", ".") for field in places.keys() & TIMES}
         if root is None and values["audio"]:
             root = audio_root(path.parent, values["audio"])
-        entry = entry_of(values, root or path.parent, ids, omitted, where)
+        folder = root or path.parent
+        if Path(values["audio"]).suffix.lower() not in SUFFIXES:  # as in LJSpeech
+            ended = f"{values['audio']}.wav"
+            values["audio"] = ended if (folder / ended).is_file() else values["audio"]
+        entry = entry_of(values, folder, source.ids, omitted, where)
         if entry is not None:
-            yield entry
+            yield entry._replace(split=source.split)
 
 
 def separator_of(source: Source) -> str:
@@ -71,7 +58,7 @@ def separator_of(source: Source) -> str:
 
 def rows_in(path: Path, sign: str) -> Iterator[tuple[int, list[str]]]:
     """Yield the cells of each line, with the number of the line."""
-    quoting: Literal[0, 3] = csv.QUOTE_NONE if sign == "\t" else csv.QUOTE_MINIMAL
+    quoting: Literal[0, 3] = csv.QUOTE_NONE if sign in "\t|" else csv.QUOTE_MINIMAL
     lines: Iterator[str] = (line + "\n" for _, line in lines_of(path))
     first = next(lines, "")
     skipped = STATED.fullmatch(first.rstrip("\n")) is not None
@@ -122,5 +109,5 @@ def columns_of(
 
 def audio_root(folder: Path, name: str) -> Path:
     """Return the folder in which the first path of a table is found."""
-    candidates = [folder / each for each in FOLDERS]
-    return next((each for each in candidates if (each / name).is_file()), folder)
+    places = [(folder / each, end) for each in FOLDERS for end in ("", ".wav")]
+    return next((each for each, end in places if (each / f"{name}{end}").is_file()), folder)
