@@ -22,7 +22,7 @@ from tools import prose
 
 DOCS = PROJECT / "docs"
 README = PROJECT / "README.md"
-PAGES = [README, *sorted(DOCS.glob("*.md"))]
+PAGES = [README, *sorted(DOCS.rglob("*.md"))]
 EXAMPLES = DOCS / "examples"
 RUN = [README, DOCS / "python.md"]
 NOT_RUN = "<!-- not run"  # before a block; the reason follows

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 PROJECT = Path(__file__).resolve().parents[1]
 FOLDERS = ("asrkit", "tools", "recipes", "docs/examples")
-PAGES = ("*.md", "docs/*.md", "recipes/*/*.md")
+PAGES = ("*.md", "docs/**/*.md", "recipes/*/*.md")
 OPENINGS = {  # words that name no thing: what follows has to be read before they mean anything
     "all", "as", "how", "likewise", "of", "one", "those", "what", "where", "which", "who", "whose",
 }  # fmt: skip
