@@ -128,7 +128,7 @@ class TextConfig(Section):
     """Unicode normalisation of all texts."""
     written: bool = False
     """Score the texts three ways: as they are, normalised, and by marks and capitals; needs `case:
-    keep`, and the extra `written`: docs/written-text.md."""
+    keep`, and the extra `written`: docs/own-corpus.md."""
     end_of_turn: bool = False
     """Add a label that is not text, and that the network learns at the end of each training
     utterance: docs/turns.md."""
