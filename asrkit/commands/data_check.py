@@ -70,9 +70,8 @@ def check(options: argparse.Namespace) -> int:
     first = (each.text for each in facts if each.manifest == options.manifests[0])
     tokenizer = tokenizer or tokenizer_of(config, [*filter(is_visible, map(normalize, first))])
     encode = text_encoder(config, tokenizer)
-    fastest = max(config.augmentation.speed_factors)
     limits = config.data.min_seconds, config.data.max_seconds
-    findings += examine(facts, Rules(encode, *limits, fastest))
+    findings += examine(facts, Rules(encode, *limits))
     show(facts, findings, options, encode)
     errors = [f for f in findings if f.severity == "error"]
     if options.strict:

@@ -49,12 +49,6 @@ def _same_audio(first: Facts, again: Facts, rules: Rules) -> str:
     return f"as {first.utterance.id}" + ("" if same else ", but with another text")
 
 
-def shared_ids(facts: Sequence[Facts], rules: Rules) -> Found:
-    for first, again in _repeats(facts, lambda f: f.utterance.id):
-        if first.manifest != again.manifest:
-            yield again, f"in {first.manifest} too"
-
-
 def shared_speakers(facts: Sequence[Facts], rules: Rules) -> Found:
     """Find speakers of two manifests, with a finding for each speaker and manifest."""
     count = Counter((f.manifest, f.utterance.speaker) for f in facts)
@@ -146,21 +140,6 @@ def low_rates(facts: Sequence[Facts], rules: Rules) -> Found:
             )
 
 
-def unusual(
-    unit: str, value: Callable[[Facts], int | None]
-) -> Callable[[Sequence[Facts], Rules], Found]:
-    """Return the check that finds values other than the most frequent one."""
-
-    def find(facts: Sequence[Facts], rules: Rules) -> Found:
-        values = [value(each) for each in facts]
-        most = Counter(v for v in values if v is not None).most_common(1)
-        for each, its in zip(facts, values, strict=True):
-            if its is not None and its != most[0][0]:
-                yield each, f"{its} {unit}, most have {most[0][0]}"
-
-    return find
-
-
 CORPUS_CHECKS: list[CorpusCheck] = [
     CorpusCheck("id", "error", "ids that occur twice in a manifest", repeated_ids,
         "use a different id in each line"),
@@ -176,15 +155,7 @@ CORPUS_CHECKS: list[CorpusCheck] = [
         "divide all by speaker, with more speakers or another --dev"),
     CorpusCheck("text-overlap", "note", "texts of an earlier manifest", shared_texts,
         "fine for commands; sentences should be new in dev"),
-    CorpusCheck("id-overlap", "note", "ids of an earlier manifest", shared_ids,
-        "rename them if the recordings differ: reports name utterances by id"),
     CorpusCheck("low-rate", "note", "sample rates below 16 kHz", low_rates,
         "if all audio has this rate, set model.frontend.high_frequency to half of it to use all "
         "mel bins"),
-    CorpusCheck("sample-rates", "note", "sample rates differ",
-        unusual("Hz", lambda f: f.sample_rate),
-        "nothing: all are resampled to 16 kHz; but no speaker or label should have its own rate"),
-    CorpusCheck("channels", "note", "numbers of channels differ",
-        unusual("channels", lambda f: f.header.num_channels if f.header else None),
-        "nothing, if all channels have the same voice: training averages them"),
 ]  # fmt: skip

@@ -73,7 +73,6 @@ class Rules(NamedTuple):
     encode: TextEncoder
     min_seconds: float
     max_seconds: float
-    fastest: float  # highest speed factor of the augmentation
 
 
 Find = TypeVar("Find")

@@ -14,7 +14,7 @@ from asrkit.text.graphemes import units
 EXAMPLES = 3
 # Findings that `asrkit data normalize` mends, with the options that it needs for them.
 NORMALIZED = {
-    "markup": "", "annotation": "", "emoji": "", "encoding": "", "spaces": "", "signs": "",
+    "markup": "", "annotation": "", "emoji": "", "encoding": "", "signs": "",
     "invisible": "", "some-punctuation": " --punctuation remove", "case": " --case lower",
     "look-alikes": " --letters usual",
     "digits": " --numbers LANGUAGE",

@@ -5,12 +5,11 @@ from collections import Counter
 from collections.abc import Sequence
 
 from asrkit.data.checks.facts import CorpusCheck, Facts, Found, Rules
-from asrkit.data.checks.texts import ALPHABETS, WORD, alphabet
 from asrkit.errors import shown
 from asrkit.text import WordTokenizer
 from asrkit.text.marks import FORMS, any_of, marks_in, usual_letters
 
-FEW, OFTEN = 0.1, 5.0  # share of letters; median number of utterances per label
+OFTEN = 5.0  # median number of utterances per label
 SHORTEST = 3  # letters of the shortest compared word: "US" and "us" are two words
 
 
@@ -135,28 +134,6 @@ def rare_labels(facts: Sequence[Facts], rules: Rules) -> Found:
                 yield holders[label], f"{shown(label)} in {shown(holders[label].text)}"
 
 
-def other_alphabet(facts: Sequence[Facts], rules: Rules) -> Found:
-    """Find words in an alphabet of few letters, such as a Cyrillic "С" among Latin letters."""
-    count: Counter[str] = Counter()
-    for each in facts:
-        text = each.text
-        if text.isascii():
-            count["LATIN"] += sum(map(str.isalpha, text))
-        else:
-            count.update(name for c in text if c.isalpha() and (name := alphabet(c)))
-    rare = {name for name in ALPHABETS if 0 < count[name] < FEW * count.total()}
-    if not rare:
-        return
-    usual = count.most_common(1)[0][0]
-    for each in facts:
-        for word in WORD.findall(each.text):
-            names = {alphabet(c) for c in word} - {None}
-            if len(names) == 1 and names <= rare:
-                name = next(iter(names)) or ""
-                yield each, f"{shown(word)} is {name.title()}, most letters are {usual.title()}"
-                break
-
-
 SPELLING_CHECKS: list[CorpusCheck] = [
     CorpusCheck("case", "warning", "texts or words in another case than most", other_case,
         "set text.case to lower or upper, or write them like the others"),
@@ -166,8 +143,6 @@ SPELLING_CHECKS: list[CorpusCheck] = [
         "write one form in all texts, usually ' and -"),
     CorpusCheck("look-alikes", "warning", "two letters that look alike", look_alikes,
         "write one of them in all texts, unless the language has both: each is a separate label"),
-    CorpusCheck("alphabet", "warning", "words in another alphabet than most", other_alphabet,
-        "replace letters that only look alike; keep words that are spoken in that language"),
     CorpusCheck("punctuation", "note", "punctuation", all_punctuation,
         "keep it if the model should learn to write it; each wrong sign then counts as a wrong"
         " word in the WER; otherwise remove it"),

@@ -63,12 +63,6 @@ def mixed_alphabets(facts: Facts, rules: Rules) -> str | None:
     return None
 
 
-def other_spaces(facts: Facts, rules: Rules) -> str | None:
-    """Find tabs, line ends and no-break spaces: often two columns, or two lines, in one text."""
-    found = sorted({c for c in facts.text.strip() if c.isspace() and c != " "})
-    return named(found, facts.text) if found else None
-
-
 TEXT_CHECKS: list[UtteranceCheck] = [
     UtteranceCheck("markup", "warning", "entities, tags or escapes of a file format",
         marks_of("markup"), "decode them (html.unescape in Python), remove tags"),
@@ -86,6 +80,4 @@ TEXT_CHECKS: list[UtteranceCheck] = [
         "read the source as UTF-8 and write the manifest again"),
     UtteranceCheck("alphabets", "warning", "words with letters of two alphabets", mixed_alphabets,
         "replace the letters that only look alike: each is a separate label"),
-    UtteranceCheck("spaces", "note", "tabs, line ends or no-break spaces in texts", other_spaces,
-        "each counts as one space; check that the text has no other column or line"),
 ]  # fmt: skip

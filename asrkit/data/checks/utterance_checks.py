@@ -18,7 +18,6 @@ SILENT_DB, FAINT_DB = -70.0, -55.0
 SAME = 0.5  # of the level in dB that the mix of equal channels has above that of independent ones
 TOO_LOUD = 1000.0  # times full scale: damaged, or integers that were written as floats
 CLIPPED_SHARE = 0.001  # 16 samples a second at 16 kHz; these recordings have at most 0.00002
-DC_OFFSET = 0.02  # these recordings have at most 0.011
 # These recordings have at most 3.7 s of silence, a quarter of the length. Recordings that are half
 # silent have at most 0.8 s.
 LONG_SILENCE, SILENCE, SILENT_SHARE = 5.0, 2.5, 0.6
@@ -164,25 +163,11 @@ def invisible_characters(facts: Facts, rules: Rules) -> str | None:
     return f"{named} in {facts.text!r}" if odd else None
 
 
-def unicode_form(facts: Facts, rules: Rules) -> str | None:
-    """Find letters in other Unicode forms, which become other labels without text.unicode_form."""
-    if facts.text != unicodedata.normalize("NFC", facts.text):
-        return f"not NFC: {facts.text!r}"
-    odd = sorted({c for c in facts.text if unicodedata.normalize("NFKC", c) != c})
-    plain = (f"{c!r} for {unicodedata.normalize('NFKC', c)!r}" for c in odd)
-    return f"not NFKC: {', '.join(plain)}" if odd else None
-
-
-def too_short_when_fast(facts: Facts, rules: Rules) -> str | None:
-    reason = None if too_short(facts, rules) else too_short(facts, rules, rules.fastest)
-    return reason and f"at speed {rules.fastest:g}: {reason}"
-
-
-def too_short(facts: Facts, rules: Rules, speed: float = 1.0) -> str | None:
+def too_short(facts: Facts, rules: Rules) -> str | None:
     """Return why training would skip the utterance as too short; other checks cover the text."""
     if facts.seconds is None or empty_text(facts, rules) or unknown_symbols(facts, rules):
         return None
-    reason = rules.encode.why_not(facts.text, int(facts.seconds / speed * audio.SAMPLE_RATE))
+    reason = rules.encode.why_not(facts.text, int(facts.seconds * audio.SAMPLE_RATE))
     return reason and reason.removeprefix("too short: ")
 
 
@@ -238,12 +223,4 @@ UTTERANCE_CHECKS: list[UtteranceCheck] = [
         "model.frontend.high_frequency=4000 to use all mel bins"),
     UtteranceCheck("invisible", "warning", "invisible characters", invisible_characters,
         "remove them from the texts"),
-    UtteranceCheck("ctc-speed", "warning", "too short for its text when sped up",
-        too_short_when_fast,
-        "training skips the fast copy; lower augmentation.speed_factors to keep it"),
-    UtteranceCheck("dc-offset", "note", "DC offset",
-        of_samples(lambda s: f"mean {s.mean:.3f}" if abs(s.mean) >= DC_OFFSET else None),
-        "nothing: the features subtract the mean of each window"),
-    UtteranceCheck("unicode", "note", "unusual Unicode form", unicode_form,
-        "set text.unicode_form to NFKC, or write the usual letters"),
 ]  # fmt: skip

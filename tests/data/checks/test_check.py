@@ -12,7 +12,7 @@ from asrkit.data.checks.utterance_checks import UTTERANCE_CHECKS
 from asrkit.data.manifest import Utterance
 from tests.data.encoding import ENCODE
 
-RULES = Rules(ENCODE, min_seconds=0.1, max_seconds=30.0, fastest=1.25)
+RULES = Rules(ENCODE, min_seconds=0.1, max_seconds=30.0)
 SIGNAL = Signal(seconds=2.0, peak=0.5, rms=0.1, mean=0.0, clipped=0.0, not_finite=0, digest=b"0")
 
 
@@ -138,17 +138,6 @@ CASES: dict[str, tuple[list[Facts], str, list[Facts]]] = {
         # A joiner is spelling in Persian, white space is normalised.
         [utterance(text="\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645\t\nyes")],
     ),
-    "ctc-speed": (
-        [utterance(signal={"seconds": 0.3}, text="noyes n")],
-        "at speed 1.25: 6 encoder frames, but its labels need 7",
-        [utterance(signal={"seconds": 0.36}, text="noyes n")],
-    ),
-    "dc-offset": (
-        [utterance(signal={"mean": -0.03})],
-        "mean -0.030",
-        [utterance(signal={"mean": 0.01})],
-    ),
-    "unicode": ([utterance(text="ﬁn")], "'ﬁ' for 'fi'", [utterance(text="é")]),
     "id": (
         [utterance(id="a"), utterance(line=2, id="a")],
         "the id of line 1 too",
@@ -187,25 +176,10 @@ CASES: dict[str, tuple[list[Facts], str, list[Facts]]] = {
         "'yes  no' is in train.jsonl too, like 50% of dev.jsonl",
         two({"text": "yes"}, {"text": "no"}),
     ),
-    "id-overlap": (
-        two({"id": "a"}, {"id": "a"}),
-        "in train.jsonl too",
-        two({"id": "a"}, {"id": "a"}, "train.jsonl"),
-    ),
     "low-rate": (
         [utterance(line=i, header=(8000, 16000, 1)) for i in range(1, 4)],
         "3 of 3 recordings at 8000 Hz: the upper 20 of 80 mel bins contain only the residue of",
         many(header=(44100, 88200, 1)),
-    ),
-    "sample-rates": (
-        many(header=(8000, 16000, 1)),
-        "8000 Hz, most have 16000",
-        many(),
-    ),
-    "channels": (
-        many(header=(16000, 32000, 2)),
-        "2 channels, most have 1",
-        [utterance(line=i, header=(16000, 32000, 2)) for i in range(3)],
     ),
 }
 
@@ -231,7 +205,6 @@ def test_control_a_check_finds_nothing_else(check: str) -> None:
 def test_more_of_what_checks_say() -> None:
     assert found([utterance(text=None)], "empty-text")[0].message == "no text"
     assert "num_channels 2" in found([utterance(num_channels=2)], "header")[0].message
-    assert "not NFC" in found([utterance(text="e\u0301")], "unicode")[0].message
     assert found([utterance(signal={"rms": 0.0001})], "silent")[0].message == "RMS -80 dBFS"
     assert found([utterance(start=3.0)], "outside")
     slow = utterance(signal={"seconds": 29.0}, text="no")

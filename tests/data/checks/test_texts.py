@@ -24,7 +24,6 @@ FOUND = {
                 "№ one", "≥ two", "＄ one", "© me"],
     "encoding": ["GrÃ¼n", "donâ€™t", "naÃ¯ve", "Ð¿Ñ\u0080Ð¸Ð²ÐµÑ\u0082"],
     "alphabets": ["SЕVEN", "yеs", "Αlpha", "Straβe", "сolor", "МоscoW"],
-    "spaces": ["yes\tno", "yes\nno", "yes\u00a0no", "yes\u2003no"],
     "invisible": ["\ufeffyes", "ye\u200bs", "n\u200do", "\u2060yes", "\u202eyes",
                   "soft\u00adhyphen"],
 }  # fmt: skip
@@ -38,7 +37,7 @@ SOUND = [
 
 def kinds(text: str) -> set[str]:
     names = {check.name for check in OF_UTTERANCES}
-    rules = Rules(encoder([text]), 0.1, 30.0, 1.0)
+    rules = Rules(encoder([text]), 0.1, 30.0)
     return {f.check for f in examine([utterance(text=text)], rules)} & names
 
 
@@ -57,7 +56,7 @@ def of_corpus(
 ) -> list:
     facts = [utterance(line=i, text=text) for i, text in enumerate(texts, 1)]
     facts += [utterance("dev.jsonl", line=i, text=text) for i, text in enumerate(dev, 1)]
-    rules = rules or Rules(encoder([*texts, *dev]), 0.1, 30.0, 1.0)
+    rules = rules or Rules(encoder([*texts, *dev]), 0.1, 30.0)
     return [f for f in examine(facts, rules) if f.check == check]
 
 
@@ -117,7 +116,7 @@ def test_another_case_in_dev_than_in_train_is_found() -> None:
         "lower case in 'yes', most texts of train.jsonl are upper case",
         "lower case in 'no', most texts of train.jsonl are upper case",
     ]
-    lower = Rules(encoder(["yes", "no"], case="lower"), 0.1, 30.0, 1.0)
+    lower = Rules(encoder(["yes", "no"], case="lower"), 0.1, 30.0)
     assert of_corpus("case", "YES", "NO", dev=("yes", "no"), rules=lower) == []
 
 
@@ -153,14 +152,6 @@ def test_letters_that_look_alike_are_found(texts: list[str], messages: list[str]
     assert [f.message for f in of_corpus("look-alikes", *texts)] == messages
 
 
-def test_a_word_in_another_alphabet_is_found() -> None:
-    texts = ["yes no go stop"] * 5
-    (found,) = of_corpus("alphabet", *texts, "YES С NO")
-    assert found.message == "'С' is Cyrillic, most letters are Latin"
-    assert of_corpus("alphabet", *texts, "東京") == []
-    assert of_corpus("alphabet", *["да нет yes no"] * 5) == []  # both are frequent
-
-
 def test_a_letter_that_occurs_once_is_found() -> None:
     texts = ["yes no", "no yes"] * 5
     (found,) = of_corpus("rare", *texts, "yes nox")
@@ -168,6 +159,6 @@ def test_a_letter_that_occurs_once_is_found() -> None:
     assert of_corpus("rare", *texts) == []
     assert of_corpus("rare", "one", "two", "three") == []  # all letters are rare
     assert of_corpus("rare", *texts, dev=("x",)) == []  # judged by the training texts
-    words = Rules(encoder([*texts, "go"], WordTokenizer), 0.1, 30.0, 1.0)
+    words = Rules(encoder([*texts, "go"], WordTokenizer), 0.1, 30.0)
     (found,) = of_corpus("rare", *texts, "go", rules=words)
     assert found.message == "'go' in 'go'"
