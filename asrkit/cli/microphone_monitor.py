@@ -8,34 +8,8 @@ import numpy as np
 from asrkit.audio.microphone import IDLE_SECONDS, QUEUE_SECONDS, Microphone
 
 
-class Level:
-    """A peak meter: rises at once, falls by 30 dB per second."""
-
-    FALL = 30.0  # dB a second
-    FLOOR = -90.0  # dBFS, about one step of 16 bits; lower peaks count as silence
-    FULL = 0.999
-
-    def __init__(self) -> None:
-        self.peak = -math.inf  # dBFS; digital silence
-        self._since_clipping = math.inf  # seconds
-
-    @property
-    def clipped(self) -> bool:
-        """Whether a sample reached full scale within the last second."""
-        return self._since_clipping < 1.0
-
-    def __call__(self, samples: np.ndarray, seconds: float) -> None:
-        """Update the meter with samples of any shape, possibly empty, of this length in seconds."""
-        loudest = float(np.abs(samples).max(initial=0.0))
-        self._since_clipping = 0.0 if loudest >= self.FULL else self._since_clipping + seconds
-        peak = 20 * math.log10(loudest) if loudest > 0 else -math.inf
-        self.peak = max(peak, self.peak - self.FALL * seconds)
-        if self.peak < self.FLOOR:
-            self.peak = -math.inf
-
-
 class Watch:
-    """Notes for the user of a microphone; each problem is reported once, not at every packet."""
+    """Notes for the user of a microphone; a problem is reported again only when it has doubled."""
 
     SILENCE = 5.0  # seconds
     QUIET = 1e-4  # -80 dBFS, below the noise that a working microphone records in any room
@@ -43,52 +17,48 @@ class Watch:
 
     def __init__(self, microphone: Microphone) -> None:
         self.microphone = microphone
-        self.level = Level()
+        self.peak = 0.0  # loudest sample of the last packet
         self.silent: float | None = 0.0  # seconds without sound so far; None once reported
-        self.next_behind = self.BEHIND  # seconds in the queue that are reported next
-        self.next_lost = self.next_dropped = 0.0  # seconds above which losses are reported next
+        self.reported: dict[str, float] = {}  # seconds of each problem
 
     def __call__(self, packet: np.ndarray) -> Iterator[str]:
-        """Yield notes after a packet (n, 1), which is empty if no audio arrived."""
-        seconds = len(packet) / self.microphone.sample_rate or IDLE_SECONDS
-        self.level(packet, seconds)
-        yield from self._silence(packet, seconds)
-        yield from self._backlog()
-        yield from self._losses()
-
-    def _silence(self, packet: np.ndarray, seconds: float) -> Iterator[str]:
-        if self.silent is None:
-            return
-        quiet = np.abs(packet).max(initial=0.0) < self.QUIET
-        self.silent = self.silent + seconds if quiet else 0.0
-        if self.silent >= self.SILENCE:
-            self.silent = None
-            yield (
-                f"no sound from {self.microphone.name!r} for {self.SILENCE:.0f} s: is it muted? "
-                "(--list-devices shows others)"
-            )
-
-    def _backlog(self) -> Iterator[str]:
-        waiting = self.microphone.waiting
-        if self.microphone.stopped:
-            if waiting > self.CAUGHT_UP and self.next_behind < math.inf:
-                yield f"decoding the last {waiting:.1f} s; Ctrl-C again ends at once"
-            self.next_behind = math.inf
-        elif waiting >= self.next_behind:
-            self.next_behind = 2 * waiting
+        """Yield notes after a packet (n, channels), which is empty if no audio arrived."""
+        microphone = self.microphone
+        self.peak = float(np.abs(packet).max(initial=0.0))
+        if self.silent is not None:
+            seconds = len(packet) / microphone.sample_rate or IDLE_SECONDS
+            self.silent = self.silent + seconds if self.peak < self.QUIET else 0.0
+            if self.silent >= self.SILENCE:
+                self.silent = None
+                yield (
+                    f"no sound from {microphone.name!r} for {self.SILENCE:.0f} s: is it muted? "
+                    "(--list-devices shows others)"
+                )
+        waiting = microphone.waiting
+        if waiting <= self.CAUGHT_UP:
+            self.reported.pop("behind", None)
+        elif microphone.stopped and self._is_news("stopped", waiting):
+            yield f"decoding the last {waiting:.1f} s; Ctrl-C again ends at once"
+        elif not microphone.stopped and self._is_news("behind", waiting, self.BEHIND):
             yield (
                 f"{waiting:.1f} s behind: decoding is slower than speech; "
                 f"beyond {QUEUE_SECONDS:.0f} s audio will be lost"
             )
-        elif waiting <= self.CAUGHT_UP and self.next_behind > self.BEHIND:
-            self.next_behind = self.BEHIND
-            yield "caught up"
+        if self._is_news("lost", microphone.lost):
+            yield f"audio is being lost, {microphone.lost:.2f} s so far: the queue is full"
+        if self._is_news("dropped", microphone.dropped):
+            yield f"the device or the system dropped audio, {microphone.dropped:.2f} s so far"
 
-    def _losses(self) -> Iterator[str]:
-        lost, dropped = self.microphone.lost, self.microphone.dropped
-        if lost > self.next_lost:
-            self.next_lost = max(2 * lost, lost + 1)
-            yield f"audio is being lost, {lost:.2f} s so far: the queue is full"
-        if dropped > self.next_dropped:
-            self.next_dropped = max(2 * dropped, dropped + 1)
-            yield f"the device or the system dropped audio, {dropped:.2f} s so far"
+    def _is_news(self, problem: str, seconds: float, least: float = 0.0) -> bool:
+        """Return whether a problem is new, or twice as large as when it was reported."""
+        if (last := self.reported.get(problem)) is not None:
+            least = last + max(last, 1.0)
+        if not 0 < seconds >= least:
+            return False
+        self.reported[problem] = seconds
+        return True
+
+    def level(self) -> str:
+        """Return the level of the last packet in a fixed width."""
+        decibels = f"{20 * math.log10(self.peak):4.0f}" if self.peak > 0 else "  -∞"
+        return "   CLIP!  " if self.peak >= 0.999 else f"{decibels} dBFS "

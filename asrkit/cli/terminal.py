@@ -4,21 +4,17 @@ A server may send any text, so characters that control a terminal are escaped.
 """
 
 import json
-import math
 import os
 import shutil
 import sys
 from collections.abc import Sequence
 from typing import Any
 
-from asrkit.cli.microphone_monitor import Level
 from asrkit.errors import acts, harmless
 from asrkit.runtime import Result, Segment
 from asrkit.text.graphemes import clusters, columns
 
-BAR = 10  # columns of the meter's bar, from -60 to 0 dBFS
 GREY, PLAIN = "\x1b[90m", "\x1b[0m"  # for text that may still change
-WIDE = 60  # columns from which a terminal has room for the bar
 
 
 class Screen:
@@ -34,7 +30,6 @@ class Screen:
         self.open: dict[int, str] = {}  # text of each channel's open segment
         self.segments: dict[int, int] = {}  # number of segments that were printed
         self.status = ""  # the meter, printed before the text
-        self.width = shutil.get_terminal_size().columns
 
     def __enter__(self) -> "Screen":
         return self
@@ -86,21 +81,17 @@ class Screen:
         print(text, file=sys.stderr, flush=True)
         self.draw()
 
-    def meter(self, level: Level, behind: float) -> None:
+    def meter(self, level: str, behind: float) -> None:
         """Show the input level, and by how many seconds decoding is behind."""
-        late = f"{behind:.1f} s behind  " if behind >= 1 else ""
-        self.status = meter_text(level, with_bar=self.width >= WIDE) + late
+        self.status = f"{level} {behind:.1f} s behind  " if behind >= 1 else f"{level} "
         self.draw()
 
     def draw(self) -> None:
         """Draw the end of the open line that fits into the terminal."""
         if not self.redraw:
             return
-        width = shutil.get_terminal_size().columns
-        if width != self.width:  # in a window that is being resized, every redraw would wrap
-            self.width = width
-            return
-        line = tail(harmless(self.text), width - 1 - len(self.status))
+        room = shutil.get_terminal_size().columns - 1 - len(self.status)
+        line = tail(harmless(self.text), room)
         line = f"{GREY}{line}{PLAIN}" if line and "NO_COLOR" not in os.environ else line
         print(f"\r\x1b[K{self.status}{line}", end="", flush=True)
 
@@ -139,15 +130,6 @@ class JsonLines(Screen):
         line = {"type": kind, "text": segment.text, **times, "words": words, **more}
         text = json.dumps(line, ensure_ascii=False)
         print("".join(json.dumps(each)[1:-1] if acts(each) else each for each in text), flush=True)
-
-
-def meter_text(level: Level, with_bar: bool) -> str:
-    """Return the meter as text of a fixed width: `███████▌   -15 dBFS `."""
-    peak = "  -∞" if level.peak == -math.inf else f"{round(level.peak):4}"
-    number = "   CLIP! " if level.clipped else f"{peak} dBFS"
-    eighths = round(8 * BAR * min(1.0, max(0.0, level.peak / 60 + 1)))
-    bar = "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8]
-    return f"{bar[:BAR]:{BAR}}{number}  " if with_bar else f"{number}  "
 
 
 def tail(text: str, width: int) -> str:

@@ -190,7 +190,7 @@ def watched(microphone: Microphone, screen: Screen, with_meter: bool) -> Iterato
         for text in watch(packet):
             screen.note(text)
         if with_meter:
-            screen.meter(watch.level, microphone.waiting)
+            screen.meter(watch.level(), microphone.waiting)
         yield packet
 
 

@@ -2,14 +2,12 @@
 
 import itertools
 import json
-import math
 import sys
 
 import numpy as np
 import pytest
 
-from asrkit.cli.microphone_monitor import Level
-from asrkit.cli.terminal import JsonLines, Screen, meter_text, tail
+from asrkit.cli.terminal import JsonLines, Screen, tail
 from asrkit.runtime import Result, Segment, Word
 from asrkit.text.graphemes import columns
 
@@ -39,25 +37,6 @@ def test_wide_letters() -> None:
     assert tail("好好学习", 6) == "…学习"
 
 
-@pytest.mark.parametrize("with_bar", [True, False])
-def test_a_meter_is_always_as_wide(with_bar: bool) -> None:
-    """The text beside it must not jump."""
-    level = Level()
-    widths = set()
-    for loudness in [0.0, *np.logspace(-5, 0.2, 200)]:
-        level = Level()
-        level(np.array([loudness]), 0.1)
-        widths.add(len(meter_text(level, with_bar)))
-    assert widths == {21 if with_bar else 11}
-    level.peak = -15.2
-    assert "CLIP" in meter_text(level, with_bar)
-    level = Level()
-    level.peak = -15.2
-    assert meter_text(level, with_bar).removeprefix("███████▌  ") == " -15 dBFS  "
-    level.peak = -math.inf
-    assert meter_text(level, with_bar).lstrip() == "-∞ dBFS  "
-
-
 def result(ended: list[str], text: str) -> Result:
     """Of segments that have ended, and of the open segment."""
     words = {part: tuple(Word(word, 0.0, 0.1, 1.0) for word in part.split()) for part in ended}
@@ -74,7 +53,7 @@ def test_notes_and_final_lines_stay_above_the_open_one(
     monkeypatch.setenv("COLUMNS", "30")
     monkeypatch.setenv("NO_COLOR", "1")
     screen = Screen(lines=False)
-    screen.meter(Level(), behind=2.5)
+    screen.meter("  -∞ dBFS ", behind=2.5)
     screen.partial([result([], "one two three four")])
     screen.note("a note")
     screen.partial([result(["one two three four five"], "")])
