@@ -12,8 +12,6 @@ from asrkit.errors import UserError, shown
 MOST_CHARACTERS = 200  # length limit of a licence
 MOST_LANGUAGES = 100
 LANGUAGE = re.compile(r"[a-z]{2,3}")
-# Licences that a changed version must keep, in the spelling of `spelled`.
-SHARE_ALIKE = re.compile(r"cc-by(-nc)?-sa\b|[al]?gpl\b|odbl\b|mpl\b|epl\b|eupl\b|cecill\b|osl\b")
 
 
 class Terms(NamedTuple):
@@ -21,11 +19,6 @@ class Terms(NamedTuple):
 
     licence: str | None = None  # None if unknown
     languages: tuple[str, ...] = ()
-
-    @property
-    def keeps(self) -> bool:
-        """Whether the licence requires that changed versions keep it."""
-        return self.licence is not None and SHARE_ALIKE.match(spelled(self.licence)) is not None
 
     def metadata(self) -> dict[str, Any]:
         """Return values for JSON, which `read_terms` reads, without unknown ones."""
@@ -87,28 +80,24 @@ def read_terms(values: Mapping[str, Any]) -> Terms:
 def inherited(own: Terms, sources: Mapping[str, Terms], option: str) -> tuple[Terms, list[str]]:
     """Return the terms of a model that was made from others, and notes; `own` take precedence."""
     stated = {name: terms.licence for name, terms in sources.items() if terms.licence is not None}
-    licence, languages, notes = own.licence, own.languages, []
+    licence, notes = own.licence, []
     if licence is not None:
-        notes += differences(licence, sources)
+        notes = differences(licence, sources)
     elif len({*map(spelled, stated.values())}) > 1:
         named = ", ".join(f"{name} {shown(licence)}" for name, licence in stated.items())
         raise UserError(f"the models have different licences: {named}; choose one by {option}")
     elif stated:
         licence = [*stated.values()][-1]
-        notes.append(f"licence {licence}, that of {' and '.join(stated)}")
-        notes += [f"{name} states no licence" for name in sources if name not in stated]
-    if not languages:
-        languages = tuple({code: 0 for terms in sources.values() for code in terms.languages})
-        if languages:
-            notes.append(f"languages {', '.join(languages)}, those of {' and '.join(sources)}")
-    return Terms(licence, languages), notes
+        notes = [f"licence {licence}, that of {' and '.join(stated)}"]
+    codes = {code: 0 for terms in sources.values() for code in terms.languages}
+    return Terms(licence, own.languages or tuple(codes)), notes
 
 
 def differences(licence: str, sources: Mapping[str, Terms]) -> list[str]:
     """Return a line for each model with another licence than this one."""
     return [
-        f"licence {licence}, but {name} is under {terms.licence}"
-        + (", which asks that changed versions keep it" if terms.keeps else "")
+        f"licence {licence}, but {name} is under {terms.licence}: a licence may require that "
+        "changed versions keep it"
         for name, terms in sources.items()
         if terms.licence is not None and spelled(terms.licence) != spelled(licence)
     ]

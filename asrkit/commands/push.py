@@ -5,20 +5,22 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from asrkit.cli.options import MODEL
 from asrkit.cli.parser import Parser, complain
 from asrkit.cli.table import markdown
 from asrkit.cli.terms import add_terms, changed_terms
 from asrkit.errors import UserError, shown
+from asrkit.extras import need
 from asrkit.hub import CARD, PREFIX, Address, address_of
 from asrkit.hub import MODEL as MODEL_NAME
 from asrkit.hub.access import upload
-from asrkit.terms import Terms, inherited, licence_of, spelled
+from asrkit.terms import licence_of, spelled
 
 if TYPE_CHECKING:
+    from huggingface_hub import EvalResult
+
     from asrkit.model_file import ModelFile
 
 
@@ -44,7 +46,7 @@ def main(argv: list[str] | None = None) -> int:
     return arguments.run(push, argv)
 
 
-TASK = "automatic-speech-recognition"
+TASK, TASK_NAME = "automatic-speech-recognition", "Automatic Speech Recognition"
 LICENCES = {  # licences that the hub has names for
     "apache-2.0", "bsd-2-clause", "bsd-3-clause", "cc-by-3.0", "cc-by-4.0", "cc-by-nc-4.0",
     "cc-by-nc-nd-4.0", "cc-by-nc-sa-4.0", "cc-by-nd-4.0", "cc-by-sa-3.0", "cc-by-sa-4.0", "cc0-1.0",
@@ -78,14 +80,18 @@ def push(options: argparse.Namespace) -> int:
     from asrkit.commands.info import card_beside
     from asrkit.model_file import load_model, model_path
 
+    need("huggingface_hub")
     address = address_of(PREFIX + options.repository.removeprefix(PREFIX))
     path = model_path(options.model)
     file = load_model(path)
     file.require_trained()
-    file = file._replace(terms=pushed_terms(options, file))
-    own = card_beside(path)
-    card = card_of(file, address, own)
-    report_card(card, file.terms)
+    terms = changed_terms("asrkit push", options, file.terms)
+    if terms.licence is None:
+        raise UserError(
+            f"{shown(options.model)} does not state its licence: add --licence, such as --licence "
+            "CC-BY-4.0"
+        )
+    card = card_of(file._replace(terms=terms), address, card_beside(path))
     name, size = address.file or MODEL_NAME, f"{path.stat().st_size / 1e6:.1f} MB"
     if options.dry_run:
         print(card)
@@ -98,103 +104,59 @@ def push(options: argparse.Namespace) -> int:
     return 0
 
 
-def pushed_terms(options: argparse.Namespace, file: ModelFile) -> Terms:
-    """Return the terms for the repository; report a licence that is not the model's own."""
-    from asrkit.model_file import read_terms_of
-    from asrkit.pretrained import ready_models
-
-    terms = changed_terms("asrkit push", options, file.terms)
-    start = file.config.training.start_from
-    if start is not None and start not in ready_models() and not Path(start).is_file():
-        complain(  # a model file opens no URL, and paths may be those of another machine
-            "asrkit push",
-            f"the licence of {shown(start)}, from which the training started, is not compared: it "
-            "is not a file here",
-        )  # fmt: skip
-    elif start is not None:
-        terms, notes = inherited(terms, {start: read_terms_of(start)}, "--licence")
-        for note in notes:
-            complain("asrkit push", note)
-    if terms.licence is None:
-        raise UserError(
-            f"{shown(options.model)} does not state its licence: add --licence, such as --licence "
-            "CC-BY-4.0"
-        )
-    return terms
-
-
-def report_card(card: str, terms: Terms) -> None:
-    """Report a model's own card whose properties state another licence, or none."""
-    stated = stated_licence(card)
-    if stated is None or spelled(stated) != spelled(str(terms.licence)):
-        found = "no licence" if stated is None else f"the licence {stated}"
-        complain("asrkit push", f"the model's card states {found}, not {terms.licence}")
-
-
 def card_of(file: ModelFile, address: Address, own: str | None) -> str:
     """Return the README.md for a model's repository.
 
     The text of the model's own card is kept; without properties it gets some, and an example.
     """
-    import yaml
+    from huggingface_hub import ModelCardData
 
     from asrkit.commands.info import described
 
+    licence = str(file.terms.licence)
     if own is not None and own.startswith("---\n"):
+        stated = stated_licence(own)
+        if stated is None or spelled(stated) != spelled(licence):
+            found = "no licence" if stated is None else f"the licence {stated}"
+            complain("asrkit push", f"the model's card states {found}, not {licence}")
         return own
     name, model = address.repository.partition("/")[2], file.config.model
-    layer, kind = model.layer, model.head.kind
-    licence = str(file.terms.licence)
-    known = spelled(licence) in LICENCES
-    properties: dict[str, Any] = {"license": spelled(licence) if known else "other"}
-    if not known:
-        properties["license_name"] = licence
-    if file.terms.languages:
-        properties["language"] = [*file.terms.languages]
-    properties |= {
-        "library_name": "asrkit",
-        "pipeline_tag": TASK,
-        "tags": ["asrkit", "streaming", layer, kind],
-    }
-    if results := evaluated(file):
-        properties["model-index"] = [{"name": name, "results": results}]
-    head = yaml.safe_dump(properties, sort_keys=False, allow_unicode=True)
+    known, results = spelled(licence) in LICENCES, evaluated(file)
+    properties = ModelCardData(
+        license=spelled(licence) if known else "other",
+        license_name=None if known else licence,
+        language=[*file.terms.languages] or None,
+        library_name="asrkit",
+        pipeline_tag=TASK,
+        tags=["asrkit", "streaming", model.layer, model.head.kind],
+        model_name=name if results else None,
+        eval_results=results or None,
+    )
     use = USE.format(address=address)
-    if own is not None:
-        text = f"{own.rstrip()}\n\n## Use\n\n{use}"
-    else:
-        network = "\n".join(f"- {key}: {value}" for key, value in described(file).items())
-        head_name = "CTC" if kind == "ctc" else f"a {kind}"
-        text = NEW.format(
-            name=name,
-            layer=layer.capitalize(),
-            head=head_name,
-            use=use,
-            network=network,
-            training=trained(file),
-        )
-    return f"---\n{head}---\n\n{text}"
+    text = f"{own.rstrip()}\n\n## Use\n\n{use}" if own else NEW.format(
+        name=name, layer=model.layer.capitalize(),
+        head="CTC" if model.head.kind == "ctc" else f"a {model.head.kind}", use=use,
+        network="\n".join(f"- {key}: {value}" for key, value in described(file).items()),
+        training=trained(file),
+    )  # fmt: skip
+    return f"---\n{properties.to_yaml()}\n---\n\n{text}"
 
 
 def stated_licence(card: str) -> str | None:
     """Return the licence in a card's properties, or None."""
-    from asrkit.config import ConfigError
-    from asrkit.config.read_yaml import parse_yaml
+    import yaml
+    from huggingface_hub import ModelCard
 
-    _, _, rest = card.partition("---\n")
     try:
-        found = parse_yaml(rest.partition("\n---")[0])
-    except ConfigError:
+        stated = licence_of(ModelCard(card).data.to_dict())
+    except (ValueError, yaml.YAMLError):
         return None
-    if not isinstance(found, dict):
-        return None
-    own = licence_of(found)
-    return None if own is None else str(own)
+    return None if stated is None else str(stated)
 
 
-def numbers(found: object) -> dict[str, float]:
+def numbers(scores: object) -> dict[str, float]:
     """Return scores by chunk. A model file's header is not checked, so invalid ones are dropped."""
-    items = found.items() if isinstance(found, Mapping) else ()
+    items = scores.items() if isinstance(scores, Mapping) else ()
     return {
         name: float(value) for name, value in items
         if CHUNK.fullmatch(name) and type(value) in (int, float) and 0 <= value < 1e6
@@ -209,19 +171,20 @@ def names_of_rates(file: ModelFile) -> list[str]:
     return [name for name in names if f"dev_{name}" in file.training] or names[:1]
 
 
-def evaluated(file: ModelFile) -> list[dict[str, Any]]:
-    """Return error rates for the hub's model-index: one result, of the training's dev set."""
-    unit = names_of_rates(file)[0]
+def evaluated(file: ModelFile) -> list[EvalResult]:
+    """Return error rates on the training's dev set, for the hub."""
+    from huggingface_hub import EvalResult
+
+    unit, data = names_of_rates(file)[0], file.config.data.recipe or "custom"
     kind = {"mer": "mixed_error_rate"}.get(unit, unit)  # the hub's "mer" is the match error rate
-    metrics = [
-        {"type": kind, "name": f"{name}{unit.upper()}, chunks: {chunk}", "value": rate}
+    return [
+        EvalResult(
+            TASK, data, f"{data}, dev set of its training", kind, rate, task_name=TASK_NAME,
+            metric_name=f"{name}{unit.upper()}, chunks: {chunk}",
+        )
         for name, key in (("", f"dev_{unit}"), ("normalised ", f"dev_normalized_{unit}"))
         for chunk, rate in numbers(file.training.get(key)).items()
-    ]
-    data = file.config.data.recipe or "custom"
-    dataset = {"type": data, "name": f"{data}, dev set of its training"}
-    task = {"type": TASK, "name": "Automatic Speech Recognition"}
-    return [{"task": task, "dataset": dataset, "metrics": metrics}] if metrics else []
+    ]  # fmt: skip
 
 
 def trained(file: ModelFile) -> str:
@@ -232,26 +195,15 @@ def trained(file: ModelFile) -> str:
     hours, seconds = record.audio_hours_per_epoch, record.wall_seconds
     known = {
         "epochs": record.epochs,
-        "average of epochs": ", ".join(map(str, record.averaged_epochs)) or None,
         "steps": record.steps,
         "audio in an epoch": None if hours is None else f"{hours:.2f} hours",
         "time": None if seconds is None else f"{seconds / 60:.0f} minutes",
     }
     lines = [f"- {key}: {value}" for key, value in known.items() if value is not None]
-    first, *others = (numbers(file.training.get(f"dev_{name}")) for name in names_of_rates(file))
-    delays = file.training.get("dev_delay_ms")
-    medians = numbers({
-        chunk: delay.get("median") for chunk, delay in delays.items() if isinstance(delay, Mapping)
-    } if isinstance(delays, Mapping) else None)  # fmt: skip
+    names = names_of_rates(file)
+    first, *others = (numbers(file.training.get(f"dev_{name}")) for name in names)
     if first:
-        lines += [
-            "",
-            "Error rates in % on its dev set, greedy, and median delays of words in ms:",
-            "",
-        ]
-        rows = [
-            (chunk, rate, *(each.get(chunk, "–") for each in others), medians.get(chunk, "–"))
-            for chunk, rate in first.items()
-        ]
-        lines.append(markdown(["chunk", *map(str.upper, names_of_rates(file)), "delay"], rows))
+        rows = [(chunk, *(each.get(chunk, "–") for each in (first, *others))) for chunk in first]
+        lines.append("\nError rates in % on its dev set, greedy:\n")
+        lines.append(markdown(["chunk", *map(str.upper, names)], rows))
     return "\n".join(lines) or "The model file does not tell."

@@ -80,8 +80,8 @@ def test_the_card(remote: hub_server.Hub) -> None:
         ("wer", 2.35),
         ("wer", 3.5),
     ]
-    for part in ('asrkit.load("hf://me/tiny")', "| full | 2.35 | 1.5 | – |",
-                 "| 320 ms | 3.5 | – | 120.0 |", "- steps: 80", "- time: 10 minutes"):  # fmt: skip
+    for part in ('asrkit.load("hf://me/tiny")', "| full | 2.35 | 1.5 |",
+                 "| 320 ms | 3.5 | – |", "- steps: 80", "- time: 10 minutes"):  # fmt: skip
         assert part in text
 
 
@@ -257,15 +257,16 @@ def test_the_licence_and_languages_of_the_file_are_pushed(
     ("licence", "own", "said"),
     [
         ("CC BY-SA 4.0", None, ""),  # the same in another spelling
-        ("CC-BY-4.0", None, "licence CC-BY-4.0, but the model file is under CC-BY-SA-4.0, which "
-         "asks that changed versions keep it"),
+        ("CC-BY-4.0", None,
+         "licence CC-BY-4.0, but the model file is under CC-BY-SA-4.0: a licence "
+         "may require that changed versions keep it"),
         ("CC-BY-SA-4.0", "---\nlicense: mit\n---\n# mine\n",
          "the model's card states the licence mit, not CC-BY-SA-4.0"),
         ("CC-BY-SA-4.0", "---\na: [\n---\n# mine\n",
          "the model's card states no licence, not CC-BY-SA-4.0"),
         ("My Own", "---\nlicense: other\nlicense_name: My own\n---\n# mine\n",
-         "licence My Own, but the model file is under CC-BY-SA-4.0, which asks that changed "
-         "versions keep it"),
+         "licence My Own, but the model file is under CC-BY-SA-4.0: a licence may require that "
+         "changed versions keep it"),
     ],
 )  # fmt: skip
 def test_a_licence_that_differs_from_the_files_is_reported(
@@ -280,54 +281,3 @@ def test_a_licence_that_differs_from_the_files_is_reported(
         Path("m.md").write_text(own, encoding="utf-8")
     assert run("push", "m.safetensors", "me/tiny", "--licence", licence, "--dry-run") == 0
     assert capsys.readouterr().err == (said and f"asrkit push: {said}\n")
-
-
-@pytest.mark.parametrize(
-    ("start", "said"),
-    [
-        ("first.safetensors", "licence MIT, but first.safetensors is under CC-BY-SA-4.0, which "
-         "asks that changed versions keep it"),
-        ("gone.safetensors", "the licence of 'gone.safetensors', from which the training started, "
-         "is not compared: it is not a file here"),
-        ("hf://me/first", "the licence of 'hf://me/first', from which the training started, is not "
-         "compared: it is not a file here"),
-    ],
-)  # fmt: skip
-def test_the_licence_of_a_file_that_a_training_started_from(
-    start: str, said: str, remote: hub_server.Hub, capsys: pytest.CaptureFixture[str]
-) -> None:
-    file = load_model("m.safetensors")
-    save_model("first.safetensors", file._replace(terms=Terms("CC-BY-SA-4.0", ())))
-    training = file.config.training.model_copy(update={"start_from": start})
-    config = file.config.model_copy(update={"training": training})
-    save_model("m.safetensors", file._replace(config=config))
-    assert run("push", "m.safetensors", "me/tiny", "--licence", "MIT", "--dry-run") == 0
-    assert f"asrkit push: {said}\n" in capsys.readouterr().err
-    assert remote.requests == []
-
-
-@pytest.mark.parametrize(
-    ("options", "licence", "said"),
-    [
-        ([], "cc-by-sa-4.0", "licence CC-BY-SA-4.0, that of small-en-alnum"),
-        (["--licence", "CC-BY-4.0"], "cc-by-4.0", "licence CC-BY-4.0, but small-en-alnum is under "
-         "CC-BY-SA-4.0, which asks that changed versions keep it"),
-    ],
-)  # fmt: skip
-def test_a_model_trained_from_a_ready_one_before_files_had_terms(
-    options: list[str],
-    licence: str,
-    said: str,
-    remote: hub_server.Hub,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """Its configuration names the ready model, whose licence asks to be kept."""
-    file = load_model("m.safetensors")
-    training = file.config.training.model_copy(update={"start_from": "small-en-alnum"})
-    config = file.config.model_copy(update={"training": training})
-    save_model("m.safetensors", file._replace(config=config))
-    assert run("push", "m.safetensors", "me/tiny", "--dry-run", *options) == 0
-    shown = capsys.readouterr()
-    assert properties(shown.out)["license"] == licence
-    assert f"asrkit push: {said}\n" in shown.err
-    assert remote.requests == []
