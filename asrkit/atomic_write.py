@@ -43,6 +43,12 @@ def replacing(path: str | Path, is_private: bool = False, flushes: bool = True) 
             flush(path.parent)
 
 
+def write_text(path: str | Path, text: str, errors: str = "strict") -> None:
+    """Write a text in UTF-8, as `replacing` does."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8", errors=errors)
+
+
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
     """Return a temporary folder beside `path`; it gets that name if the block raises no exception.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from asrkit.cli.parser import Parser, Target, complain
 from asrkit.cli.terms import add_terms, terms_of
-from asrkit.errors import UserError, shown
+from asrkit.errors import UserError
 from asrkit.terms import Terms, inherited
 
 if TYPE_CHECKING:
@@ -25,17 +25,11 @@ def main(argv: list[str] | None = None) -> int:
     arguments = Parser(
         "asrkit average", __doc__,
         "asrkit average one.safetensors two.safetensors --output mean.safetensors\n"
-        "  asrkit average mine.safetensors=0.75 small-en-alnum=0.25 --output mean.safetensors\n"
-        "  asrkit average exp/mine/model.safetensors --epochs 28,29,30 --output mean.safetensors",
+        "  asrkit average mine.safetensors=0.75 small-en-alnum=0.25 --output mean.safetensors",
     )  # fmt: skip
     arguments.add_argument(
         "models", nargs="+", metavar="MODEL[=SHARE]",
         help="model files; shares sum to 1 (default: equal ones)",
-    )  # fmt: skip
-    arguments.add_argument(
-        "--epochs", metavar="N,…",
-        help="a single model, with the mean weights of these epochs of its training; the files are "
-        "beside it (training.average keeps them)",
     )  # fmt: skip
     arguments.add_argument("--output", type=Target, required=True, help="the model file to write")
     add_terms(arguments, "that of the models")
@@ -48,11 +42,7 @@ Part = tuple[str, float]  # name or path of a model, and its share
 def average(options: argparse.Namespace) -> int:
     from asrkit.model_file import save_model
 
-    given = terms_of(options)
-    if options.epochs is None:
-        file, notes = mean_of_models(parts_of(options.models), given)
-    else:
-        file, notes = mean_of_epochs(options.models, options.epochs, given)
+    file, notes = mean(parts_of(options.models), terms_of(options))
     save_model(options.output, file)
     for note in notes:
         complain("asrkit average", note)
@@ -79,7 +69,7 @@ def parts_of(models: list[str]) -> list[Part]:
     return parts
 
 
-def mean_of_models(parts: list[Part], given: Terms) -> tuple[ModelFile, list[str]]:
+def mean(parts: list[Part], given: Terms) -> tuple[ModelFile, list[str]]:
     """Return the first model with the mean weights of all, and notes about its licence."""
     import torch
 
@@ -89,7 +79,7 @@ def mean_of_models(parts: list[Part], given: Terms) -> tuple[ModelFile, list[str
     first = load_model(parts[0][0])
     own = first.model.state_dict()
     sources: dict[str, Terms] = {}
-    mean = {name: torch.zeros_like(each, dtype=torch.float64) for name, each in own.items()}
+    total = {name: torch.zeros_like(each, dtype=torch.float64) for name, each in own.items()}
     for name, share in parts:
         other = load_model(name)
         other.require_trained()
@@ -97,8 +87,8 @@ def mean_of_models(parts: list[Part], given: Terms) -> tuple[ModelFile, list[str
             raise UserError(f"{name} does not fit {parts[0][0]}: {different}")
         sources[name] = other.terms
         for key, each in relabelled(other, first).items():
-            mean[key] += share * each.double()
-    first.model.load_state_dict({key: mean[key].to(own[key].dtype) for key in own})
+            total[key] += share * each.double()
+    first.model.load_state_dict({key: total[key].to(own[key].dtype) for key in own})
     record = [
         {"model": Path(name).name, "share": share, **sources[name].metadata()}
         for name, share in parts
@@ -122,33 +112,3 @@ def relabelled(other: ModelFile, first: ModelFile) -> dict[str, Tensor]:
         head.copy_labels(other.model.head, old, new)
     heads = {f"head.{name}": each for name, each in head.state_dict().items()}
     return other.model.state_dict() | heads
-
-
-def mean_of_epochs(models: list[str], numbers: str, given: Terms) -> tuple[ModelFile, list[str]]:
-    """Return a model with the mean weights of epochs of its training, and notes on its licence."""
-    from asrkit.model_file import load_model, model_path
-    from asrkit.training.checkpoints import EpochWeights
-
-    if len(models) > 1:
-        raise UserError(f"--epochs are of one model's training, got {len(models)} models")
-    file = load_model(models[0])
-    if file.config.training.keep == "adapters":
-        raise UserError(f"--epochs: {shown(models[0])} was trained by adapters; average models")
-    folder = model_path(models[0]).parent / "epochs"
-    epochs = EpochWeights(folder, 1, False)
-    kept = epochs.paths()
-    try:
-        wanted = [int(number) - 1 for number in numbers.split(",")]
-    except ValueError:
-        raise UserError(f"--epochs must be numbers with commas, got {shown(numbers)}") from None
-    if missing := [str(epoch + 1) for epoch in wanted if epoch not in kept]:
-        there = ", ".join(str(epoch + 1) for epoch in kept) or "none"
-        raise UserError(
-            f"{shown(folder)} has no weights of epoch {', '.join(missing)}; there are: {there} "
-            "(training.average is the number of epochs that a training keeps)"
-        )
-    weights, used = epochs.average(file.model, wanted)
-    file.model.load_state_dict(weights)
-    terms, notes = inherited(given, {models[0]: file.terms}, "--licence")
-    training = {"average": [{"model": Path(models[0]).name, "epochs": [e + 1 for e in used]}]}
-    return file._replace(training=training, terms=terms), notes

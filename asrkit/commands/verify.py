@@ -6,11 +6,11 @@ import argparse
 import random
 from collections.abc import Iterator
 from itertools import product
+from textwrap import indent
 from typing import TYPE_CHECKING, NamedTuple
 
-from asrkit.cli.options import MODEL
-from asrkit.cli.parser import Parser, whole
-from asrkit.errors import UserError
+from asrkit.cli.options import add_model_file
+from asrkit.cli.parser import Parser
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,10 +25,9 @@ def main(argv: list[str] | None = None) -> int:
     arguments = Parser(
         "asrkit verify", __doc__,
         "asrkit verify --model MODEL x.wav\n"
-        "  asrkit verify --model MODEL --chunk-ms 160,640 --left-ms 2560 x.wav y.wav\n"
-        "  asrkit verify --kernels",
+        "  asrkit verify --model MODEL --chunk-ms 160,640 --left-ms 2560 x.wav y.wav",
     )  # fmt: skip
-    arguments.group("model").add_argument("--model", help=MODEL)
+    add_model_file(arguments)
     arguments.add_argument(
         "--chunk-ms", default="160,320,640,1280", metavar="MS,…",
         help="chunks in ms (default 160,320,640,1280)",
@@ -42,17 +41,12 @@ def main(argv: list[str] | None = None) -> int:
         help="right contexts in ms (default: the model's own, and those of its training)",
     )  # fmt: skip
     arguments.add_argument("--exported", metavar="FILE", help="file that asrkit export wrote")
-    arguments.add_argument("--seed", type=whole(0, 2**63), default=0, help="seed of packet sizes")
-    arguments.add_argument(
-        "--kernels", action="store_true",
-        help="compare the attention kernels on this machine's GPU with the plain attention, "
-        "without a model or recordings",
-    )  # fmt: skip
-    arguments.add_argument("files", nargs="*", help="recordings")
+    arguments.add_argument("files", nargs="+", metavar="FILE", help="recordings")
     return arguments.run(verify, argv)
 
 
 PAUSE_MS = 400  # pause that ends a segment of the second pass
+TITLES = ("setting", "subsampling", "worst block", "log-probs", "batch", "text")
 
 
 class Row(NamedTuple):
@@ -72,38 +66,38 @@ class Row(NamedTuple):
         worst = max(self.subsampling, *self.blocks, self.log_probs, self.batch)
         return worst <= TOLERANCE and self.same_text
 
+    def cells(self) -> list[str]:
+        worst = max(self.blocks)
+        block = f"{worst:.1e} (layer {self.blocks.index(worst) + 1})"
+        numbers = f"{self.subsampling:.1e}", block, f"{self.log_probs:.1e}", f"{self.batch:.1e}"
+        return [self.setting, *numbers, verdict(self.same_text, self.passed)]
+
+
+def verdict(same_text: bool, passed: bool) -> str:
+    return ("equal" if same_text else "DIFFERS") + "  FAILED" * (not passed)
+
 
 def verify(options: argparse.Namespace) -> int:
     import torch
 
     from asrkit import audio
     from asrkit.backends.check import TOLERANCE
-    from asrkit.commands.kernels import device_of_kernels, verify_kernels
-    from asrkit.model_file import load_model
-    from asrkit.runtime.threads import set_threads
+    from asrkit.cli.recognizer import load_file
+    from asrkit.evaluation.tables import table
 
-    if options.kernels:
-        if options.model or options.files or options.exported:
-            raise UserError("--kernels takes neither a model nor recordings: leave them out")
-        return verify_kernels(device_of_kernels())
-    if options.model is None or not options.files:
-        raise UserError("give --model and recordings, or --kernels")
-    file = load_model(options.model)
-    set_threads(None, file.num_parameters)
+    file = load_file(options)
+    contexts = settings(options, file)
     passed = True
     for path in options.files:
         samples, rate = audio.read(path)
         samples = audio.mono(samples)
         print(f"{path}: {len(samples) / rate:.2f} s at {rate} Hz, packets of random sizes")
-        passed &= verify_frontend(file, samples, rate, options.seed)
+        passed &= verify_frontend(file, samples, rate)
         with torch.inference_mode():
-            rows = [
-                verify_setting(file, samples, rate, context, options.seed)
-                for context in settings(options, file)
-            ]
-            show(rows)
+            rows = [verify_setting(file, samples, rate, context) for context in contexts]
+            print(indent(table(TITLES, [row.cells() for row in rows]), "  "))
             passed &= all(row.passed for row in rows)
-            passed &= verify_second_pass(file, samples, rate, options.seed)
+            passed &= verify_second_pass(file, samples, rate)
     if options.exported:
         passed &= verify_exported(file, options.exported, audio.load(options.files[0]))
     print("streaming equals offline" if passed else f"FAILED: above {TOLERANCE:.0e}, or other text")
@@ -134,7 +128,7 @@ def settings(options: argparse.Namespace, file: ModelFile) -> list[Context]:
     return [*dict.fromkeys(Context(*each) for each in triples), FULL]
 
 
-def verify_frontend(file: ModelFile, samples: np.ndarray, rate: int, seed: int) -> bool:
+def verify_frontend(file: ModelFile, samples: np.ndarray, rate: int) -> bool:
     """Compare resampler and features in packets with all samples at once."""
     import numpy as np
     import torch
@@ -145,7 +139,7 @@ def verify_frontend(file: ModelFile, samples: np.ndarray, rate: int, seed: int) 
 
     resampler, pieces = audio.Resampler(rate), []
     unfinished = resampler.start()
-    for packet in packets(samples, seed):
+    for packet in packets(samples):
         piece, unfinished = resampler.step(unfinished, packet)
         pieces.append(piece)
     streamed = np.concatenate([*pieces, resampler.step(unfinished, samples[:0], last=True)[0]])
@@ -154,7 +148,7 @@ def verify_frontend(file: ModelFile, samples: np.ndarray, rate: int, seed: int) 
     frontend, row = build_frontend(file.config.model), torch.from_numpy(whole)[None]
     row = frontend.ended(row, torch.tensor([len(whole)]))
     past, feats = frontend.start(1), []
-    for packet in packets(row[0].numpy(), seed):
+    for packet in packets(row[0].numpy()):
         new, past = frontend(torch.from_numpy(packet)[None], past)
         feats.append(new)
     features = difference(frontend(row, frontend.start(1))[0], torch.cat(feats, dim=1))
@@ -162,9 +156,7 @@ def verify_frontend(file: ModelFile, samples: np.ndarray, rate: int, seed: int) 
     return max(resampling, features) <= TOLERANCE
 
 
-def verify_setting(
-    file: ModelFile, samples: np.ndarray, rate: int, context: Context, seed: int
-) -> Row:
+def verify_setting(file: ModelFile, samples: np.ndarray, rate: int, context: Context) -> Row:
     """Compare single chunks with one step over everything, and a session with a batch."""
     import torch
 
@@ -190,7 +182,7 @@ def verify_setting(
     subsampling, *blocks, log_probs = [
         difference(a, b) for a, b in zip(offline, streamed, strict=True)
     ]
-    text = in_packets(recognizer, samples, rate, seed).text
+    text = in_packets(recognizer, samples, rate).text
     texts = {text, recognizer.transcribe_batch([whole])[0].text}
     batch = verify_batch(recognizer, feats, offline[-1])
     return Row(name, subsampling, blocks, log_probs, batch, len(texts) == 1)
@@ -214,7 +206,7 @@ def stations(model: Network, step: Step, feats: Tensor, frames: int) -> list[Ten
     return [torch.cat(pieces, dim=1) for pieces in zip(*outputs, strict=True)]
 
 
-def verify_second_pass(file: ModelFile, samples: np.ndarray, rate: int, seed: int) -> bool:
+def verify_second_pass(file: ModelFile, samples: np.ndarray, rate: int) -> bool:
     """Compare the second pass of a stream with one step in full context, and its segments."""
     from asrkit import audio
     from asrkit.backends.check import TOLERANCE, difference
@@ -226,11 +218,11 @@ def verify_second_pass(file: ModelFile, samples: np.ndarray, rate: int, seed: in
     whole = audio.resample(samples, rate)[: most_whole()]
     offline = recognizer_of(file, FULL)
     trace = Trace(offline.search)
-    text = in_packets(live.with_final_search(trace), whole, audio.SAMPLE_RATE, seed).text
+    text = in_packets(live.with_final_search(trace), whole, audio.SAMPLE_RATE).text
     (expected,) = offline.emissions([whole])
     worst = difference(expected, trace.frames if len(expected) else expected)
     pausing = recognizer_of(file, endpointer=Endpointer(PAUSE_MS), second_pass="full")
-    results = in_packets(pausing, samples, rate, seed), pausing.transcribe(samples, rate)
+    results = in_packets(pausing, samples, rate), pausing.transcribe(samples, rate)
     segments, at_once = (
         [[(word.text, word.start, word.end) for word in each.words] for each in result.segments]
         for result in results
@@ -239,16 +231,15 @@ def verify_second_pass(file: ModelFile, samples: np.ndarray, rate: int, seed: in
     passed = same and worst <= TOLERANCE
     print(
         f"  second pass ({live.context})   log-probs {worst:.1e}   {len(segments)} segments by "
-        f"pauses of {PAUSE_MS} ms   text {'equal' if same else 'DIFFERS'}"
-        f"{'' if passed else '  FAILED'}"
+        f"pauses of {PAUSE_MS} ms   text {verdict(same, passed)}"
     )
     return passed
 
 
-def in_packets(recognizer: Recognizer, samples: np.ndarray, rate: int, seed: int) -> Result:
+def in_packets(recognizer: Recognizer, samples: np.ndarray, rate: int) -> Result:
     """Return the result of a session that gets packets of random sizes."""
     session = recognizer.start(rate)
-    for packet in packets(samples, seed):
+    for packet in packets(samples):
         session.accept(packet)
     return session.finish()
 
@@ -285,23 +276,11 @@ def verify_exported(file: ModelFile, path: str, samples: np.ndarray) -> bool:
     return worst <= allowed
 
 
-def packets(samples: np.ndarray, seed: int) -> Iterator[np.ndarray]:
+def packets(samples: np.ndarray) -> Iterator[np.ndarray]:
     """Split the samples at random: often a few, sometimes none, sometimes a second."""
-    draw = random.Random(seed)
+    draw = random.Random(0)
     start = 0
     while start < len(samples):
         size = draw.choice([0, 1, draw.randrange(1, 400), draw.randrange(400, 16000)])
         yield samples[start : start + size]
         start += size
-
-
-def show(rows: list[Row]) -> None:
-    print("  setting                    subsampling         worst block  log-probs     batch  text")
-    for row in rows:
-        worst = max(row.blocks)
-        block = f"{worst:.1e} (layer {row.blocks.index(worst) + 1})"
-        print(
-            f"  {row.setting:<26}{row.subsampling:>12.1e}{block:>20}{row.log_probs:>11.1e}"
-            f"{row.batch:>10.1e}  {'equal' if row.same_text else 'DIFFERS'}"
-            f"{'' if row.passed else '  FAILED'}"
-        )

@@ -77,7 +77,7 @@ class ModelConfig(Section):
     """Layers: Conformer's, or those of Whisper's encoder, which have no convolution."""
     kernels: AutoOrOff = "off"
     """Attention on NVIDIA GPUs: auto uses asrkit's own kernels (Triton) in half precision where
-    possible. Run `asrkit verify --kernels` first. They do not change the weights."""
+    possible. Run `make gpu-check` first. They do not change the weights."""
 
     @property
     def rate(self) -> FrameRate:

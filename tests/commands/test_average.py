@@ -8,7 +8,6 @@ import torch
 from asrkit.commands.average import main
 from asrkit.model_file import load_model, save_model
 from asrkit.text import CharTokenizer
-from asrkit.training.checkpoints import EpochWeights
 from tests.test_model_file import a_file
 
 
@@ -55,30 +54,8 @@ def test_mistakes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ([f"{model}=1", model], "sum to 1, got 1 for 1 of 2 models"),
         ([f"{model}=nan"], "sum to 1, got nan for 1 of 1 models"),
         ([f"{model}=x"], "a share must be a number, as in MODEL=0.5"),
-        ([model, "--epochs", "1,x"], "--epochs must be numbers with commas, got '1,x'"),
-        ([model, "--epochs", "1,2"], "has no weights of epoch 1, 2; there are: none"),
-        ([model, model, "--epochs", "1"], "--epochs are of one model's training, got 2 models"),
         ([f"{model}=0.5", "small-en-alnum=0.5"], "does not fit"),
     ):
         assert main(["--output", output, *parts]) == 2
         assert why in capsys.readouterr().err
     assert not Path(output).exists()
-
-
-def test_the_mean_of_epochs(tmp_path: Path) -> None:
-    """Epochs as the log counts them, from 1; models without shares have equal ones."""
-    path, output = tmp_path / "model.safetensors", tmp_path / "m.safetensors"
-    file = a_file(CharTokenizer(list("abc ")))
-    save_model(path, file)
-    kept = EpochWeights(tmp_path / "epochs", 3, False)
-    for epoch in range(3):
-        kept.save(epoch, {n: w + epoch for n, w in file.model.state_dict().items()}, {})
-    assert main([str(path), "--epochs", "1,3", "--output", str(output)]) == 0
-    bias = file.model.head.bias
-    assert (load_model(output).model.head.bias - (bias + 1.0)).abs().max() < 1e-6
-    assert load_model(output).training == {
-        "average": [{"model": "model.safetensors", "epochs": [1, 3]}]
-    }
-    again = tmp_path / "again.safetensors"
-    assert main([str(path), str(output), "--output", str(again)]) == 0
-    assert (load_model(again).model.head.bias - (bias + 0.5)).abs().max() < 1e-6

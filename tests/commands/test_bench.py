@@ -21,12 +21,11 @@ def model(tmp_path: Path) -> Path:
 
 def test_the_table_and_the_file(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = model.with_name("bench.json")
-    arguments = ["--model", str(model), "--chunks", "3", "--streams", "1,3", "--chunk-ms", "160"]
+    arguments = ["--model", str(model), "--streams", "1,3", "--chunk-ms", "160"]
     assert main([*arguments, "--json", str(output)]) == 0
     shown = capsys.readouterr()
     assert "15 to 175 ms" in shown.out
     assert "4 frames in a chunk" in shown.out
-    assert "1, a thread each" in shown.out
     assert "not measured: backend onnx: no export of this model for chunks of 160 ms" in shown.err
     values = json.loads(output.read_text())
     rows = values["rows"]
@@ -43,13 +42,12 @@ def test_the_table_and_the_file(model: Path, capsys: pytest.CaptureFixture[str])
 def test_every_stream_is_stepped(monkeypatch: pytest.MonkeyPatch) -> None:
     """A step that leaves a stream out would look fast."""
     recognizer = recognizer_of(file_of(), Context(4, 8))
-    assert rows_of({"eager": (recognizer, 0.0)}, 1, 4, 2)[0].streams == 4
-    assert rows_of({"eager": (recognizer, 0.0)}, 1, 5, 2, batchers=2)[0].streams == 5
+    assert rows_of({"eager": (recognizer, 0.0)}, 1, 4)[0].streams == 4
     # Not Batcher.step itself: the worker of a server of other tests may take a step meanwhile.
     lazy = type("Lazy", (Batcher,), {"step": lambda self: [None] * 3})
     monkeypatch.setattr("asrkit.runtime.Batcher", lazy)
     with pytest.raises(AssertionError):
-        rows_of({"eager": (recognizer, 0.0)}, 1, 4, 2)
+        rows_of({"eager": (recognizer, 0.0)}, 1, 4)
 
 
 @pytest.mark.parametrize(
@@ -57,10 +55,8 @@ def test_every_stream_is_stepped(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (["--backends", "onnx"], "no export of this model"),
         (["--backends", "fast"], "backend must be one of eager"),
-        (["--chunks", "0"], "--chunks: must be a whole number from 1"),
         (["--threads", "0"], "--threads: must be a whole number from 1"),
         (["--streams", "1,x"], "--streams: must be a whole number from 1 to 100000, got 'x'"),
-        (["--batchers", "0"], "--batchers: must be a whole number from 1"),
         (["--chunk-ms", "50"], "must be a multiple of 40 ms"),
     ],
 )

@@ -10,12 +10,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from asrkit.commands import kernels, verify
+from asrkit.errors import UserError
 from asrkit.model import ConformerEncoder, EncoderState
 from asrkit.model.attention import ChunkAttention
 from asrkit.model.kernels import triton_attention as fused_attention
 from asrkit.model.positions import KINDS
 from tests.conftest import skip, tiny_encoder
+from tools import kernels
 
 # Chunk, left context, chunks: windows shorter and longer than a tile of 16, chunks that are no
 # multiple of it, many in a tile, and full context.
@@ -253,7 +254,7 @@ def test_they_are_taken_only_if_told_to(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.slow
-def test_verify_compares_them(
+def test_the_tool_compares_them(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Here in the interpreter, of one encoding."""
@@ -268,17 +269,14 @@ def test_verify_compares_them(
     assert "FAILED: 2" in capsys.readouterr().out
 
 
-def test_verify_says_why_it_does_not(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert verify.main(["--kernels"]) == 2
-    assert "there is no CUDA device" in capsys.readouterr().err
+def test_the_tool_says_why_it_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(UserError, match="there is no CUDA device"):
+        kernels.device_of_kernels()
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(kernels, "HAS_TRITON", False)
-    assert verify.main(["--kernels"]) == 2
-    assert "the kernels need Triton and a C compiler" in capsys.readouterr().err
-    assert verify.main(["x.wav"]) == 2
-    assert "give --model and recordings, or --kernels" in capsys.readouterr().err
+    with pytest.raises(UserError, match="the kernels need Triton and a C compiler"):
+        kernels.device_of_kernels()
 
 
 def test_shapes_that_do_not_fit() -> None:

@@ -5,7 +5,7 @@ Equals `ChunkAttention.by_blocks` for the position encodings whose scores are
     score(t, s) = content_t·k_s + positions_t·table_distance(t, s)
 
 `ChunkAttention` uses the kernels only if `kernels` is set, and only in half precision, where they
-are faster. `asrkit verify --kernels` compares them with `by_blocks` on your GPU. See
+are faster. `make gpu-check` compares them with `by_blocks` on your GPU. See
 `triton_kernels`.
 """
 

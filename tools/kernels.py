@@ -1,4 +1,4 @@
-"""`asrkit verify --kernels`: compares attention kernels with attention block by block on a GPU."""
+"""Compare attention kernels with attention block by block on a GPU, for `make gpu-check`."""
 
 import copy
 from typing import NamedTuple
