@@ -7,7 +7,8 @@ from pathlib import Path
 import torch
 
 from asrkit import audio
-from asrkit.__main__ import COMMANDS, module_of
+from asrkit.__main__ import COMMANDS
+from asrkit.cli.dispatch import module_of
 from asrkit.model_file import ModelFile, save_model
 from asrkit.text import CharTokenizer
 from tests.conftest import fitted, speech
@@ -20,7 +21,7 @@ ONE_PASS = ("--second-pass", "off")  # of stream, to compare it with decode
 
 
 def run(command: str, *arguments: object) -> int:
-    return importlib.import_module(module_of(command)).main([str(a) for a in arguments])
+    return importlib.import_module(module_of(f"asrkit {command}")).main([str(a) for a in arguments])
 
 
 LETTERS = "abcdefghij "  # labels of `talkative`

@@ -12,12 +12,7 @@ from asrkit.model import FULL, Context, CTCHead, Head
 from asrkit.model_file import ModelFile, fingerprint
 
 What = Literal["encoder", "ctc", "transducer", "model", "predictor", "joiner"]
-CONTENTS: dict[What, str] = {
-    "encoder": "log mels to encoder frames",
-    "ctc": "log mels to log-probabilities",
-    "transducer": "log mels to encoder frames, with predictor and joiner in files of their own",
-    "model": "samples to log-probabilities, or to a transducer's three parts",
-}
+CONTENTS: tuple[What, ...] = ("encoder", "ctc", "transducer", "model")  # of an export's first file
 PARTS: tuple[What, ...] = ("predictor", "joiner")  # the other files of a transducer's export
 KEY = "asrkit"  # key of the description in a file's metadata
 FORMAT_VERSION = 1  # version of the description, inputs and outputs

@@ -2,10 +2,10 @@
 
 import argparse
 import re
+from collections.abc import Iterable
 from functools import partial
 
-from asrkit.cli.choices import BACKENDS, EAGERNESS, FORMATS, MAX_CHANNELS, MOST_THREADS, PAUSE_MS
-from asrkit.cli.parser import Parser, real, whole
+from asrkit.cli.parser import Parser, one_of, real, whole
 from asrkit.errors import UserError, checked_token, shown
 from asrkit.hub import LANGUAGE
 from asrkit.lm import LIMIT
@@ -40,7 +40,7 @@ def add_model(arguments: Parser) -> None:
     add_model_file(arguments)
     add_device(arguments)
     arguments.group("model").add_argument(
-        "--threads", dest="torch_threads", type=whole(1, MOST_THREADS), metavar="N",
+        "--threads", dest="torch_threads", type=whole(1), metavar="N",
         help="CPU threads (default: 1 for a network of fewer than 10 M parameters, else torch's)",
     )  # fmt: skip
 
@@ -63,8 +63,8 @@ def add_recognizer(arguments: Parser, live: bool = False) -> None:
 def add_backend(arguments: Parser) -> None:
     arguments.group("model").add_argument(
         "--backend", metavar="KIND",
-        help=f"runtime of the network: {', '.join(BACKENDS)}, or an .onnx file (default: onnx if"
-        " asrkit export wrote such a file beside the model, else eager)",
+        help="runtime of the network: eager, compiled, onnx, onnx-int8, or an .onnx file (default: "
+        "onnx if asrkit export wrote such a file beside the model, else eager)",
     )  # fmt: skip
 
 
@@ -130,10 +130,10 @@ def add_hotwords(arguments: Parser) -> None:
 
 def add_segments(arguments: Parser, live: bool = False) -> None:
     """Add the options of segments; a `live` command ends segments at pauses by default."""
-    group, default = arguments.group("segments"), str(PAUSE_MS) if live else "off"
+    group = arguments.group("segments")
     group.add_argument(
-        "--endpoint-ms", type=pause, metavar="MS", default=default,
-        help=f"pause that ends a segment; off: one segment (default {default})",
+        "--endpoint-ms", type=pause, metavar="MS", default=None if live else "off",
+        help=f"pause that ends a segment; off: one segment (default {1000 if live else 'off'})",
     )  # fmt: skip
     group.add_argument(
         "--min-segment-ms", type=whole(0, LONGEST_MS), metavar="MS",
@@ -148,7 +148,7 @@ def add_segments(arguments: Parser, live: bool = False) -> None:
         help="part that restarts after an endpoint (default search: the network continues)",
     )  # fmt: skip
     group.add_argument(
-        "--end-of-turn", choices=["off", *EAGERNESS], default="off",
+        "--end-of-turn", type=one_of(eagerness, "off"), metavar="EAGERNESS", default="off",
         help="also end a segment where a model with a label for it expects the end of a turn: low,"
         " medium or high eagerness (default off)",
     )  # fmt: skip
@@ -203,7 +203,7 @@ def channel(text: str, split: bool) -> int | str | None:
     if text in ("mix", "split") and (split or text == "mix"):
         return None if text == "mix" else text
     try:
-        return whole(0, MAX_CHANNELS - 1)(text)
+        return whole(0)(text)
     except argparse.ArgumentTypeError as error:
         names = "mix, split" if split else "mix"
         text = str(error).replace("must be", f"must be {names} or")
@@ -241,23 +241,37 @@ def add_batch(arguments: Parser) -> None:
     )  # fmt: skip
 
 
-def pause(text: str) -> int | None:
-    """Return milliseconds, or None for off; a type of argument."""
+def eagerness() -> Iterable[str]:
+    from asrkit.runtime.endpoint import EAGERNESS
+
+    return ["off", *EAGERNESS]
+
+
+def pause(text: str) -> int:
+    """Return milliseconds, or 0 for off; a type of argument."""
     if text == "off":
-        return None
+        return 0
     try:
         return whole(1, LONGEST_MS)(text)
     except argparse.ArgumentTypeError as error:
-        raise argparse.ArgumentTypeError(f"off, or {error}") from None
+        raise argparse.ArgumentTypeError(str(error).replace("must be", "must be off or")) from None
 
 
 def add_output(arguments: Parser, form: str) -> None:
     """Add the options for the format and the place of the output."""
     group = arguments.group("output")
     group.add_argument(
-        "--format", choices=FORMATS, default=form, help=f"output format (default {form})"
-    )
+        "--format", type=one_of(formats, form), metavar="FORMAT", default=form,
+        help="output format: txt, jsonl, json, srt, vtt, ctm, rttm, csv or textgrid (default "
+        f"{form})",
+    )  # fmt: skip
     group.add_argument("--output-dir", metavar="DIR", help="write a file for each recording there")
+
+
+def formats() -> Iterable[str]:
+    from asrkit.runtime.formats import FORMATS
+
+    return FORMATS
 
 
 def given_token(options: argparse.Namespace) -> str | None:

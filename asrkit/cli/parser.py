@@ -3,9 +3,10 @@
 import argparse
 import difflib
 import io
+import math
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn, TypeVar
@@ -13,6 +14,7 @@ from typing import NoReturn, TypeVar
 from asrkit.cli.interrupt import end_at_next_interrupt
 from asrkit.errors import UserError, printable, shown
 from asrkit.extras import EXTRA_OF, REQUIRED, missing
+from asrkit.registry import refusal
 
 LONGEST_LINE = 1000  # characters on standard error
 MOST_LINES = 50
@@ -150,7 +152,23 @@ def complain(name: str, message: object) -> None:
         print(printable(line[:LONGEST_LINE]) + more, file=sys.stderr)
 
 
-def whole(lowest: int, highest: int) -> Callable[[str], int]:
+def one_of(names: Callable[[], Iterable[str]], default: str | None = None) -> Callable[[str], str]:
+    """Return a type of argument: a name.
+
+    Args:
+        names: function that returns the known names. It may import torch, so it is called only for
+            a value that is not the option's default.
+    """
+
+    def name(text: str) -> str:
+        if text != default and text not in (known := list(names())):
+            raise argparse.ArgumentTypeError(refusal(text, known))
+        return text
+
+    return name
+
+
+def whole(lowest: int, highest: float = math.inf) -> Callable[[str], int]:
     """Return a type of argument: whole numbers from `lowest` to `highest`."""
     return _between(int, "a whole number", lowest, highest)
 
@@ -161,15 +179,15 @@ def real(lowest: float, highest: float) -> Callable[[str], float]:
 
 
 def _between(
-    read: Callable[[str], Number], name: str, lowest: Number, highest: Number
+    read: Callable[[str], Number], name: str, lowest: float, highest: float
 ) -> Callable[[str], Number]:
+    limits = f"from {lowest} to {highest}" if highest < math.inf else f"from {lowest}"
+
     def number(text: str) -> Number:
         with suppress(ValueError):
             value = read(text)
             if lowest <= value <= highest:
                 return value
-        raise argparse.ArgumentTypeError(
-            f"must be {name} from {lowest} to {highest}, got {shown(text)}"
-        )
+        raise argparse.ArgumentTypeError(f"must be {name} {limits}, got {shown(text)}")
 
     return number

@@ -3,6 +3,7 @@
 import argparse
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import torch
 
@@ -27,20 +28,22 @@ from asrkit.search import KINDS
 
 
 def endpointer_of(options: argparse.Namespace) -> Endpointer | None:
-    given = {"min_segment_ms": options.min_segment_ms, "max_segment_ms": options.max_segment_ms}
-    given = {name: value for name, value in given.items() if value is not None}
+    named = {"min_segment_ms": options.min_segment_ms, "max_segment_ms": options.max_segment_ms}
+    given: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
     if options.reset is not None:
         given["reset_encoder"] = options.reset == "encoder"
     if options.vad:
         given["vad"] = True
     if options.end_of_turn != "off":
         given["end_of_turn"] = options.end_of_turn
-    elif options.endpoint_ms is None:
+    elif options.endpoint_ms == 0:
         if given:
             raise UserError("options of segments need --endpoint-ms: give it, or leave them out")
         return None
+    if options.endpoint_ms is not None:
+        given["pause_ms"] = options.endpoint_ms or None
     try:
-        return Endpointer(options.endpoint_ms, **given)
+        return Endpointer(**given)
     except ValueError as error:
         raise UserError(f"endpoint: {error}") from None
 
@@ -161,6 +164,6 @@ def second_pass_of(
 
 def name_left_out(command: str, left_out: list[LeftOut]) -> int:
     """Report on standard error what was not scored; return the exit status."""
-    for each in left_out:
+    for each in dict.fromkeys(left_out):
         complain(command, f"not scored {each}")
     return 1 if left_out else 0

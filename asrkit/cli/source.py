@@ -3,7 +3,6 @@
 import argparse
 from typing import Any
 
-from asrkit.cli.choices import SAMPLE_RATE
 from asrkit.cli.options import add_channel
 from asrkit.cli.parser import Parser, complain, whole
 from asrkit.errors import UserError
@@ -29,7 +28,7 @@ def add_source(arguments: Parser) -> None:
     group.add_argument("--file", help="same as FILE")
     group.add_argument(
         "--sample-rate", type=whole(1000, 768_000), metavar="HZ",
-        help=f"rate of raw samples on standard input (default {SAMPLE_RATE})",
+        help="rate of raw samples on standard input (default 16000)",
     )  # fmt: skip
     group.add_argument(
         "--packet-ms", type=whole(1, MAX_PACKET_MS), default=100, metavar="MS",

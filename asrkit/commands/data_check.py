@@ -6,13 +6,13 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from asrkit.cli.options import MODEL
 from asrkit.cli.parser import Parser, whole
-from asrkit.commands.data import PURPOSES
+from asrkit.cli.progress import bar
 from asrkit.errors import UserError, printable
 
 if TYPE_CHECKING:
@@ -23,9 +23,8 @@ if TYPE_CHECKING:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Check manifests: `asrkit data check`."""
     arguments = Parser(
-        "asrkit data check", PURPOSES["check"],
+        "asrkit data check", __doc__,
         "asrkit data check train.jsonl dev.jsonl --config mine.yaml\n"
         "  asrkit data check train.jsonl --list --write clean.jsonl\n\n"
         "exit status: 0 no errors, 1 errors, 2 nothing could be checked",
@@ -55,21 +54,15 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def check(options: argparse.Namespace) -> int:
-    from asrkit.build import build_normalizer
     from asrkit.data.checks import Rules, examine
     from asrkit.data.checks.clean import rewrite
-    from asrkit.text import is_visible
-    from asrkit.training.dataset import text_encoder
-    from asrkit.training.labels import tokenizer_of
 
     check_options(options)
     config, tokenizer = settings(options)
     findings: list[Finding] = []
     facts = [each for path in options.manifests for each in read_facts(path, options, findings)]
-    normalize = build_normalizer(config.text)
     first = (each.text for each in facts if each.manifest == options.manifests[0])
-    tokenizer = tokenizer or tokenizer_of(config, [*filter(is_visible, map(normalize, first))])
-    encode = text_encoder(config, tokenizer)
+    encode = encoder_of(config, first, tokenizer)
     limits = config.data.min_seconds, config.data.max_seconds
     findings += examine(facts, Rules(encode, *limits))
     show(facts, findings, options, encode)
@@ -110,7 +103,6 @@ def refuse_twice(manifests: Sequence[str]) -> None:
 
 def settings(options: argparse.Namespace) -> tuple[Config, Tokenizer | None]:
     """Return the configuration for the checks, and the tokenizer of --model."""
-    from asrkit.config import parse_config
     from asrkit.model_file import load_model
     from asrkit.training.warm_start import load_training
 
@@ -119,19 +111,36 @@ def settings(options: argparse.Namespace) -> tuple[Config, Tokenizer | None]:
         return file.config, file.tokenizer
     if options.config:
         return load_training(options.config, []), None
-    return parse_config({"data": {"train": "", "dev": ""}, "training": {"output_dir": ""}}), None
+    return default_config(), None
+
+
+def default_config() -> Config:
+    from asrkit.config import parse_config
+
+    return parse_config({"data": {"train": "", "dev": ""}, "training": {"output_dir": ""}})
+
+
+def encoder_of(
+    config: Config, texts: Iterable[str], tokenizer: Tokenizer | None = None
+) -> TextEncoder:
+    """Return the encoder of texts; without a tokenizer, it has that of a training on the texts."""
+    from asrkit.build import build_normalizer
+    from asrkit.text import is_visible
+    from asrkit.training.dataset import text_encoder
+    from asrkit.training.labels import tokenizer_of
+
+    spelled = map(build_normalizer(config.text), texts)
+    return text_encoder(config, tokenizer or tokenizer_of(config, [*filter(is_visible, spelled)]))
 
 
 def read_facts(path: str, options: argparse.Namespace, findings: list[Finding]) -> list[Facts]:
     """Read the facts of a manifest with a progress bar; append bad lines to `findings`."""
-    from tqdm import tqdm
-
     from asrkit.data.checks.measure import inspect_all, read_entries
 
     entries = read_entries(path, findings)
     total = len(entries) if isinstance(entries, list) else None
     facts = inspect_all(entries, options.jobs, decode=not options.no_audio)
-    return list(tqdm(facts, path, total, unit=" file", disable=None, leave=False))
+    return list(bar(facts, path, "file", total))
 
 
 def show(

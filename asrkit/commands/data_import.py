@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from asrkit.atomic_write import replacing
-from asrkit.cli.choices import CORPORA
 from asrkit.cli.parser import Parser, complain, real, whole
-from asrkit.commands.data import PURPOSES
+from asrkit.cli.progress import bar
 from asrkit.commands.data_normalize import add_normalization
+from asrkit.data.corpora import KINDS
 from asrkit.errors import shown
 
 if TYPE_CHECKING:
@@ -27,18 +27,17 @@ if TYPE_CHECKING:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Import a corpus: `asrkit data import`."""
     arguments = Parser(
-        "asrkit data import", PURPOSES["import"],
+        "asrkit data import", __doc__,
         "asrkit data import folder recordings --output corpus\n"
         "  asrkit data import table list.csv --columns audio=f,text=t --output corpus\n"
         "  asrkit data import table en/train.tsv en/dev.tsv en/test.tsv --output corpus\n\n"
-        "kinds:\n" + "\n".join(f"  {name:12}{CORPORA[name]}" for name in CORPORA) + "\n\n"
+        "kinds:\n" + "\n".join(f"  {name:12}{KINDS[name]}" for name in KINDS) + "\n\n"
         "exit status: 0 imported, 1 imported but something was left out, 2 nothing was imported",
     )  # fmt: skip
     arguments.add_argument(
-        "kind", choices=["auto", *CORPORA], metavar="KIND",
-        help=f"kind of the corpus: auto (by its content), {', '.join(CORPORA)}",
+        "kind", choices=["auto", *KINDS], metavar="KIND",
+        help=f"kind of the corpus: auto (by its content), {', '.join(KINDS)}",
     )  # fmt: skip
     arguments.add_argument(
         "sources", metavar="SOURCE", nargs="+", help="folders or files of the corpus"
@@ -257,12 +256,10 @@ def spoken_by(entries: Iterable[Entry], folder: Path, pattern: re.Pattern[str]) 
 
 def copy_audio(rows: list[Row], folder: Path) -> None:
     """Copy the audio of all rows into a folder, each file once; change the paths of the rows."""
-    from tqdm import tqdm
-
     from asrkit.data.corpora.entry import Ids
 
     ids, copies = Ids(), dict[str, str]()
-    for row in tqdm(rows, "copies", unit=" file", disable=None, leave=False):
+    for row in bar(rows, "copies", "file", len(rows)):
         path = Path(row["audio"])
         if str(path) not in copies and not path.is_relative_to(folder.absolute()):
             target = folder.absolute() / f"{ids(path)}{path.suffix}"

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from asrkit.cli.parser import Parser, Target, complain
-from asrkit.commands.data import PURPOSES
 from asrkit.errors import printable
 
 if TYPE_CHECKING:
@@ -17,9 +16,8 @@ if TYPE_CHECKING:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Normalize the texts of a manifest: `asrkit data normalize`."""
     arguments = Parser(
-        "asrkit data normalize", PURPOSES["normalize"],
+        "asrkit data normalize", __doc__,
         "asrkit data normalize train.jsonl --output new.jsonl --numbers en\n\n"
         "exit status: 0 normalized, 1 normalized but texts became empty, 2 nothing was written",
     )  # fmt: skip
@@ -96,14 +94,10 @@ def normalize(options: argparse.Namespace) -> int:
 
 def report(changes: Changes, manifests: Mapping[str, Sequence[dict[str, Any]]]) -> None:
     """Print the kinds of changes, and what remains odd in the new manifests, training set first."""
-    from asrkit.build import build_normalizer
-    from asrkit.config import parse_config
+    from asrkit.commands.data_check import default_config, encoder_of
     from asrkit.data.checks import Facts, Rules, examine
     from asrkit.data.checks.report import table
     from asrkit.data.manifest import Utterance
-    from asrkit.text import is_visible
-    from asrkit.training.dataset import text_encoder
-    from asrkit.training.labels import tokenizer_of
 
     print("changes" if changes.counts else "no text changed")
     for line in changes.lines():
@@ -113,9 +107,6 @@ def report(changes: Changes, manifests: Mapping[str, Sequence[dict[str, Any]]]) 
         for path, rows in manifests.items()
         for number, row in enumerate(rows, start=1)
     ]
-    config = parse_config({"data": {"train": "", "dev": ""}, "training": {"output_dir": ""}})
-    spell = build_normalizer(config.text)
-    tokenizer = tokenizer_of(config, [t for f in facts if is_visible(t := spell(f.text))])
-    rules = Rules(text_encoder(config, tokenizer), 0.0, 0.0)
+    rules = Rules(encoder_of(default_config(), (each.text for each in facts)), 0.0, 0.0)
     findings = examine(facts, rules, texts_only=True)
     print(f"remains odd\n{table(findings)}" if findings else "nothing odd remains", end="\n\n")

@@ -7,10 +7,10 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from asrkit.atomic_write import replacing
+from asrkit.atomic_write import write_text
 from asrkit.cli.options import add_channel, add_context, add_model
 from asrkit.cli.parser import Parser, Target, complain, real
-from asrkit.commands.data import PURPOSES
+from asrkit.cli.progress import bar
 from asrkit.errors import UserError, shown
 from asrkit.extras import need
 
@@ -19,9 +19,8 @@ if TYPE_CHECKING:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Divide a long recording: `asrkit data segment`."""
     arguments = Parser(
-        "asrkit data segment", PURPOSES["segment"],
+        "asrkit data segment", __doc__,
         "asrkit data segment book.mp3 book.txt --model MODEL --output book.jsonl\n\n"
         "exit status: 0 all of the text was found, 1 some was left out, 2 nothing was written",
     )  # fmt: skip
@@ -56,8 +55,6 @@ SUBTITLES = (".srt", ".vtt")
 
 
 def segment(options: argparse.Namespace) -> int:
-    from tqdm import tqdm
-
     from asrkit.build import build_normalizer
     from asrkit.cli.recognizer import context_of, load_file
     from asrkit.commands.align import text_in
@@ -90,7 +87,7 @@ def segment(options: argparse.Namespace) -> int:
     recognizer = recognizer_of(file, context_of(options, file), device=options.device)
     job = Labelled(options.file, options.file, text, channel=options.channel)
     normalize = build_normalizer(file.config.text)
-    found = [*tqdm(pieces_of(recognizer, job, normalize, limits), "aligning", disable=None)]
+    found = [*bar(pieces_of(recognizer, job, normalize, limits), "aligning", "piece")]
     left_out = [each for each in found if each.problem or each.score < options.min_score]
     kept = [each for each in found if not each.problem and each.score >= options.min_score]
     beside = Path(options.output).with_suffix(".left_out.jsonl")
@@ -125,5 +122,4 @@ def write(options: argparse.Namespace, path: Path, pieces: list[Piece]) -> None:
         }
         extra = {"speaker": options.speaker, "channel": options.channel, "problem": piece.problem}
         rows.append(row | {key: value for key, value in extra.items() if value not in (None, "")})
-    with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as out:
-        out.writelines(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    write_text(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))

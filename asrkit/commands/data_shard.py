@@ -8,16 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from asrkit.cli.parser import Parser, whole
-from asrkit.commands.data import PURPOSES
 
 if TYPE_CHECKING:
     from asrkit.data.manifest import LeftOut
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Pack a manifest: `asrkit data shard`."""
     arguments = Parser(
-        "asrkit data shard", PURPOSES["shard"],
+        "asrkit data shard", __doc__,
         "asrkit data shard train.jsonl --output train-shards\n\n"
         "exit status: 0 packed, 2 nothing could be packed",
     )  # fmt: skip

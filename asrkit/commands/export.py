@@ -1,9 +1,10 @@
-"""Export a model, or its encoder alone: python -m asrkit.export --model MODEL --output enc.ts"""
+"""Export a model, or its encoder alone: asrkit export --model MODEL --output enc.ts"""
 
 from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Iterable
 from contextlib import ExitStack, suppress
 from importlib.util import find_spec
 from itertools import islice
@@ -11,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from asrkit.atomic_write import replacing
-from asrkit.cli.choices import CONTENTS, EXPORTS
 from asrkit.cli.options import add_context, add_model_file
-from asrkit.cli.parser import Parser, Target
+from asrkit.cli.parser import Parser, Target, one_of
+from asrkit.cli.progress import bar
 from asrkit.errors import UserError, shown
 from asrkit.extras import need, pip_install
 
@@ -29,15 +30,18 @@ if TYPE_CHECKING:
     from asrkit.model_file import ModelFile
 
 
+EXPORTS = ("torchscript", "onnx", "onnx-int8", "sherpa-onnx", "sherpa-onnx-int8")
+
+
 def main(argv: list[str] | None = None) -> int:
     arguments = Parser(
         "asrkit export", __doc__,
-        "python -m asrkit.export --model MODEL --format torchscript --output encoder.ts\n"
-        "  python -m asrkit.export --model MODEL --format onnx\n"
-        "  python -m asrkit.export --model MODEL --format onnx-int8 --manifest dev.jsonl\n"
-        "  python -m asrkit.export --model MODEL --format onnx --chunk-ms full\n"
-        "  python -m asrkit.export --model MODEL --format onnx --what model --output m.onnx\n"
-        "  python -m asrkit.export --model MODEL --format sherpa-onnx --output FOLDER",
+        "asrkit export --model MODEL --format torchscript --output encoder.ts\n"
+        "  asrkit export --model MODEL --format onnx\n"
+        "  asrkit export --model MODEL --format onnx-int8 --manifest dev.jsonl\n"
+        "  asrkit export --model MODEL --format onnx --chunk-ms full\n"
+        "  asrkit export --model MODEL --format onnx --what model --output m.onnx\n"
+        "  asrkit export --model MODEL --format sherpa-onnx --output FOLDER",
     )  # fmt: skip
     add_model_file(arguments)
     arguments.add_argument(
@@ -48,9 +52,11 @@ def main(argv: list[str] | None = None) -> int:
     )
     arguments.add_argument("--format", choices=EXPORTS, default="torchscript")
     arguments.add_argument(
-        "--what", choices=CONTENTS,
-        help="; ".join(f"{what}: {contents}" for what, contents in CONTENTS.items())
-        + " (default: encoder for torchscript, ctc for onnx)",
+        "--what", type=one_of(contents), metavar="WHAT",
+        help="encoder: log mels to encoder frames; ctc: log mels to log-probabilities; transducer: "
+        "log mels to encoder frames, with predictor and joiner in files of their own; model: "
+        "samples to log-probabilities, or to a transducer's three parts (default: encoder for "
+        "torchscript, else what the head of the model has)",
     )  # fmt: skip
     add_context(arguments)
     arguments.add_argument("--audio", help="recording to replay (default: one of the dev set)")
@@ -58,6 +64,12 @@ def main(argv: list[str] | None = None) -> int:
         "--manifest", help="recordings with texts on which int8 is tried (default: the dev set)"
     )
     return arguments.run(export, argv)
+
+
+def contents() -> Iterable[str]:
+    from asrkit.backends.export_metadata import CONTENTS
+
+    return CONTENTS
 
 
 REPLAYED = 3  # recordings that sherpa-onnx also recognises
@@ -69,20 +81,18 @@ def export(options: argparse.Namespace) -> int:
     from asrkit.backends.check import compare_parts, largest_of
     from asrkit.backends.export_metadata import data_path, read_by
     from asrkit.backends.onnx import read as read_onnx
+    from asrkit.cli.recognizer import load_file
     from asrkit.export import onnx, sherpa_folder, torchscript
     from asrkit.export.sherpa_layouts import layout_of
     from asrkit.export.verification import eager_step, largest_difference, tolerance
     from asrkit.model import TransducerHead
-    from asrkit.model_file import load_model
-    from asrkit.runtime.threads import set_threads
 
     if options.manifest is not None and not options.format.endswith("int8"):
         raise UserError(
             f"--manifest has no effect with --format {options.format}: its recordings are for a "
             "test of int8"
         )
-    file = load_model(options.model)
-    set_threads(None, file.num_parameters)
+    file = load_file(options)
     exported = exported_of(options, file)
     if exported.what != "encoder":
         file.require_trained()
@@ -325,8 +335,6 @@ def quantized(
 
 def score(backend: Backend, file: ModelFile, trial: list[Labelled]) -> Score:
     """Score a backend on all readable recordings, singly, because int8 would observe padding."""
-    from tqdm import tqdm
-
     from asrkit.build import build_frontend, build_normalizer, build_search
     from asrkit.evaluation import recognize, scores
     from asrkit.evaluation.testset import utterances
@@ -337,8 +345,8 @@ def score(backend: Backend, file: ModelFile, trial: list[Labelled]) -> Score:
     recognizer = Recognizer(
         backend, file.tokenizer, search, normalize, frontend=build_frontend(file.config.model)
     )
-    bar = tqdm(trial, backend.kind, unit=" file", disable=None, leave=False)
-    alone = ([utterance] for utterance in utterances(bar, normalize, []))
+    shown_bar = bar(trial, backend.kind, "file", len(trial))
+    alone = ([utterance] for utterance in utterances(shown_bar, normalize, []))
     outcomes = list(recognize(alone, {backend.kind: recognizer}))
     if not outcomes:
         raise UserError("int8 not written: no recording of the manifest could be read to try it on")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from asrkit.cli.choices import CHECKPOINTS
 from asrkit.cli.options import language
-from asrkit.cli.parser import Parser, Target, whole
+from asrkit.cli.parser import Parser, Target, one_of, whole
 from asrkit.cli.terms import add_terms, terms_of
 from asrkit.errors import UserError, shown
 from asrkit.hub import PREFIX, address_of
@@ -23,7 +23,10 @@ def main(argv: list[str] | None = None) -> int:
         "asrkit import", __doc__,
         "asrkit import nemo stt_en.nemo --output stt_en.safetensors --licence CC-BY-4.0",
     )  # fmt: skip
-    arguments.add_argument("format", choices=CHECKPOINTS, help="toolkit that wrote the checkpoint")
+    arguments.add_argument(
+        "format", type=one_of(toolkits), metavar="TOOLKIT",
+        help="toolkit that wrote the checkpoint: nemo, wenet or whisper",
+    )  # fmt: skip
     arguments.add_argument(
         "checkpoint", help="file or folder of the checkpoint, or hf://owner/name"
     )
@@ -45,6 +48,12 @@ def main(argv: list[str] | None = None) -> int:
     )  # fmt: skip
     arguments.add_argument("--name", help="name of the model (default: the checkpoint's)")
     return arguments.run(import_, argv)
+
+
+def toolkits() -> Iterable[str]:
+    from asrkit.interop import FORMATS
+
+    return FORMATS
 
 
 MOST_CHARACTERS = 200  # length limit of a name

@@ -5,9 +5,8 @@ import os
 from contextlib import ExitStack, closing
 from pathlib import Path
 
-from asrkit.cli.choices import EAGERNESS
-from asrkit.cli.options import add_hotwords, given_token
-from asrkit.cli.parser import Parser, whole
+from asrkit.cli.options import add_hotwords, eagerness, given_token
+from asrkit.cli.parser import Parser, one_of, whole
 from asrkit.cli.source import add_live_output, add_source
 from asrkit.errors import UserError
 from asrkit.extras import need
@@ -42,8 +41,9 @@ def main(argv: list[str] | None = None) -> int:
         help="pause that ends a segment; 0: none does (default: the server's)",
     )  # fmt: skip
     group.add_argument(
-        "--end-of-turn", choices=["off", *EAGERNESS],
-        help="eagerness to end a segment at the end of a turn, too (default: the server's)",
+        "--end-of-turn", type=one_of(eagerness), metavar="EAGERNESS",
+        help="eagerness to end a segment at the end of a turn, too: off, low, medium or high "
+        "(default: the server's)",
     )  # fmt: skip
     add_hotwords(arguments)
     add_live_output(arguments)

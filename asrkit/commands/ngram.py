@@ -8,13 +8,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from asrkit.atomic_write import replacing
-from asrkit.cli.choices import MAX_ORDER
+from asrkit.atomic_write import write_text
 from asrkit.cli.parser import Parser, Target, whole
 from asrkit.errors import UserError
 from asrkit.lines import LineKind, text_lines
 from asrkit.lm.lm_fusion import as_word
-from asrkit.lm.ngram import MAX_NGRAMS
+from asrkit.lm.ngram import MAX_NGRAMS, MAX_ORDER
 
 if TYPE_CHECKING:
     from asrkit.data.manifest import LeftOut
@@ -59,8 +58,7 @@ def ngram(options: argparse.Namespace) -> int:
         raise UserError(f"--prune must begin with 0, for 1-grams, and never fall, got {shown}")
     split = splitter(options)
     model = estimate(sentences(options.texts, split), options.order, options.prune)
-    with replacing(options.output) as temporary:
-        temporary.write_text("\n".join(arpa_lines(model)) + "\n", encoding="utf-8")
+    write_text(options.output, "\n".join(arpa_lines(model)) + "\n")
     sizes = ", ".join(f"{len(each)} {order}-grams" for order, each in enumerate(model, start=1))
     print(f"{options.output}: {sizes}", file=sys.stderr)
     if sum(map(len, model)) > MAX_NGRAMS:

@@ -1,39 +1,65 @@
-"""The copies of names and limits with which parsers do without torch; --help imports no torch."""
+"""Options that name a choice: the help has every name of its owner, and imports no torch for it."""
 
 import subprocess
 import sys
+from collections.abc import Iterable
 
 import pytest
 
-from asrkit import audio
-from asrkit.audio.samples import MAX_CHANNELS
 from asrkit.backends import BACKENDS
 from asrkit.backends.export_metadata import CONTENTS
-from asrkit.cli import choices
 from asrkit.data.corpora import KINDS
 from asrkit.data.corpora.registry import READERS
 from asrkit.interop import FORMATS as CHECKPOINTS
-from asrkit.lm.ngram import MAX_ORDER
 from asrkit.runtime.endpoint import EAGERNESS, PAUSE_MS
 from asrkit.runtime.formats import FORMATS
-from asrkit.runtime.threads import MOST_THREADS
-from asrkit.transcription.shards import LEASE_SECONDS
-from asrkit.transcription.workers import STARTERS
-from tests.running import PARSERS
-
-OWNERS = {
-    "BACKENDS": tuple(BACKENDS), "CHECKPOINTS": tuple(CHECKPOINTS), "CONTENTS": CONTENTS,
-    "CORPORA": KINDS,
-    "EAGERNESS": tuple(EAGERNESS), "ENGINES": tuple(STARTERS),
-    "EXPORTS": choices.EXPORTS, "FORMATS": tuple(FORMATS),  # no other module names the exports
-    "LEASE_SECONDS": LEASE_SECONDS, "MAX_CHANNELS": MAX_CHANNELS, "MAX_ORDER": MAX_ORDER,
-    "MOST_THREADS": MOST_THREADS, "PAUSE_MS": PAUSE_MS, "SAMPLE_RATE": audio.SAMPLE_RATE,
-}  # fmt: skip
+from tests.running import PARSERS, run
 
 
-def test_choices_equal_their_owners() -> None:
-    copies = {name: value for name, value in vars(choices).items() if name.isupper()}
-    assert copies == OWNERS
+@pytest.mark.parametrize(
+    ("command", "option", "names"),
+    [
+        ("decode", "--backend", BACKENDS),
+        ("decode", "--end-of-turn", EAGERNESS),
+        ("decode", "--format", FORMATS),
+        ("listen", "--end-of-turn", EAGERNESS),
+        ("stream", "--endpoint-ms", [str(PAUSE_MS)]),
+        ("import", "TOOLKIT", CHECKPOINTS),
+        ("export", "--what", CONTENTS),
+    ],
+)
+def test_help_has_every_name(
+    command: str,
+    option: str,
+    names: Iterable[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("COLUMNS", "1000")  # no name is broken at its hyphen
+    with pytest.raises(SystemExit):
+        run(command, "--help")
+    _, _, shown = capsys.readouterr().out.partition("\n\n")  # after the usage
+    meaning = shown.partition(f" {option} ")[2].partition(" --")[0]
+    assert [name for name in names if name not in meaning] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["decode", "--model", "M", "--format", "text", "x.wav"], "--format: must be one of txt, "),
+        (["decode", "--model", "M", "--end-of-turn", "lo", "x.wav"], "got 'lo'; did you mean 'low"),
+        (["import", "nemos", "x", "--output", "y"], "nemo, wenet, whisper, got 'nemos'; did you"),
+        (["export", "--model", "M", "--what", "ctcs"], "--what: must be one of encoder, ctc, "),
+    ],
+)
+def test_an_unknown_name(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*arguments) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_every_kind_of_corpus_has_a_reader() -> None:
     assert list(KINDS) == list(READERS)
 
 

@@ -135,7 +135,7 @@ def test_speakers_are_as_many_as_channels(
     [
         ("decode", ["--channel", "2", "FILE"], "has the channels 0 to 1, got channel 2"),
         ("decode", ["--track", "3", "FILE"], "has audio tracks 0 to 0, got track 3"),
-        ("decode", ["--channel", "x", "FILE"], "must be mix, split or a whole number from 0 to 63"),
+        ("decode", ["--channel", "x", "FILE"], "must be mix, split or a whole number from 0, got"),
         ("decode", ["--channel", "1", "--manifest", "m.jsonl"], "need files"),
         ("decode", ["--speakers", "a,b", "FILE"], "--speakers needs --channel split"),
         ("decode", ["--channel", "split", "--speakers", "a,a", "FILE"], "names must differ"),

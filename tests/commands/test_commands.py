@@ -54,7 +54,7 @@ def test_asrkit_alone(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        ("bake", "the command must be one of plan, train, decode, "),
+        ("bake", "the command must be one of stream, decode, serve, "),
         ("decod", "got 'decod'; did you mean 'decode'?"),
         ("\x1b]0;title", r"got '\x1b]0;title'"),
         ("x" * 10**6, "xxx…xxx"),
@@ -262,7 +262,7 @@ def test_bad_models(
             "an endpointer with reset_encoder=True needs a chunk_size, got full context",
         ),
         ("decode", ["--search", "prefix_beam", "--beam", "0", "x.wav"], "--beam: must be a whole"),
-        ("decode", ["--endpoint-ms", "soon", "x.wav"], "--endpoint-ms: off, or must be a whole"),
+        ("decode", ["--endpoint-ms", "soon", "x.wav"], "--endpoint-ms: must be off or a whole"),
         ("stream", ["--endpoint-ms", "0", "--file", "x.wav"], "from 1 to 3600000, got '0'"),
         ("decode", ["--lm", "a", "--lm-weight", "-1", "x.wav"], "--lm-weight: must be a number"),
         (
