@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from asrkit.cli.options import MODEL, add_batch, add_device, add_recognizer
 from asrkit.cli.parser import Parser
+from asrkit.commands.evaluate import recognized
 from asrkit.errors import UserError
-from asrkit.extras import need
 
 if TYPE_CHECKING:
     from asrkit.data.manifest import LeftOut
@@ -43,6 +43,13 @@ class Errors(NamedTuple):
     context: str
     each: dict[str, ErrorRate]
 
+    @property
+    def rate(self) -> float:
+        """The error rate in percent."""
+        from asrkit.evaluation.wer import total
+
+        return total(self.each.values()).rate or 0.0
+
 
 def compare(options: argparse.Namespace) -> int:
     import numpy as np
@@ -50,13 +57,12 @@ def compare(options: argparse.Namespace) -> int:
     from asrkit.cli.recognizer import name_left_out
     from asrkit.evaluation.wer import paired, total
 
-    need("jiwer")  # now, not after an hour of recognition
     left_out: list[LeftOut] = []
     sides = {
         name: [errors_of(model, options, left_out) for model in models]
         for name, models in (("BASE", options.base), ("OTHER", options.other))
     }
-    status = name_left_out("asrkit compare", list(dict.fromkeys(left_out)))
+    status = name_left_out("asrkit compare", left_out)
     units, *others = (
         {id: rate.reference_units for id, rate in model.each.items()}
         for models in sides.values() for model in models
@@ -72,50 +78,36 @@ def compare(options: argparse.Namespace) -> int:
         np.array([[model.each[id].errors for id in units] for model in models])
         for models in sides.values()
     )
-    found = paired(base, other, np.array(list(units.values())))
+    difference = paired(base, other, np.array(list(units.values())))
+    unit_rate = total(sides["BASE"][0].each.values()).name
     if options.format == "json":
-        rates = {name.lower(): rates_of(models) for name, models in sides.items()}
-        name = total(sides["BASE"][0].each.values()).name.lower()
-        print(json.dumps({"utterances": len(units), name: rates, **found._asdict()}, indent=1))
+        rates = {name.lower(): [model.rate for model in models] for name, models in sides.items()}
+        counts = {"utterances": len(units), unit_rate.lower(): rates}
+        print(json.dumps({**counts, **difference._asdict()}, indent=1))
         return status
-    print(rates_table(sides), end="\n\n")
-    print(f"OTHER - BASE, {len(units)} utterances: {found}")
+    print(rates_table(sides, unit_rate), end="\n\n")
+    print(f"OTHER - BASE, {len(units)} utterances: {difference}")
     if len(base) == len(other) == 1:
         print("one model a side: another seed may change this; give several, as in BASE0,BASE1")
     return status
 
 
 def errors_of(model: str, options: argparse.Namespace, left_out: list[LeftOut]) -> Errors:
-    from tqdm import tqdm
-
     from asrkit.cli.recognizer import load_recognizer
-    from asrkit.evaluation import recognize
-    from asrkit.evaluation.testset import read_batches
 
     recognizer = load_recognizer(argparse.Namespace(**vars(options) | {"model": model}))
-    seconds, normalize = options.batch_seconds, recognizer.normalizer
-    batches = read_batches(options.manifest, normalize, seconds, left_out)
-    found = recognize(batches, {"": recognizer})
-    bar = tqdm(found, model, unit=" utterance", disable=None, leave=False)
-    return Errors(recognizer.context, {each[""].id: each[""].errors for each in bar})
+    outcomes = recognized(options, options.manifest, {"": recognizer}, left_out)
+    return Errors(recognizer.context, {each[""].id: each[""].errors for each in outcomes})
 
 
-def rates_of(models: Sequence[Errors]) -> list[float]:
-    """Return the error rate of each model in percent."""
-    from asrkit.evaluation.wer import total
-
-    return [total(model.each.values()).rate or 0.0 for model in models]
-
-
-def rates_table(sides: Mapping[str, Sequence[Errors]]) -> str:
+def rates_table(sides: Mapping[str, Sequence[Errors]], unit_rate: str) -> str:
     from asrkit.evaluation.tables import table
-    from asrkit.evaluation.wer import rate_shown, total
+    from asrkit.evaluation.wer import rate_shown
 
     rows = []
     for name, models in sides.items():
-        rates = rates_of(models)
+        rates = [model.rate for model in models]
         shown = map(rate_shown, (statistics.fmean(rates), min(rates), max(rates)))
         chunks = ", ".join(dict.fromkeys(model.context for model in models))
         rows.append([name, str(len(models)), chunks, *shown])
-    unit_rate = total(sides["BASE"][0].each.values()).name
     return table(("", "models", "chunk", unit_rate, "lowest", "highest"), rows)

@@ -1,4 +1,4 @@
-"""Error rates and delays at several chunk sizes: python -m asrkit.evaluate --model M dev.jsonl"""
+"""Error rates and delays at several chunk sizes: asrkit evaluate --model M dev.jsonl"""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
-from asrkit.atomic_write import replacing
+from asrkit.atomic_write import write_text
 from asrkit.cli.options import (
     add_backend,
     add_batch,
@@ -17,12 +17,13 @@ from asrkit.cli.options import (
     add_segments,
 )
 from asrkit.cli.parser import Parser, Target, complain
+from asrkit.cli.progress import bar
 from asrkit.errors import UserError
 from asrkit.extras import need
 
 if TYPE_CHECKING:
     from asrkit.data.manifest import LeftOut
-    from asrkit.evaluation import Score
+    from asrkit.evaluation import Outcome, Score
     from asrkit.model_file import ModelFile
     from asrkit.runtime import Recognizer
 
@@ -33,9 +34,9 @@ CHUNKS = "full,640,320,160"
 def main(argv: list[str] | None = None) -> int:
     arguments = Parser(
         "asrkit evaluate", __doc__,
-        "python -m asrkit.evaluate --model exp/conformer/model.safetensors data/digits/test.jsonl\n"
-        "  python -m asrkit.evaluate --model MODEL --chunk-ms full,640 --format json dev.jsonl\n"
-        "  python -m asrkit.evaluate --model MODEL --chunk-ms 640 --backend onnx-int8 dev.jsonl\n"
+        "asrkit evaluate --model exp/conformer/model.safetensors data/digits/test.jsonl\n"
+        "  asrkit evaluate --model MODEL --chunk-ms full,640 --format json dev.jsonl\n"
+        "  asrkit evaluate --model MODEL --chunk-ms 640 --backend onnx-int8 dev.jsonl\n"
         "  asrkit evaluate --model MODEL --endpoint-ms 600 --second-pass full dev.jsonl\n"
         "  asrkit evaluate --model MODEL --chunk-ms 320 --endpoint-ms 600 --turns dev.jsonl",
     )  # fmt: skip
@@ -68,17 +69,12 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def evaluate(options: argparse.Namespace) -> int:
-    from tqdm import tqdm
-
-    from asrkit.build import build_normalizer
     from asrkit.cli.recognizer import load_file, name_left_out
-    from asrkit.evaluation import recognize, scores
+    from asrkit.evaluation import scores
     from asrkit.evaluation.scoring import scores_of_channels
-    from asrkit.evaluation.testset import read_batches
     from asrkit.evaluation.turns import turns_table
     from asrkit.evaluation.written import lacking, normalizer_of, rules_of, written_tables
 
-    need("jiwer")  # now, not after an hour of recognition
     file = load_file(options)
     recognizers, aligner = recognizers_of(options, file)
     rules = rules_of(file, options.written)
@@ -88,10 +84,7 @@ def evaluate(options: argparse.Namespace) -> int:
     if options.turns and any(each.decoding.endpointer is None for each in recognizers.values()):
         raise UserError("--turns measures ends of segments: give --endpoint-ms")
     left_out: list[LeftOut] = []
-    normalize = build_normalizer(file.config.text)
-    batches = read_batches(options.manifest, normalize, options.batch_seconds, left_out)
-    each = recognize(batches, recognizers, aligner, options.turns)
-    outcomes = list(tqdm(each, "recognising", unit=" utterance", disable=None, leave=False))
+    outcomes = recognized(options, options.manifest, recognizers, left_out, aligner, options.turns)
     status = name_left_out("asrkit evaluate", left_out)
     found = scores(outcomes, written) | scores_of_channels(outcomes, written)
     if options.format == "text":
@@ -106,9 +99,26 @@ def evaluate(options: argparse.Namespace) -> int:
     if options.output is None:
         print(shown)
     else:
-        with replacing(options.output) as temporary:
-            temporary.write_text(f"{shown}\n", encoding="utf-8")
+        write_text(options.output, f"{shown}\n")
     return status
+
+
+def recognized(
+    options: argparse.Namespace,
+    manifest: str,
+    recognizers: dict[str, Recognizer],
+    left_out: list[LeftOut],
+    aligner: Recognizer | None = None,
+    turns: bool = False,
+) -> list[dict[str, Outcome]]:
+    """Return the outcomes of all utterances of a manifest; append what is not to `left_out`."""
+    need("jiwer")  # now, not after an hour of recognition
+    from asrkit.evaluation import recognize
+    from asrkit.evaluation.testset import read_batches
+
+    normalize = next(iter(recognizers.values())).normalizer
+    batches = read_batches(manifest, normalize, options.batch_seconds, left_out)
+    return list(bar(recognize(batches, recognizers, aligner, turns), "recognising", "utterance"))
 
 
 def recognizers_of(

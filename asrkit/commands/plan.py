@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from asrkit.atomic_write import replacing
 from asrkit.cli.options import MODEL
 from asrkit.cli.parser import Parser, Target
+from asrkit.cli.progress import bar
 from asrkit.errors import printable
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments = Parser(
         "asrkit plan", __doc__,
         "asrkit plan my/train.jsonl my/dev.jsonl --output mine.yaml\n"
-        "  python -m asrkit.train --config mine.yaml\n\n"
+        "  asrkit train --config mine.yaml\n\n"
         "exit status: 0 planned, 2 nothing was written",
     )  # fmt: skip
     arguments.add_argument("train", help="JSONL or lhotse manifest to train on")
@@ -137,7 +138,6 @@ def planned(row: Row, texts: Texts, start: str | None, chosen: dict[str, Any]) -
 def plan(options: argparse.Namespace) -> int:
     import torch
     import yaml
-    from tqdm import tqdm
 
     from asrkit.build import build_model
     from asrkit.commands.data_check import refuse_twice
@@ -152,7 +152,7 @@ def plan(options: argparse.Namespace) -> int:
     refuse_twice(paths)
     entries = [valid_entries(path) for path in paths]
     train, dev = (
-        usable(tqdm(inspect_all(part, decode=False), path, len(part), False, disable=None), path)
+        usable(bar(inspect_all(part, decode=False), path, "file", len(part)), path)
         for part, path in zip(entries, paths, strict=True)
     )
     seconds = sum(each.seconds or 0.0 for each in train)

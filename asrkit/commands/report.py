@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from asrkit.atomic_write import replacing
-from asrkit.cli.options import MODEL, add_batch, add_context, add_search
+from asrkit.atomic_write import write_text
+from asrkit.cli.options import MODEL, add_batch, add_context, add_device, add_search
 from asrkit.cli.parser import Parser, Target, whole
+from asrkit.commands.evaluate import recognized
 from asrkit.errors import UserError
-from asrkit.extras import need
 
 if TYPE_CHECKING:
     from asrkit.data.manifest import LeftOut
@@ -42,26 +42,20 @@ def main(argv: list[str] | None = None) -> int:
         help="number of worst utterances (default 20)",
     )  # fmt: skip
     add_batch(arguments)
-    arguments.add_argument(
-        "--device", default="cpu", help="torch device: cpu, cuda, … (default cpu)"
-    )
+    add_device(arguments)
     arguments.add_argument("experiment", metavar="EXP", help=f"a training's output_dir, {MODEL}")
     return arguments.run(report, argv)
 
 
 def report(options: argparse.Namespace) -> int:
-    from tqdm import tqdm
-
-    from asrkit.build import build_normalizer
     from asrkit.cli.recognizer import name_left_out
-    from asrkit.evaluation import recognize, scores
-    from asrkit.evaluation.testset import read_batches, read_scored
+    from asrkit.evaluation import scores
+    from asrkit.evaluation.testset import read_scored
     from asrkit.evaluation.written import normalizer_of, rules_of
     from asrkit.report.page import page
     from asrkit.report.players import Players
     from asrkit.report.words import worst
 
-    need("jiwer")
     experiment, output = read_experiment(options.experiment)
     file = experiment.file
     recognizers, aligner, chunk = recognizers_of(options, file)
@@ -69,26 +63,22 @@ def report(options: argparse.Namespace) -> int:
     manifest = options.manifest or file.config.data.dev
     if not Path(manifest).exists():
         raise UserError(f"no manifest {manifest} (from {Path.cwd()}); --manifest names another")
-    normalize = build_normalizer(file.config.text)
     left_out: list[LeftOut] = []
-    batches = read_batches(manifest, normalize, options.batch_seconds, left_out)
-    each = recognize(batches, recognizers, aligner)
-    outcomes = list(tqdm(each, "recognising", unit=" utterance", disable=None, leave=False))
+    outcomes = recognized(options, manifest, recognizers, left_out, aligner)
     status = name_left_out("asrkit report", left_out)
     results = scores(outcomes, written)
-    recognized = with_speakers([outcome[chunk] for outcome in outcomes], manifest)
-    bad, play = worst(recognized, options.worst), Players()
+    texts = with_speakers([outcome[chunk] for outcome in outcomes], manifest)
+    bad, play = worst(texts, options.worst), Players()
     wanted = {each.id for each in bad}
     recordings = {each.id: each for each in read_scored(manifest, []) if each.id in wanted}
-    corpus = described(manifest, recognized)
+    corpus = described(manifest, texts)
     made = page(
-        experiment, results, chunk, f"{corpus}: {decoding(options, file, aligner)}", recognized,
+        experiment, results, chunk, f"{corpus}: {decoding(options, file, aligner)}", texts,
         [(each, play(recordings[each.id].load())) for each in bad],
         f"asrkit report {options.experiment}",
     )  # fmt: skip
     path = Path(options.output or output)
-    with replacing(path) as temporary:  # "replace": a lone surrogate in a transcript
-        temporary.write_text(made, encoding="utf-8", errors="replace")
+    write_text(path, made, errors="replace")  # a lone surrogate in a transcript
     print(f"{path}: {path.stat().st_size / 1e6:.1f} MB", file=sys.stderr)
     return status
 

@@ -1,4 +1,4 @@
-"""Train a recogniser: python -m asrkit.train --config conf/conformer.yaml [section.key=value]"""
+"""Train a recogniser: asrkit train --config conf/conformer.yaml [section.key=value]"""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from asrkit.atomic_write import replacing
+from asrkit.atomic_write import replacing, write_text
 from asrkit.cli.parser import Parser
 from asrkit.errors import UserError
 from asrkit.extras import need
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 def main(argv: list[str] | None = None) -> int:
     arguments = Parser(
         "asrkit train", __doc__,
-        "python -m asrkit.train --config conformer training.epochs=10\n"
-        "  python -m asrkit.train --config conformer --resume\n"
+        "asrkit train --config conformer training.epochs=10\n"
+        "  asrkit train --config conformer --resume\n"
         "  torchrun --nproc-per-node 2 -m asrkit train --config my/config.yaml",
     )  # fmt: skip
     arguments.add_argument("--config", required=True, help="YAML file, or a name of conf/")
@@ -74,9 +74,7 @@ def train(options: argparse.Namespace) -> int:
 
 
 def with_terms(config: Config, former: Path | None) -> Config:
-    """Fill the configuration's missing terms with those of `training.start_from`.
-
-    Inherited terms, and a licence that differs from the first model's, are logged.
+    """Fill the configuration's missing terms with those of `training.start_from`, and log these.
 
     Args:
         former: configuration file of the same training before it was resumed. A resumed training
@@ -88,17 +86,10 @@ def with_terms(config: Config, former: Path | None) -> Config:
     if former is not None:
         before = former_terms(former)
         terms = Terms(terms.licence or before.licence, terms.languages or before.languages)
-    start, sources = config.training.start_from, {}
-    if start is not None:
-        try:
-            sources[start] = read_terms_of(start)
-        except UserError as error:
-            if former is None:
-                raise
-            logger.warning("the licence of training.start_from cannot be compared: %s", error)
-    terms, notes = inherited(terms, sources, "data.licence")
-    for note in notes:
-        logger.warning("%s", note)
+    elif start := config.training.start_from:
+        terms, notes = inherited(terms, {start: read_terms_of(start)}, "data.licence")
+        for note in notes:
+            logger.warning("%s", note)
     stated = {"licence": terms.licence, "languages": [*terms.languages]}
     return config.model_copy(update={"data": config.data.model_copy(update=stated)})
 
@@ -230,8 +221,7 @@ def run(asked: Config, folder: Path, command: argparse.Namespace, ranks: Ranks) 
         raise ConfigError("the processes have different configurations: start all with the same")
     begin(trainer, command, folder)
     if ranks.is_first:  # from now on the folder belongs to this training
-        with replacing(folder / CONFIG) as path:
-            path.write_text(yaml.safe_dump(asked.model_dump(mode="json"), sort_keys=False))
+        write_text(folder / CONFIG, yaml.safe_dump(asked.model_dump(mode="json"), sort_keys=False))
         if keeps_labels(config):
             with replacing(folder / LABELS) as path:
                 path.write_bytes(corpus.encode.tokenizer.to_bytes())
@@ -317,10 +307,9 @@ def report(left_out: list[LeftOut], path: Path, ranks: Ranks) -> None:
     """Log which utterances are left out, and why: the first five, and all of them in a file."""
     if not ranks.is_first or not left_out:
         return
-    with replacing(path) as temporary:
-        lines = [json.dumps(u._asdict(), ensure_ascii=False) for u in left_out]
-        # A lone surrogate, which UTF-8 cannot encode, becomes JSON's \udxxx.
-        temporary.write_text("\n".join(lines) + "\n", "utf-8", "backslashreplace")
+    lines = [json.dumps(u._asdict(), ensure_ascii=False) for u in left_out]
+    # A lone surrogate, which UTF-8 cannot encode, becomes JSON's \udxxx.
+    write_text(path, "\n".join(lines) + "\n", "backslashreplace")
     logger.warning("%d utterances left out, see %s", len(left_out), path)
     for utterance in left_out[:5]:
         logger.warning("  %s", utterance)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from asrkit.cli.options import add_batch, add_context, add_model, add_search
 from asrkit.cli.parser import Parser
+from asrkit.cli.progress import bar
 from asrkit.errors import UserError
 from asrkit.extras import need
 from asrkit.lm import LIMIT
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from asrkit.data.manifest import LeftOut
     from asrkit.evaluation import Outcome, ReferenceRecording
     from asrkit.runtime import Recognizer
-    from asrkit.search import Fusion, Search
 
     # Utterances with the frames of the head, (E, V).
     Known = Sequence[tuple[ReferenceRecording, Tensor]]
@@ -49,7 +49,7 @@ STEPS = (Pair(0.2, 0.5), Pair(0.1, 0.25))
 
 
 def tune(options: argparse.Namespace) -> int:
-    from asrkit.build import build_fusion, build_normalizer
+    from asrkit.build import build_fusion
     from asrkit.cli.recognizer import (
         context_of,
         hotwords_of,
@@ -61,7 +61,6 @@ def tune(options: argparse.Namespace) -> int:
     from asrkit.evaluation.scoring import score_of
     from asrkit.evaluation.testset import read_batches
     from asrkit.evaluation.wer import interval_shown
-    from asrkit.evaluation.written import normalizer_of, rules_of
     from asrkit.runtime import recognizer_of
     from asrkit.search import KINDS
 
@@ -72,46 +71,38 @@ def tune(options: argparse.Namespace) -> int:
     file = load_file(options)
     if options.search is None and not KINDS[file.config.search.kind].takes_fusion:
         options.search = "prefix_beam"
-    written = normalizer_of(rules_of(file))
     searching, start = search_of(options, file), Pair(lm.weight, lm.word_bonus)
     # Reject or report words that do not fit before the network starts.
     model = build_fusion(lm, searching, file.tokenizer).weighted.model
-
-    def fusion(pair: Pair) -> Fusion:
-        chosen = lm.model_copy(update={"weight": pair.weight, "word_bonus": pair.bonus})
-        return build_fusion(chosen, searching, file.tokenizer, model)
-
     recognizer = recognizer_of(file, context_of(options, file), searching, options.device)
     recognizer = recognizer.with_hotwords(hotwords_of(options))
     left_out: list[LeftOut] = []
-    normalize = build_normalizer(file.config.text)
-    batches = read_batches(options.manifest, normalize, options.batch_seconds, left_out)
+    manifest, normalize = options.manifest, recognizer.normalizer
+    batches = read_batches(manifest, normalize, options.batch_seconds, left_out)
     known = list(log_probs(recognizer, batches))
     status = name_left_out("asrkit tune", left_out)
     if not known:
-        raise UserError(f"{options.manifest}: no utterance could be read")
-
-    normalised = f"{'normalised':>12}  " if written else ""
-
-    def errors(name: str, search: Search) -> int:
-        score = score_of(read(recognizer.with_search(search), known), written)
-        if score.words.rate is None:
-            raise UserError(f"{options.manifest}: the texts have no words for tuning")
-        if search is recognizer.search:
-            print(f"{'weight':<8} {'bonus':<7} {score.words.name:>8}  {normalised}95 %")
-        also = f"{score.written.normalized.percent:>12}  " if score.written else ""
-        between = interval_shown(score.interval)
-        print(f"{name:<16} {score.words.percent:>8}  {also}{between}", flush=True)
-        return score.words.errors
+        raise UserError(f"{manifest}: no utterance could be read")
 
     @cache
-    def errors_with(pair: Pair) -> int:
-        name = f"{pair.weight:<8g} {pair.bonus:<7g}"
-        return errors(name, recognizer.search.plus(fusion(pair)))
+    def errors(pair: Pair | None) -> int:
+        """Return and print the errors with a pair, or without a language model."""
+        search, name = recognizer.search, "without"
+        if pair is not None:
+            chosen = lm.model_copy(update={"weight": pair.weight, "word_bonus": pair.bonus})
+            search = search.plus(build_fusion(chosen, searching, file.tokenizer, model))
+            name = f"{pair.weight:<8g} {pair.bonus:<7g}"
+        score = score_of(read(recognizer.with_search(search), known))
+        if score.words.rate is None:
+            raise UserError(f"{manifest}: the texts have no words for tuning")
+        if pair is None:
+            print(f"{'weight':<8} {'bonus':<7} {score.words.name:>8}  95 %")
+        print(f"{name:<16} {score.words.percent:>8}  {interval_shown(score.interval)}", flush=True)
+        return score.words.errors
 
-    without = errors("without", recognizer.search)
-    best = climb(errors_with, start)
-    if errors_with(best) < without:
+    without = errors(None)
+    best = climb(errors, start)
+    if errors(best) < without:
         print(f"best: --lm-weight {best.weight:g} --word-bonus {best.bonus:g}")
     else:
         print("no pair is better than recognition without a language model")
@@ -134,8 +125,6 @@ def log_probs(
 
 def read(recognizer: Recognizer, known: Known) -> list[Outcome]:
     """Return the texts of a recogniser for the log-probabilities of each utterance."""
-    from tqdm import tqdm
-
     from asrkit.evaluation import Outcome
 
     return [
@@ -143,7 +132,7 @@ def read(recognizer: Recognizer, known: Known) -> list[Outcome]:
             utterance.id, utterance.seconds, recognizer.rewrite(utterance.reference),
             recognizer.read(rows, len(utterance.samples)), recognizer.frame_ms,
         )
-        for utterance, rows in tqdm(known, "searching", leave=False, disable=None)
+        for utterance, rows in bar(known, "searching", "utterance", len(known))
     ]  # fmt: skip
 
 

@@ -78,20 +78,6 @@ def test_finds_a_pair_that_helps(
         assert f"{rates[name]:.2f} %" in capsys.readouterr().out
 
 
-def test_written_text_has_both_rates(
-    command: list[object], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pytest.importorskip("whisper_normalizer")
-    path = tmp_path / "m.safetensors"
-    file = load_model(path)
-    text = file.config.text.model_copy(update={"written": True})
-    save_model(path, file._replace(config=file.config.model_copy(update={"text": text})))
-    assert run("tune", *command) == 0
-    titles, *rows, _ = capsys.readouterr().out.splitlines()
-    assert titles.split() == ["weight", "bonus", "WER", "normalised", "95", "%"]
-    assert all(row.count("%") == 2 for row in rows)
-
-
 def test_a_transducer_has_the_rates_of_evaluate(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

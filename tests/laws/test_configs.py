@@ -65,7 +65,7 @@ def test_trains_one_step(path: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda p: p.stem)
 def test_begins_with_the_command_that_runs_it_and_is_short(path: Path) -> None:
     lines = path.read_text().splitlines()
-    assert any(f"python -m asrkit.train --config conf/{path.name}" in line for line in lines[:4])
+    assert any(f"asrkit train --config conf/{path.name}" in line for line in lines[:4])
     assert len(lines) <= 70
 
 
