@@ -19,7 +19,7 @@ def touched(*paths: Path) -> None:
 def test_folder_equals_its_audio_files_in_order(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    audio = [tmp_path / "a/b/2.FLAC", tmp_path / "a/call.gsm", tmp_path / "z.mp4"]
+    audio = [tmp_path / "a/b/2.FLAC", tmp_path / "a/call.amr", tmp_path / "z.mp4"]
     touched(*reversed(audio), tmp_path / ".hidden.wav", tmp_path / ".cache/x.wav")
     assert jobs_of([str(tmp_path)], None, []) == jobs_of([*map(str, audio)], None, [])
     assert not caplog.messages
