@@ -99,6 +99,12 @@ def load_recognizer(options: argparse.Namespace) -> Recognizer:
     return recognizer.with_hotwords(hotwords)
 
 
+def load_plain(options: argparse.Namespace) -> Recognizer:
+    """Load the model of the options in their context, without their search and what follows it."""
+    file = load_file(options)
+    return recognizer_of(file, context_of(options, file), device=options.device)
+
+
 def load_file(options: argparse.Namespace) -> ModelFile:
     """Load the model file of the options; set torch's threads for it, or as in the options."""
     file = load_model(options.model)

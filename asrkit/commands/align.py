@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,11 +42,9 @@ LONGEST_TEXT = 10_000_000  # bytes: 200 hours of speech
 
 
 def align(options: argparse.Namespace) -> int:
-    from asrkit.build import build_normalizer
-    from asrkit.cli.recognizer import context_of, load_file
+    from asrkit.cli.recognizer import load_plain
     from asrkit.data.labelled import Labelled, as_text, jobs_of
     from asrkit.data.manifest import LeftOut
-    from asrkit.runtime import recognizer_of
     from asrkit.transcription.output import Output
 
     if (options.file is None) == (options.manifest is None):
@@ -61,12 +58,10 @@ def align(options: argparse.Namespace) -> int:
         channel, track = options.channel, options.track
         jobs = [Labelled(as_text(options.file), options.file, text, channel=channel, track=track)]
     output = Output(options.format, options.output_dir, jobs)
-    file = load_file(options)
-    recognizer = recognizer_of(file, context_of(options, file), device=options.device)
-    normalize = build_normalizer(file.config.text)
+    recognizer = load_plain(options)
     for job in jobs:
         try:
-            output.write(job, [aligned(recognizer, job, normalize)])
+            output.write(job, [aligned(recognizer, job)])
         except UserError as error:
             left_out.append(LeftOut(job.id, str(error)))
     for line in left_out:
@@ -80,13 +75,13 @@ def text_in(path: str) -> str:
     return "\n".join(line for _, line in text_lines(Path(path), kind, LONGEST_TEXT))
 
 
-def aligned(recognizer: Recognizer, job: Labelled, normalize: Callable[[str], str]) -> Recording:
+def aligned(recognizer: Recognizer, job: Labelled) -> Recording:
     """Return the words of a job's text with their times, by forced alignment."""
     from asrkit.build import build_alignment
     from asrkit.data.labelled import timed
     from asrkit.runtime.formats import Recording
 
-    text = normalize(job.text or "")
+    text = recognizer.normalizer(job.text or "")
     if not text:
         raise UserError("the text to align is missing or empty")
     tokens = recognizer.tokenizer.encode(text)

@@ -55,13 +55,11 @@ SUBTITLES = (".srt", ".vtt")
 
 
 def segment(options: argparse.Namespace) -> int:
-    from asrkit.build import build_normalizer
-    from asrkit.cli.recognizer import context_of, load_file
+    from asrkit.cli.recognizer import load_plain
     from asrkit.commands.align import text_in
     from asrkit.data.corpora.cues import read_cues
     from asrkit.data.labelled import Labelled
     from asrkit.evaluation.wer import without_errors
-    from asrkit.runtime import recognizer_of
     from asrkit.text.graphemes import in_one_line, units
     from asrkit.transcription.segmentation import Options, pieces_of
 
@@ -83,11 +81,10 @@ def segment(options: argparse.Namespace) -> int:
         raise UserError(
             f"--shortest must be less than --longest {limits.longest:g}, got {limits.shortest:g}"
         )
-    file = load_file(options)
-    recognizer = recognizer_of(file, context_of(options, file), device=options.device)
+    recognizer = load_plain(options)
     job = Labelled(options.file, options.file, text, channel=options.channel)
-    normalize = build_normalizer(file.config.text)
-    found = [*bar(pieces_of(recognizer, job, normalize, limits), "aligning", "piece")]
+    pieces = pieces_of(recognizer, job, recognizer.normalizer, limits)
+    found = [*bar(pieces, "aligning", "piece")]
     left_out = [each for each in found if each.problem or each.score < options.min_score]
     kept = [each for each in found if not each.problem and each.score >= options.min_score]
     beside = Path(options.output).with_suffix(".left_out.jsonl")
