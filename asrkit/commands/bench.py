@@ -68,16 +68,6 @@ class Row(NamedTuple):
     real_time_factor: float  # for one stream
     streams_a_core: float  # number of streams that are in real time at p50
 
-    def cells(self) -> list[str]:
-        numbers = f"{self.load_s:.2f}", *(f"{ms:.1f}" for ms in self[4:7])
-        share, most = f"{self.real_time_factor:.4f}", f"{self.streams_a_core:.0f}"
-        return [self.backend, str(self.threads), str(self.streams), *numbers, share, most]
-
-
-TITLES = [
-    "backend", "threads", "streams", "load s", "p50 ms", "p95 ms", "p99 ms", "RTF", "streams/core",
-]  # fmt: skip
-
 
 def bench(options: argparse.Namespace) -> int:
     from asrkit.cli.recognizer import load_file
@@ -91,7 +81,8 @@ def bench(options: argparse.Namespace) -> int:
         recognizers = at_hand(options, file, threads)
         for streams in bar(options.streams, f"{threads} threads", "measurement"):
             rows += rows_of(recognizers, threads, streams)
-    print(table(TITLES, [row.cells() for row in rows]))
+    cells = [[f"{x:.4g}" if isinstance(x, float) else str(x) for x in row] for row in rows]
+    print(table([name.replace("_", " ") for name in Row._fields], cells))
     if options.json:
         found = {**facts, "rows": [row._asdict() for row in rows]}
         write_text(options.json, json.dumps(found, indent=1))
