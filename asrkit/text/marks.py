@@ -7,11 +7,14 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from functools import lru_cache
 
+import regex
+
 HTML_TAGS = "a|b|br|div|em|font|h[1-6]|hr|i|img|li|ol|p|s|span|strong|sub|sup|table|td|tr|u|ul"
 # Entities that browsers accept without ";"
 BARE_ENTITIES = "amp|lt|gt|quot|nbsp|copy|reg|[aouAOU]uml|szlig|[aeiouAEIOU](?:acute|grave|circ)"
 DOMAINS = "com|org|net|edu|gov|info|io|co|uk|de|fr|es|it|nl|at|ch|eu|ru|cn|jp"
 EMOJI = "\u2600-\u27bf\u2b00-\u2bff\ufe0f\u20e3\U0001f000-\U0001faff\U000e0020-\U000e007f"
+SYMBOLS = "%&@#*\\/_|~§¶°†‡•‰※"  # spoken as words, like Unicode's category S
 NUMBERS = r"\d\u00b2\u00b3\u00b9\u00bc-\u00be\u2070-\u2089\u2150-\u2189\u2460-\u24ff\u2776-\u2793"
 
 # Kinds of marks, in the order of their removal from a text: later kinds do not see the characters
@@ -40,8 +43,9 @@ MARKS: dict[str, re.Pattern[str]] = {
         r"|(?<!\S)(?:[:;=]['’]?-?[)(DPpOo|/\\*3]+|<3)(?!\w)|[:;]-?[)(D](?!\w)"
     ),
     "digits": re.compile(rf"[{NUMBERS}](?:[{NUMBERS}.,:]*[{NUMBERS}])?"),
+    "symbols": regex.compile(rf"[\p{{S}}{re.escape(SYMBOLS)}]"),
+    "punctuation": regex.compile(r"\p{P}"),
 }
-SYMBOLS = "%&@#*\\/_|~§¶°†‡•‰※"  # spoken as words, like Unicode's category S
 APOSTROPHES = "'’‘ʼ＇′´`ʹ"  # with a letter on one or both sides: don't, 'tis, dogs'
 HYPHENS = "-‐‑·‧־״׳་"  # letters on both sides; · in Catalan, ־ ״ ׳ in Hebrew, ་ in Tibetan
 SPELLING = re.compile(
@@ -77,7 +81,7 @@ MISREAD = re.compile(r"[\u00c2\u00c3][^\x00-\x7f]|[^\x00-\x7f]{3,}")
 
 @lru_cache(maxsize=1 << 17)
 def marks_in(text: str) -> dict[str, list[str]]:
-    """Return the marks in a text by kind: the kinds of MARKS, "symbols" and "punctuation"."""
+    """Return the marks in a text by the kinds of MARKS."""
     found: dict[str, list[str]] = {}
     for kind, pattern in MARKS.items():
         if kind == "digits":
@@ -85,12 +89,6 @@ def marks_in(text: str) -> dict[str, list[str]]:
         if marks := [match.group() for match in pattern.finditer(text)]:
             found[kind] = marks
             text = pattern.sub(" ", text)
-    for c in text:
-        category = unicodedata.category(c)[0]
-        if category == "S" or c in SYMBOLS:
-            found.setdefault("symbols", []).append(c)
-        elif category == "P":
-            found.setdefault("punctuation", []).append(c)
     return found
 
 

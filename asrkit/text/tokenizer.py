@@ -10,11 +10,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, Protocol
 
-from asrkit.errors import UserError, shown
+from asrkit.errors import UserError, acts, shown
 from asrkit.text.graphemes import in_one_line
 
-CONTROL = {"Cc", "Cs", "Zl", "Zp"}  # Unicode categories
-BIDIRECTIONAL = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}  # Unicode classes
 IDEOGRAPH = re.compile(r"([\u4e00-\u9fff])")  # labels of their own, besides sub-words
 
 
@@ -100,17 +98,14 @@ def normalize(
 
 def is_visible(text: str) -> bool:
     """Return whether a tokenizer may have these characters, see `require_visible`."""
-    return text.isprintable() or not any(
-        unicodedata.category(each) in CONTROL or unicodedata.bidirectional(each) in BIDIRECTIONAL
-        for each in text
-    )
+    return text.isprintable() or not any(map(acts, text))
 
 
 def require_visible(symbols: Iterable[str]) -> None:
     """Reject characters that no transcript has and that would control a terminal."""
     for symbol in symbols:
         for each in symbol:
-            if not is_visible(each):
+            if acts(each):
                 raise TextError(
                     f"symbol {shown(symbol)} has the control character {shown(each)}: "
                     "remove it from the texts"
