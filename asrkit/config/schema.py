@@ -59,16 +59,14 @@ class Config(Section):
 
     def _check_keep(self) -> None:
         """Raise ValueError for settings with which `training.keep` has no data or cannot train."""
-        training = self.training
-        if training.start_from is None:  # `refuse_idle` reports it
+        keep = self.training.keep
+        if self.training.start_from is None:  # `refuse_idle` reports it
             return
-        if training.keep == "replay" and not self.data.replay:
+        if keep == "replay" and not self.data.replay:
             raise ValueError(
                 "training.keep replay needs data.replay: recordings of the first model"
             )
-        if training.keep != "adapters":
-            return
-        if not training.keep_labels:
+        if keep == "adapters" and not self.training.keep_labels:
             raise ValueError(
                 "training.keep adapters needs training.keep_labels true, got false: leave "
                 "text.tokenizer and keep_labels out"

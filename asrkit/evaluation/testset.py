@@ -1,6 +1,7 @@
 """Reader of recordings with texts for evaluate, tune, report and export."""
 
 from collections.abc import Callable, Iterable, Iterator
+from operator import attrgetter
 
 from asrkit.data.labelled import PIECE_SECONDS, Labelled, read_labelled
 from asrkit.data.manifest import LeftOut, ManifestError
@@ -40,16 +41,16 @@ def utterances(
             left_out.append(LeftOut(each.id, str(error)))
 
 
-def batches_of(
-    utterances: Iterable[ReferenceRecording], batch_seconds: float
+def read_batches(
+    manifest: str, normalize: Callable[[str], str], batch_seconds: float, left_out: list[LeftOut]
 ) -> Iterator[list[ReferenceRecording]]:
-    """Yield batches of similar length, from eight batches read ahead; long utterances are alone."""
+    """Yield a manifest's recordings that can be scored, in batches; append others to `left_out`.
 
-    def seconds(utterance: ReferenceRecording) -> float:
-        return utterance.seconds
-
+    Batches are of similar length, from eight batches read ahead; long utterances are alone.
+    """
     waiting: list[ReferenceRecording] = []
-    for each in utterances:
+    seconds = attrgetter("seconds")
+    for each in utterances(read_scored(manifest, left_out), normalize, left_out):
         if each.seconds > PIECE_SECONDS:
             yield [each]
             continue
@@ -58,11 +59,3 @@ def batches_of(
             yield from by_length(waiting, seconds, batch_seconds)
             waiting = []
     yield from by_length(waiting, seconds, batch_seconds)
-
-
-def read_batches(
-    manifest: str, normalize: Callable[[str], str], batch_seconds: float, left_out: list[LeftOut]
-) -> Iterator[list[ReferenceRecording]]:
-    """Yield a manifest's recordings that can be scored, in batches; append others to `left_out`."""
-    found = utterances(read_scored(manifest, left_out), normalize, left_out)
-    return batches_of(found, batch_seconds)

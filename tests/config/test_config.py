@@ -21,6 +21,7 @@ from asrkit.config import (
     parse_search,
 )
 from asrkit.config.bounds import Section
+from asrkit.config.checks import Needs
 from asrkit.config.kinds import POSITIONS
 from asrkit.config.read_yaml import parse_yaml
 from asrkit.errors import UserError
@@ -409,6 +410,14 @@ def test_a_switch_that_is_off_makes_its_options_idle(off: str, option: str, plai
     for set_there, overrides in (([], [off, option]), ([off, option], []), ([off], [option])):
         with pytest.raises(ConfigError, match="has no effect while"):
             load_config(with_settings(*set_there), overrides)
+
+
+def test_every_need_names_a_setting(plain: Path) -> None:
+    config = load_config(plain)
+    fields = [field for _, part in config for field in type(part).model_fields.values()]
+    found = [each for field in fields for each in field.metadata if isinstance(each, Needs)]
+    assert {type(each.is_on(config)) for each in found} == {bool}
+    assert {each.wanted for each in found} >= {"above 0", "unigram or bpe", "below 1", "a model"}
 
 
 FEW_MELS = "model.num_mels=20"
