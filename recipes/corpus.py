@@ -169,15 +169,14 @@ def strict_tarfile() -> Any:
 
 
 @contextmanager
-def fetching(
-    url: str, folder: Path, at_last: str = "name another copy with --url"
-) -> Iterator[None]:
+def fetching(url: str, folder: Path) -> Iterator[None]:
     """A context for lhotse's downloads: strict unpacking, and errors that say what to do."""
     # lhotse's own check is of names: a link could lead out of the folder.
     strict = strict_tarfile()
     strict.TarFile.extraction_filter = staticmethod(strict.data_filter)
     tarfile.open = strict.open  # which lhotse calls
-    remedy = f"run this again to resume, delete a damaged archive in {folder}, or {at_last}"
+    damaged = f"delete a damaged archive in {folder}"
+    remedy = f"run this again to resume, {damaged}, or name another copy with --url"
     with explain(f"cannot fetch from {url}", remedy):
         yield
 

@@ -103,7 +103,7 @@ def test_a_recipe_makes_the_configurations_own_manifests(
          " folder named data/x"),
         (["data.recipe=null"], "data.train: no manifest data/x/train.jsonl"),
         (["data.recipe=digts"], "'data.recipe': no recipes/digts/prepare.py here; asrkit's own must"
-         " be one of aishell, alnum, an4, commonvoice, digits, fsdd, librispeech, prompts, yesno,"
+         " be one of aishell, alnum, an4, digits, fsdd, librispeech, prompts, yesno,"
          " got 'digts'; did you mean 'digits'?"),
     ],
 )  # fmt: skip

@@ -12,7 +12,7 @@ from asrkit.data.manifest import read_manifest
 from tests.recipes.test_corpora import load_recipe, make_samples
 
 LIBRISPEECH, AISHELL = load_recipe("librispeech"), load_recipe("aishell")
-YESNO, COMMONVOICE = load_recipe("yesno"), load_recipe("commonvoice")
+YESNO = load_recipe("yesno")
 RECIPES = {m.__name__.removesuffix("_prepare"): m for m in (LIBRISPEECH, AISHELL, YESNO)}
 
 LIBRISPEECH_TEXTS = {
@@ -27,13 +27,6 @@ AISHELL_TEXTS = {
     "BAC009S0764W0121": "甚至 出现",
 }
 AISHELL_SPLITS = {"train": "S0002", "dev": "S0724", "test": "S0764"}
-COLUMNS = "client_id path sentence up_votes down_votes age gender accents variant locale segment"
-CLIPS = {
-    "train": [("a", "common_voice_cy_1.mp3", '"""Beth, yw’r e-bost?"" meddai - hi\'.'),
-              ("b", "common_voice_cy_2.mp3", "?!")],
-    "dev": [("c", "common_voice_cy_3.mp3", "Ty\u0302 ‘mawr’: 20 o bobl…")],
-    "test": [("d", "common_voice_cy_4.mp3", "می\u200cروم")],
-}  # fmt: skip
 
 
 class Fact(NamedTuple):
@@ -77,18 +70,6 @@ def make_yesno(folder: Path) -> Path:
         name = "_".join(f"{number:08b}")
         write_audio(folder / "waves_yesno" / f"{name}.wav", 8000, seed=number)
     return folder / "waves_yesno"
-
-
-def make_commonvoice(folder: Path) -> Path:
-    """A release with one language: lists by split, and clips."""
-    language = folder / "cv-corpus-13.0-2023-03-09/cy"
-    for split, clips in CLIPS.items():
-        lines = ["\t".join(COLUMNS.split())]
-        for speaker, name, sentence in clips:
-            lines.append("\t".join([speaker, name, sentence, "2", "0", "", "", "", "", "cy", ""]))
-            write_audio(language / "clips" / name, 48000)
-        language.joinpath(f"{split}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return language.parent
 
 
 def prepare(module: ModuleType, folder: Path, out: Path, *options: str) -> dict[str, list[Fact]]:

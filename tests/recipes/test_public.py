@@ -13,7 +13,6 @@ from tests.conftest import PROJECT, RECORDINGS
 from tests.recipes.originals import (
     AISHELL,
     AISHELL_SPLITS,
-    COMMONVOICE,
     LIBRISPEECH,
     RECIPES,
     YESNO,
@@ -30,11 +29,10 @@ from tests.recipes.test_corpora import (
 )
 
 
-@pytest.mark.parametrize("name", [*RECIPES, "commonvoice"])
+@pytest.mark.parametrize("name", RECIPES)
 def test_prepared_folder(tmp_path: Path, name: str) -> None:
-    module = RECIPES.get(name, COMMONVOICE)
-    options = ["--language", "cy"] if module is COMMONVOICE else []
-    splits = prepare(module, make_prepared(tmp_path / "in"), tmp_path / "out", *options)
+    module = RECIPES[name]
+    splits = prepare(module, make_prepared(tmp_path / "in"), tmp_path / "out")
     assert splits["dev"] == [("b-1", "YES é", "b")]
     assert (tmp_path / "out/train.jsonl.gz").is_file() == (module is not YESNO)
 
@@ -97,9 +95,6 @@ def test_failing_downloads(tmp_path: Path, capsys: pytest.CaptureFixture) -> Non
         assert f"cannot fetch from {(tmp_path / 'none').as_uri()}" in message
         assert f"delete a damaged archive in {out / 'downloads' / name}, or" in message
         assert message.endswith("or name another copy with --url")
-    message = refuse(COMMONVOICE, [*arguments, "--language", "cy"], capsys)
-    assert "https://mozilladatacollective.com" in message
-    assert message.endswith("get it there and use --data-dir")
     assert not list(out.glob("*.jsonl*"))
 
 
@@ -116,7 +111,7 @@ def test_hostile_archive_is_refused(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert not list(tmp_path.rglob("evil"))
 
 
-@pytest.mark.parametrize("name", [*RECIPES, "commonvoice"])
+@pytest.mark.parametrize("name", RECIPES)
 def test_command_line(tmp_path: Path, name: str) -> None:
     command = [sys.executable, str(PROJECT / "recipes" / name / "prepare.py")]
     shown = subprocess.run([*command, "--help"], capture_output=True, text=True, check=True)
@@ -135,7 +130,7 @@ def test_nothing_is_fetched_unless_asked(capsys: pytest.CaptureFixture) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["librispeech5", "librispeech100", "librispeech", "aishell", "yesno", "commonvoice", "fsdd"],
+    ["librispeech5", "librispeech100", "librispeech", "aishell", "yesno", "fsdd"],
 )
 def test_configs_name_what_the_recipes_write(name: str) -> None:
     path = PROJECT / "conf" / f"{name}.yaml"
