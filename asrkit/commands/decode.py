@@ -1,13 +1,15 @@
-"""Decode files or a manifest: python -m asrkit.decode --model MODEL a.wav b.mp3 …"""
+"""Decode files or a manifest: asrkit decode --model MODEL a.wav b.mp3 …"""
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from asrkit.cli.choices import ENGINES, LEASE_SECONDS
 from asrkit.cli.options import (
     add_batch,
     add_channel,
@@ -17,15 +19,16 @@ from asrkit.cli.options import (
     check_speakers,
     refuse_channel,
 )
-from asrkit.cli.parser import Parser, Target, real, same_file, whole
-from asrkit.errors import UserError, shown
+from asrkit.cli.parser import Parser, Target, one_of, real, whole
+from asrkit.errors import UserError, reason, shown
 
 if TYPE_CHECKING:
     from asrkit.data.labelled import Labelled
     from asrkit.data.manifest import LeftOut
     from asrkit.runtime import Recognizer
     from asrkit.transcription.batches import Decoded
-    from asrkit.transcription.output import Output
+    from asrkit.transcription.journal import Journal
+    from asrkit.transcription.output import Heard, Output
     from asrkit.transcription.pseudo_labels import ConfidentManifest
 
 
@@ -58,50 +61,44 @@ def main(argv: list[str] | None = None) -> int:
     )
     add_batch(arguments)
     add_corpus(arguments)
-    arguments.set_defaults(argv=tuple(sys.argv[1:] if argv is None else argv))  # for workers
     return arguments.run(decode, argv)
 
 
 def add_corpus(arguments: Parser) -> None:
-    """Add the options of a corpus that is decoded in shards."""
+    """Add the options of a corpus that several processes decode."""
     group = arguments.group("a corpus")
     group.add_argument(
-        "--shards", type=whole(1, 1_000_000), metavar="N",
-        help="decode a manifest in N parts, and join them to one file in --output-dir; the same"
-        " command shares the work with other running ones, and resumes stopped ones",
+        "--workers", type=whole(1, 1024), metavar="N", default=1,
+        help="processes that share the recordings (default 1)",
     )  # fmt: skip
     group.add_argument(
-        "--workers", type=whole(0, 1024), metavar="W", default=1,
-        help="processes to start here; 0: only join parts (default 1)",
+        "--engine", type=one_of(engines, "processes"), metavar="ENGINE", default="processes",
+        help="kind of the workers: processes of this machine, or ray, tasks of a Ray cluster",
     )  # fmt: skip
-    group.add_argument(
-        "--engine", choices=ENGINES, default="processes",
-        help="starter of the workers (default processes)",
-    )  # fmt: skip
-    group.add_argument(
-        "--lease-seconds", type=real(0.1, 86_400.0), metavar="SECONDS",
-        help="time after which another process takes the part of one that has ended (default "
-        f"{LEASE_SECONDS:g}; equal for all)",
-    )  # fmt: skip
+
+
+def engines() -> Iterable[str]:
+    from asrkit.transcription.engines import ENGINES
+
+    return ENGINES
 
 
 JSON = ("json", "jsonl")
 
 
 def decode(options: argparse.Namespace) -> int:
-    from tqdm import tqdm
-
     from asrkit.cli.recognizer import load_recognizer
     from asrkit.data.labelled import jobs_of
     from asrkit.runtime.formats import calls
-    from asrkit.runtime.words import sureness
-    from asrkit.training.progress import duration
-    from asrkit.transcription.batches import outcomes
     from asrkit.transcription.output import Output, report
-    from asrkit.transcription.pseudo_labels import ConfidentManifest, apart, check_plain
-    from asrkit.transcription.shards import decode_corpus
+    from asrkit.transcription.pseudo_labels import (
+        ConfidentManifest,
+        apart,
+        check_confident,
+        check_plain,
+    )
 
-    check(options)
+    check_confident(options)
     check_speakers(options)
     if not options.files and not options.manifest:
         raise UserError("nothing to decode: name audio files, or a --manifest")
@@ -111,27 +108,60 @@ def decode(options: argparse.Namespace) -> int:
     jobs = jobs_of(
         options.files, options.manifest, left_out, options.channel, options.track, options.speakers
     )
-    for line in left_out if options.workers else ():
+    for line in left_out:
         print(f"asrkit decode: {line}", file=sys.stderr)
     if not jobs and not left_out:
         raise UserError(f"{options.manifest} has no utterances to decode")
     groups = calls(jobs)
-    firsts = [group[0] for group in groups]
-    output: Output | ConfidentManifest | None = None
-    if options.confident is not None:
+    output: Output | ConfidentManifest
+    if options.confident is None:
+        output = Output(options.format, options.output_dir, [group[0] for group in groups])
+    else:
         check_plain(jobs)
         groups = [[job] for group in groups for job in apart(group)]
         output = ConfidentManifest(options.output, options.confident)
-    elif not options.shards:
-        output = Output(options.format, options.output_dir, firsts)
     recognizer = load_recognizer(options)
     check_nbest(options, recognizer)
-    if output is None:
-        status = decode_corpus(options, jobs, recognizer)
-        return 1 if left_out else status
-    done: dict[int, Decoded] = {}
-    at = 0  # results arrive by length; each is shown in order, after all before it
-    bar = tqdm(total=len(jobs), unit=" file", disable=None, leave=False)
+    heard = decode_all(options, recognizer, groups, output)
+    report(jobs, heard, recognizer)
+    if isinstance(output, ConfidentManifest):
+        told = output.save()
+        print(
+            told + output.error_rate(lambda text: recognizer.rewrite(recognizer.normalizer(text)))
+        )
+    return 1 if None in heard or left_out else 0
+
+
+def decode_all(
+    options: argparse.Namespace,
+    recognizer: Recognizer,
+    groups: list[list[Labelled]],
+    output: Output | ConfidentManifest,
+) -> list[Heard | None]:
+    """Write the transcripts of all recordings that the output lacks.
+
+    Args:
+        groups: channels of each recording.
+
+    Returns:
+        The text of each channel, or None for an error.
+    """
+    from tqdm import tqdm
+
+    from asrkit.training.progress import duration
+    from asrkit.transcription.batches import together
+
+    journal = journal_of(options, recognizer, output)
+    heard = [journal.find(group) if journal else () for group in groups]
+    left = [number for number, found in enumerate(heard) if not found]
+    if len(left) < len(groups):
+        print(
+            f"asrkit decode: {len(groups) - len(left)} of {len(groups)} recordings are in "
+            f"{shown(Path(options.output_dir))} and are not decoded again",
+            file=sys.stderr,
+        )
+    bar = tqdm(total=sum(map(len, groups)), unit=" file", disable=None, leave=False)
+    bar.update(sum(map(len, heard)))
     seconds = 0.0
 
     def read(more: float) -> None:  # also called within a long file, to show its progress
@@ -139,25 +169,55 @@ def decode(options: argparse.Namespace) -> int:
         seconds += more
         bar.set_postfix_str(f"{duration(seconds)} of audio")
 
-    for outcome in outcomes(recognizer, jobs, options.batch_seconds, read):
-        bar.update()
-        done[outcome.number] = outcome
-        with bar.external_write_mode():
-            while groups and all(at + i in done for i in range(len(groups[0]))):
-                group = groups.pop(0)
-                show(group, [done[at + i] for i in range(len(group))], output, options.nbest)
-                at += len(group)
-    bar.close()
-    results = [None if isinstance(r := done[i].result, UserError) else r for i in range(len(jobs))]
-    texts = [None if result is None else result.text for result in results]
-    sure = [sureness(result.words) for result in results if result is not None]
-    report(jobs, texts, sure, recognizer)
-    if isinstance(output, ConfidentManifest):
-        told = output.save()
-        print(
-            told + output.error_rate(lambda text: recognizer.rewrite(recognizer.normalizer(text)))
-        )
-    return 1 if None in texts or left_out else 0
+    jobs = [job for number in left for job in groups[number]]
+    sizes = [len(groups[number]) for number in left]
+    with bar, closing(decoded(options, recognizer, jobs, read)) as found:
+        for at, outcomes in together(found, sizes, in_order=options.output_dir is None):
+            group = groups[left[at]]
+            bar.update(len(group))
+            with bar.external_write_mode():
+                heard[left[at]] = show(group, outcomes, output, options.nbest)
+            if journal:
+                journal.add(group, heard[left[at]])
+    return [each for channels in heard for each in channels]
+
+
+def journal_of(
+    options: argparse.Namespace, recognizer: Recognizer, output: Output | ConfidentManifest
+) -> Journal | None:
+    """Return the journal of --output-dir; None without one, or if texts cannot be compared."""
+    from asrkit.transcription.journal import Journal
+    from asrkit.transcription.output import Output
+
+    if not isinstance(output, Output) or output.folder is None:
+        return None
+    try:
+        return Journal(output, [recognizer.identity(), options.nbest])
+    except UserError as error:  # about a function for --postprocess
+        print(f"asrkit decode: everything is decoded again: {reason(error)}", file=sys.stderr)
+        return None
+
+
+def decoded(
+    options: argparse.Namespace,
+    recognizer: Recognizer,
+    jobs: list[Labelled],
+    read: Callable[[float], None],
+) -> Generator[Decoded]:
+    """Yield the outcomes of jobs, by this process or by workers; report the seconds to `read`."""
+    from asrkit.cli.recognizer import load_recognizer
+    from asrkit.transcription.batches import outcomes
+    from asrkit.transcription.engines import decode_in_parts
+
+    if options.workers == 1 and options.engine == "processes":
+        yield from outcomes(recognizer, jobs, options.batch_seconds, read)
+        return
+    load = partial(load_recognizer, options)
+    for outcome in decode_in_parts(
+        options.engine, options.workers, load, jobs, options.batch_seconds, options.device
+    ):
+        read(outcome.seconds)
+        yield outcome
 
 
 def check_nbest(options: argparse.Namespace, recognizer: Recognizer) -> None:
@@ -171,43 +231,27 @@ def check_nbest(options: argparse.Namespace, recognizer: Recognizer) -> None:
 
 def show(
     jobs: list[Labelled], outcomes: list[Decoded], output: Output | ConfidentManifest, nbest: int
-) -> None:
-    """Write the transcript of a recording's channels; report errors on standard error."""
-    from asrkit.data.manifest import LeftOut
-    from asrkit.transcription.output import recording_of
+) -> Sequence[Heard | None]:
+    """Write the transcript of a recording's channels; report errors on standard error.
 
-    call, errors = [], dict[str, None]()
+    Returns:
+        The text of each channel, or None for an error.
+    """
+    from asrkit.data.manifest import LeftOut
+    from asrkit.runtime.words import sureness
+    from asrkit.transcription.output import Heard, recording_of
+
+    call, errors, heard = [], dict[str, None](), list[Heard | None]()
     for job, outcome in zip(jobs, outcomes, strict=True):
-        if isinstance(outcome.result, UserError):
-            errors[f"asrkit decode: {LeftOut(job.id, str(outcome.result))}"] = None
+        result = outcome.result
+        if isinstance(result, UserError):
+            errors[f"asrkit decode: {LeftOut(job.id, str(result))}"] = None
+            heard.append(None)
         else:
-            call.append(recording_of(job, outcome.result, outcome.seconds, nbest))
+            call.append(recording_of(job, result, outcome.seconds, nbest))
+            heard.append(Heard(result.text, sureness(result.words)))
     for line in errors:  # one for all channels of a file that cannot be read
         print(line, file=sys.stderr)
     if call:
         output.write(jobs[0], call)
-
-
-def check(options: argparse.Namespace) -> None:
-    """Raise UserError for options that do not fit together."""
-    from asrkit.runtime.formats import FORMATS
-    from asrkit.transcription.pseudo_labels import check_confident
-    from asrkit.transcription.shards import merged
-
-    check_confident(options)
-    if options.shards is None:
-        if options.workers != 1 or options.engine != "processes":
-            raise UserError("--workers and --engine need --shards N, the parts of the corpus")
-        if options.lease_seconds is not None:
-            raise UserError("--lease-seconds needs --shards N: the time for which a part is taken")
-        return
-    if options.files or not options.manifest or not options.output_dir:
-        raise UserError("--shards needs a --manifest and an --output-dir, and takes no files")
-    if not FORMATS[options.format].joins:
-        joining = ", ".join(form for form in FORMATS if FORMATS[form].joins)
-        raise UserError(
-            f"--shards writes one file, but {options.format} allows one recording per file: "
-            f"--format must be one of {joining}"
-        )
-    if same_file(str(merged(options)), options.manifest):
-        raise UserError(f"{shown(Path(options.manifest))} is read: name another --output-dir")
+    return heard

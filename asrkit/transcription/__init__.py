@@ -1,1 +1,1 @@
-"""Decoding of many recordings: batches, shards, workers and output."""
+"""Decoding of many recordings: batches, engines and output."""

@@ -1,6 +1,7 @@
 """Results of many recordings, in batches of similar length."""
 
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
@@ -22,7 +23,7 @@ class Decoded(NamedTuple):
 
 def outcomes(
     recognizer: Recognizer,
-    jobs: list[Labelled],
+    jobs: Sequence[Labelled],
     batch_seconds: float,
     read: Callable[[float], None] = lambda seconds: None,
 ) -> Iterator[Decoded]:
@@ -72,3 +73,24 @@ def results_of(recognizer: Recognizer, batch: list[Any]) -> list[Result | UserEr
         if len(batch) == 1:
             return [error]
         return [result for samples in batch for result in results_of(recognizer, [samples])]
+
+
+def together(
+    found: Iterable[Decoded], sizes: Sequence[int], in_order: bool
+) -> Iterator[tuple[int, list[Decoded]]]:
+    """Yield the number and the outcomes of each group of jobs, when the group is complete.
+
+    Args:
+        sizes: number of jobs in each group; the jobs of a group are neighbours.
+        in_order: whether a group waits for the ones before it.
+    """
+    done: list[list[Decoded]] = [[] for _ in sizes]
+    group_of = [group for group, size in enumerate(sizes) for _ in range(size)]
+    waiting = deque(range(len(sizes)))
+    for outcome in found:
+        done[group_of[outcome.number]].append(outcome)
+        ready = waiting if in_order else deque([group_of[outcome.number]])
+        while ready and len(done[ready[0]]) == sizes[ready[0]]:
+            group = ready.popleft()
+            yield group, sorted(done[group])
+            done[group] = []

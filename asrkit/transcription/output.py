@@ -5,7 +5,7 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from asrkit.atomic_write import replacing
 from asrkit.data.labelled import Labelled, as_text
@@ -23,6 +23,13 @@ from asrkit.text.graphemes import units
 LONGEST_NAME = 200  # bytes: file systems allow 255, including the suffix and `replacing`'s prefix
 
 
+class Heard(NamedTuple):
+    """The text of a recording's channel, and how sure it is."""
+
+    text: str
+    sureness: float | None
+
+
 def file_name(job: Labelled) -> str:
     """Return the name of a recording's output file without suffix; shorten and hash long names."""
     path = as_text(job.path)
@@ -34,14 +41,6 @@ def file_name(job: Labelled) -> str:
         return name
     digest = hashlib.blake2b(name.encode(), digest_size=4).hexdigest()
     return name.encode()[: LONGEST_NAME - 9].decode(errors="ignore") + "-" + digest
-
-
-def in_a_row(form: str, job: Labelled, call: Call, several: bool) -> str:
-    """Format a recording without the header; `several` adds its id to lines of plain text."""
-    shown = FORMATS[form].write(call)
-    if form != "txt" or not several:
-        return shown
-    return "".join(f"{printable(job.id)}\t{line}\n" for line in shown[:-1].split("\n"))
 
 
 class Output:
@@ -75,7 +74,9 @@ class Output:
             with replacing(self.path(job)) as temporary:
                 temporary.write_text(write(self.form, call), encoding="utf-8")
             return
-        shown = in_a_row(self.form, job, call, self.several)
+        shown = FORMATS[self.form].write(call)
+        if self.form == "txt" and self.several:
+            shown = "".join(f"{printable(job.id)}\t{line}\n" for line in shown[:-1].split("\n"))
         if self.fresh:
             shown = FORMATS[self.form].header + shown
         self.fresh = False
@@ -101,34 +102,30 @@ def texts(result: Result | Segment, nbest: int) -> dict[str, Any]:
     return {"nbest": [each._asdict() for each in result.nbest[:nbest]]} if nbest else {}
 
 
-def report(
-    jobs: Sequence[Labelled], texts: Sequence[str | None], sure: Sequence[float | None],
-    recognizer: Recognizer,
-) -> None:  # fmt: skip
+def report(jobs: Sequence[Labelled], heard: Sequence[Heard | None], recognizer: Recognizer) -> None:
     """Print error rates of the recordings that have a reference, on standard error.
 
     Texts far from the model, and a language model that lacks many of the recognised words, are
     reported as well.
 
     Args:
-        texts: text of each recording; None for an error.
-        sure: sureness of each text.
+        heard: text of each recording; None for an error.
     """
-    if doubt := far_from_model(sure):
+    found = [each for each in heard if each is not None]
+    if doubt := far_from_model([each.sureness for each in found]):
         print(f"asrkit decode: {doubt}", file=sys.stderr)
-    found = [text for text in texts if text is not None]
     model = word_model(getattr(recognizer.final_search, "fusion", None))
     # The model's words are spelled as before postprocessing.
     if model is not None and recognizer.decoding.postprocess is None:
-        line = unfamiliar([each for text in found for each in units(text)], model.has_word)
+        line = unfamiliar([unit for each in found for unit in units(each.text)], model.has_word)
         if line:
             print(f"asrkit decode: {printable(line)}", file=sys.stderr)
     references, hypotheses, failed = [], [], 0
-    for job, text in zip(jobs, texts, strict=True):
-        if job.text is not None and text is not None:
+    for job, each in zip(jobs, heard, strict=True):
+        if job.text is not None and each is not None:
             references.append(recognizer.rewrite(recognizer.normalizer(job.text)))
-            hypotheses.append(text)
-        failed += job.text is not None and text is None
+            hypotheses.append(each.text)
+        failed += job.text is not None and each is None
     if not references:
         return
     try:

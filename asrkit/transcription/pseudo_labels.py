@@ -80,7 +80,7 @@ def check_confident(options: argparse.Namespace) -> None:
     if options.confident is None:
         return
     others = {
-        "--shards": options.shards, "--nbest": options.nbest, "--output-dir": options.output_dir,
+        "--nbest": options.nbest, "--output-dir": options.output_dir,
         "--channel split": options.channel == "split", "--track": options.track is not None,
         "--format": options.format != "txt",
     }  # fmt: skip

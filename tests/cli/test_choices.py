@@ -13,6 +13,7 @@ from asrkit.data.corpora.registry import READERS
 from asrkit.interop import FORMATS as CHECKPOINTS
 from asrkit.runtime.endpoint import EAGERNESS, PAUSE_MS
 from asrkit.runtime.formats import FORMATS
+from asrkit.transcription.engines import ENGINES
 from tests.running import PARSERS, run
 
 
@@ -22,6 +23,7 @@ from tests.running import PARSERS, run
         ("decode", "--backend", BACKENDS),
         ("decode", "--end-of-turn", EAGERNESS),
         ("decode", "--format", FORMATS),
+        ("decode", "--engine", ENGINES),
         ("listen", "--end-of-turn", EAGERNESS),
         ("stream", "--endpoint-ms", [str(PAUSE_MS)]),
         ("import", "TOOLKIT", CHECKPOINTS),

@@ -102,7 +102,6 @@ def test_nothing_is_confident(model: Path, new: Path, tmp_path: Path, capsys: Ca
         (["--output", "x.jsonl"], "--confident P and --output FILE belong together"),
         (["--confident", "0.5", "--output", "x.jsonl", "--nbest", "2"], "does not take --nbest"),
         (["--confident", "0.5", "--output", "x.jsonl", "--format", "csv"], "not take --format"),
-        (["--confident", "0.5", "--output", "x.jsonl", "--shards", "2"], "not take --shards"),
         (["--confident", "1.5", "--output", "x.jsonl"], "1.5"),
     ],
 )

@@ -8,6 +8,7 @@ from lhotse import CutSet
 
 from asrkit.data.cuts import load_cuts
 from asrkit.data.packing import pack
+from asrkit.transcription.journal import FOLDER
 from tests.conftest import speech, write_manifest, write_wav
 from tests.running import run, talkative_model
 
@@ -42,15 +43,15 @@ def test_cuts_have_the_texts_of_a_plain_manifest(
     assert all(json.loads(line)["text"] for line in outputs[0].out.splitlines())
 
 
-def test_parts_of_a_corpus_of_cuts_are_decoded_again_after_a_change(
+def test_cuts_are_decoded_again_after_a_change(
     plain: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A part that is done is kept, unless a cut that only lhotse can read has changed."""
+    """A text that is done is kept, unless a cut that only lhotse can read has changed."""
     model, path = talkative_model(plain.with_name("m.safetensors")), plain.with_name("c.jsonl")
     out, (cut, other) = plain.with_name("out"), load_cuts(plain, [])
-    command = ["decode", "--model", model, "--manifest", path, "--shards", 1, "--output-dir", out]
-    for snr, parts in ((20.0, 1), (20.0, 1), (0.0, 2)):
+    command = ["decode", "--model", model, "--manifest", path, "--output-dir", out]
+    for snr, runs in ((20.0, 1), (20.0, 1), (0.0, 2)):
         CutSet([cut.mix(other, snr=snr).with_id("x")]).to_file(path)
         assert run(*command) == 0
-        assert len(list((out / "shards").glob("*.json"))) == parts
+        assert len(list((out / FOLDER).glob("*.jsonl"))) == runs
     capsys.readouterr()

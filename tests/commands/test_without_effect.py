@@ -20,7 +20,6 @@ from tests.running import run, talkative_model
             "--right-ms has no effect with --chunk-ms full",
         ),
         (["--chunk-ms", "full", "--second-pass", "full"], "--second-pass full has no effect with"),
-        (["--lease-seconds", "5"], "--lease-seconds needs --shards N"),
         (["--second-search", "greedy"], "--second-search has no effect without a second pass"),
     ],
 )

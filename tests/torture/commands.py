@@ -22,7 +22,6 @@ from asrkit.__main__ import main
 from asrkit.build import build_model
 from asrkit.config import load_config
 from asrkit.model_file import ModelFile, load_model, save_model
-from asrkit.transcription import shards
 from tests.torture.cage import CHANGES, WRITES
 
 KEPT = Path(__file__).parents[1] / "kept"
@@ -38,7 +37,7 @@ NGRAM = ["ngram", "train.jsonl", "--output", "out/lm.arpa", "--order"]
 SRT = [*DECODE, "--output-dir", "out", "--format", "srt", "--search", "prefix_beam", "audio"]
 TRAIN = ["train", "--config", "config.yaml", "--resume", "training.checkpoint_every_steps=1"]
 RANKS = [*TRAIN, "training.accumulate_batches=1"]  # in two processes
-SHARDED = ["--shards", "3", "--output-dir", "out", "--format", "csv"]
+BY_WORKERS = ["--workers", "2", "--output-dir", "out", "--format", "csv"]
 DEEDS: dict[str, list[list[str]]] = {  # the command, and one that wrote older results before
     "train": [TRAIN],
     "ranks": [RANKS],
@@ -52,7 +51,7 @@ DEEDS: dict[str, list[list[str]]] = {  # the command, and one that wrote older r
     "onnx": [[*EXPORT, "onnx"], [*EXPORT, "onnx", *WIDE]],
     "transducer": [[*EXPORT, "onnx", *PARTS], [*EXPORT, "onnx", *PARTS, "--chunk-ms", "320"]],
     "decode": [[*SRT, "--beam", "4"], [*SRT, "--postprocess", "spelled"]],
-    "corpus": [[*DECODE, "--manifest", "train.jsonl", *SHARDED]],
+    "corpus": [[*DECODE, "--manifest", "train.jsonl", *BY_WORKERS]],
     "pseudo": [
         [*DECODE, "--manifest", each, "--confident", "0", "--output", "out/pseudo.jsonl"]
         for each in ("train.jsonl", "dev.jsonl")
@@ -101,7 +100,6 @@ def started(
             os.chdir(folder)
             for stream in (1, 2):
                 os.dup2(os.open(noise, os.O_WRONLY | os.O_CREAT | os.O_APPEND), stream)
-            shards.LEASE_SECONDS = 0.5  # of a killed process
             tqdm.set_lock(threading.RLock())  # the one of all forked processes stays locked
             sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
             watch(disturb, os.open(count, os.O_WRONLY | os.O_CREAT | os.O_TRUNC))

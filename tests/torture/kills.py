@@ -23,6 +23,7 @@ from typing import Any
 
 from safetensors.torch import load
 
+from asrkit.atomic_write import TEMPORARY
 from asrkit.training.checkpoints import read_checkpoint
 from tests.torture.commands import DEEDS, HANGS, Run, prepared, started
 
@@ -35,7 +36,7 @@ DERIVED = (
     *(f"cuts.index/{each}" for each in ("index.json", "lines.jsonl", "rows.bin")),
 )
 HARMLESS = ("no home", "clock")  # the command must succeed
-PASSING = ("train.log", "tfevents", ".lease.", "left_out.jsonl")
+PASSING = ("train.log", "tfevents", "left_out.jsonl")
 
 
 def contents(folder: Path) -> dict[str, Any]:
@@ -64,8 +65,6 @@ def read(path: Path) -> Any:
         return gzip.decompress(data)
     if path.name == "index.json":
         return {**json.loads(data), "files": None}
-    if path.suffix == ".json":  # a shard of decoded recordings
-        return json.loads(data.splitlines()[1])[0]
     return {name: each.tolist() for name, each in load(data).items()} if data[8:9] == b"{" else data
 
 
@@ -142,7 +141,7 @@ def problem(name: str, force: str, run: Run, folder: Path) -> str:
         return f"again, status {again.status}: {again.text[-3000:]}"
     if force in KILLS:  # the killed process has left its temporary file
         return ""
-    left = [str(path) for path in out.rglob(".*")]
+    left = [str(path) for path in out.rglob(TEMPORARY.format("*"))]
     return f"left: {left}" if left else ""
 
 

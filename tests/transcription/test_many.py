@@ -1,0 +1,358 @@
+"""Decoding by several processes and after a stop: nothing is lost, doubled or decoded again."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import soundfile
+
+from asrkit.data.labelled import Labelled
+from asrkit.errors import UserError
+from asrkit.extras import pip_install
+from asrkit.transcription import batches, engines
+from asrkit.transcription.batches import Decoded, together
+from asrkit.transcription.journal import FOLDER, Journal
+from asrkit.transcription.output import Heard, Output
+from tests.conftest import PROJECT, speech, write_manifest
+from tests.running import LETTERS, run, talkative_model
+
+Printed = pytest.CaptureFixture[str]
+OUT = ["--output-dir", "out"]
+ALL = [f"u{n}" for n in range(6)]
+BAD = "u4"
+RECORDINGS = 120
+
+
+@pytest.fixture
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Six recordings, of which one is no audio."""
+    monkeypatch.chdir(tmp_path)
+    for number in range(6):
+        soundfile.write(f"{number}.wav", speech(1.0 + number / 5, seed=number), 16000)
+    Path("4.wav").write_bytes(b"no audio")
+    lines = [{"id": name, "audio": f"{name[1]}.wav", "text": "abc"} for name in ALL]
+    write_manifest(Path("all.jsonl"), *lines)
+    return ["--model", str(talkative_model(Path("m.safetensors"))), "--manifest", "all.jsonl"]
+
+
+@pytest.fixture
+def read(monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
+    """A function that returns the ids of the recordings that were decoded since its last call."""
+    ids: list[str] = []
+
+    def outcomes(recognizer: Any, jobs: Any, *more: Any, real: Any = batches.outcomes) -> Any:
+        ids.extend(job.id for job in jobs)
+        return real(recognizer, jobs, *more)
+
+    def since() -> list[str]:
+        found, ids[:] = [*ids], []
+        return found
+
+    monkeypatch.setattr(batches, "outcomes", outcomes)
+    return since
+
+
+def written() -> dict[str, str]:
+    return {path.name: path.read_text() for path in sorted(Path("out").glob("[!.]*"))}
+
+
+def keys() -> list[str]:
+    """Return the keys of the recordings in the journal."""
+    journals = Path("out", FOLDER).glob("*.jsonl")
+    found = [line for path in journals for line in path.read_bytes().splitlines()]
+    return [json.loads(line)[0] for line in found if line.endswith(b"]]]")]
+
+
+def test_what_is_done_is_not_done_again(
+    command: list[str], read: Callable[[], list[str]], capsys: Printed
+) -> None:
+    """Unless the options change; a bad file is tried again."""
+    assert run("decode", *command, *OUT) == 1
+    first, texts, said = read(), written(), capsys.readouterr().err
+    assert (first, len(texts)) == (ALL, 5)
+    assert run("decode", *command, *OUT) == 1
+    again = capsys.readouterr().err
+    assert "5 of 6 recordings are in out and are not decoded again" in again
+    assert set(said.splitlines()) < set(again.splitlines())  # the bad one, and the error rates
+    assert (read(), written()) == ([BAD], texts)
+    beam = ["--search", "prefix_beam"]
+    for options in (beam, ["--format", "jsonl"], [*beam, "--nbest", "2", "--format", "jsonl"]):
+        for expected in (ALL, [BAD]):
+            run("decode", *command, *OUT, *options)
+            assert read() == expected
+
+
+def test_transcripts_of_another_model_are_replaced(
+    command: list[str], read: Callable[[], list[str]]
+) -> None:
+    """Under the same name, and again when the first model comes back: their content counts."""
+    found = []
+    model = Path("m.safetensors")
+    one = model.read_bytes()
+    other = talkative_model(Path("o.safetensors"), labels=LETTERS[::-1]).read_bytes()
+    for data in (one, other, one):
+        model.write_bytes(data)
+        run("decode", *command, *OUT)
+        assert read() == ALL
+        found.append(written())
+    assert found[0] == found[2] != found[1]
+
+
+def test_edited_language_models_and_functions_count(
+    command: list[str], read: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(".")
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    for probability, case in (("-2", "upper"), ("-2", "lower"), ("-3", "lower")):
+        Path("mine.py").write_text(f"def fix(text):\n    return text.{case}()\n")
+        sys.modules.pop("mine", None)
+        Path("lm.arpa").write_text(
+            "\\data\\\nngram 1=4\n\n\\1-grams:\n-99\t<s>\n-1\t</s>\n-5\t<unk>\n"
+            f"{probability}\tja\n\n\\end\\\n"
+        )
+        options = ["--search", "prefix_beam", "--lm", "lm.arpa", "--postprocess", "mine:fix"]
+        for expected in (ALL, [BAD]):
+            assert run("decode", *command, *OUT, *options) == 1
+            assert read() == expected
+
+
+def test_a_function_without_identity(
+    command: list[str], read: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch,
+    capsys: Printed,
+) -> None:  # fmt: skip
+    """It may have changed: everything is decoded again, and a line says so."""
+    monkeypatch.syspath_prepend(".")
+    Path("plain.py").write_text("fix = lambda text: text\n")
+    for _ in range(2):
+        run("decode", *command, *OUT, "--postprocess", "plain:fix")
+        assert read() == ALL
+        assert "everything is decoded again: streams of a recognizer" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["removed", "garbage", "truncated", "another's", "new audio"])
+def test_what_is_damaged_is_decoded_again(
+    kind: str, command: list[str], read: Callable[[], list[str]]
+) -> None:
+    run("decode", *command, *OUT)
+    read()
+    texts, path = written(), Path("out/u1.txt")
+    if kind == "removed":
+        path.unlink()
+    elif kind == "new audio":
+        soundfile.write("1.wav", speech(2.5, seed=9), 16000)
+    else:
+        data = path.read_bytes()
+        other = Path("out/u2.txt").read_bytes()
+        path.write_bytes({"garbage": os.urandom(99), "truncated": data[:-2]}.get(kind, other))
+    run("decode", *command, *OUT)
+    assert read() == ["u1", BAD]
+    assert (written() == texts) == (kind != "new audio")
+
+
+def test_a_cut_journal_has_its_whole_lines(tmp_path: Path) -> None:
+    """And no others, wherever the killed process stopped."""
+    jobs = [Labelled(name, f"{name}.wav") for name in ("a", "b")]
+    output = Output("txt", str(tmp_path), jobs)
+    for job in jobs:
+        output.path(job).write_text(job.id)
+        Journal(output, {}).add([job], [Heard(f"{job.id} \n", 0.5)])  # each a run of its own
+    one, other = sorted((tmp_path / FOLDER).iterdir())
+    data = one.read_bytes() + other.read_bytes()
+    other.unlink()
+    ends = [data.index(b"\n"), len(data) - 1]
+    for size in range(len(data) + 1):
+        one.write_bytes(data[:size])
+        journal = Journal(output, {})
+        count = sum(size >= end for end in ends)
+        assert len(journal.lines) == count
+        assert sum(journal.find([job]) == [Heard(f"{job.id} \n", 0.5)] for job in jobs) == count
+    assert not Journal(output, {"beam": 4}).find([jobs[0]])
+    output.path(jobs[0]).write_text("edited")
+    assert [bool(Journal(output, {}).find([job])) for job in jobs] == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("in_order", "expected"), [(True, [(0, [0]), (1, [1, 2]), (2, [3])]),
+                               (False, [(2, [3]), (0, [0]), (1, [1, 2])])],
+)  # fmt: skip
+def test_groups_are_yielded_whole(in_order: bool, expected: list[tuple[int, list[int]]]) -> None:
+    found = [Decoded(number, UserError("")) for number in (3, 2, 0, 1)]
+    groups = together(found, [1, 2, 1], in_order)
+    assert [(at, [each.number for each in group]) for at, group in groups] == expected
+
+
+def decoded(*jobs: Labelled) -> Iterator[Decoded]:
+    load: Any = list
+    jobs = jobs or tuple(Labelled(f"u{n}", "") for n in range(8))
+    return engines.decode_in_parts("processes", 1, load, jobs, 1.0, "cpu")
+
+
+def breaking(monkeypatch: pytest.MonkeyPatch, breaks: Iterator[bool]) -> None:
+    """Replace processes by ones that end at part 2 as often as `breaks` has True."""
+
+    class Pool:
+        def __init__(self, *arguments: Any) -> None: ...
+        def __enter__(self) -> "Pool":
+            return self
+
+        def __exit__(self, *error: object) -> None: ...
+        def submit(self, *arguments: Any) -> Future[list[Decoded]]:
+            *_, first, jobs = arguments
+            future = Future[list[Decoded]]()
+            if first == 2 and next(breaks):
+                future.set_exception(BrokenProcessPool())
+            else:
+                numbers = range(first, first + len(jobs))
+                future.set_result([Decoded(number, UserError("")) for number in numbers])
+            return future
+
+    monkeypatch.setattr(engines, "ProcessPoolExecutor", Pool)
+
+
+def test_lost_parts_are_decoded_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    breaking(monkeypatch, iter([True, True, False]))
+    found = [outcome.number for outcome in decoded()]
+    assert sorted(found) == [*range(8)]
+
+
+def test_a_part_that_ends_every_process_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    breaking(monkeypatch, iter(lambda: True, None))
+    found = []
+    with pytest.raises(UserError, match=r"3 times a process ended .* among u\d to u\d: give fewer"):
+        found.extend(outcome.number for outcome in decoded())
+    assert len(set(found)) == len(found)
+    assert not {2, 3} & {*found}
+
+
+def test_recordings_that_are_not_files_need_one_process() -> None:
+    cut: Any = list
+    with pytest.raises(UserError, match="read audio files, but 'x' is not a file"):
+        decoded(Labelled("x", "cuts.jsonl#x", cut=cut))
+
+
+def test_ray_is_an_extra(
+    command: list[str], monkeypatch: pytest.MonkeyPatch, capsys: Printed
+) -> None:
+    monkeypatch.setattr("asrkit.extras.find_spec", lambda name: None if name == "ray" else name)
+    assert run("decode", *command, "--engine", "ray") == 2
+    assert f"ray not installed: {pip_install('ray')}" in capsys.readouterr().err
+
+
+@pytest.fixture
+def many(command: list[str]) -> list[str]:
+    """A command that takes 5 s for its recordings and writes csv."""
+    listed = [json.loads(line) for line in Path("all.jsonl").read_text().splitlines()]
+    repeated = [listed[n % 6] | {"id": f"v{n}"} for n in range(RECORDINGS)]
+    write_manifest(Path("all.jsonl"), *repeated)
+    Path("slow.py").write_text(
+        "import time\n\ndef fix(text):\n    time.sleep(0.05)\n    return text\n"
+    )
+    return [*command, "--format", "csv", "--postprocess", "slow:fix"]
+
+
+@pytest.fixture
+def expected(many: list[str], capfd: Printed) -> str:
+    """The output of one process, with one header."""
+    assert run("decode", *many) == 1
+    return capfd.readouterr().out
+
+
+@contextmanager
+def started(many: list[str], *options: str) -> Iterator[subprocess.Popen[str]]:
+    path = os.pathsep.join([str(PROJECT), os.environ.get("PYTHONPATH", "")])
+    call = [sys.executable, "-m", "asrkit.decode", *many, *OUT, "--workers", "2", *options]
+    process = subprocess.Popen(
+        call, env=os.environ | {"PYTHONPATH": path, "RAY_worker_niceness": "0"},  # default 15
+        stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def workers(engine: str, session: int) -> list[int]:
+    """Return the processes that decode."""
+    mark = b"--multiprocessing-fork" if engine == "processes" else b"ray::decode_part"
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            is_one = mark in (folder / "cmdline").read_bytes()
+            if is_one and (engine == "ray" or os.getsid(int(folder.name)) == session):
+                found.append(int(folder.name))
+        except OSError:  # it has ended
+            continue
+    return found
+
+
+def wait_until(holds: Callable[[], object], process: subprocess.Popen[str]) -> None:
+    while not holds():
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.1)
+
+
+def assert_complete(expected: str) -> None:
+    """Check that the transcripts are those of one process, and the journal has each once."""
+    header = expected.splitlines(keepends=True)[0]
+    rows = [text.removeprefix(header) for text in written().values()]
+    assert sorted("".join(rows).splitlines()) == sorted(expected.removeprefix(header).splitlines())
+    assert len(rows) == len(keys()) == len({*keys()}) == RECORDINGS * 5 // 6
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="finds workers in /proc")
+@pytest.mark.parametrize(("engine", "kills"), [("processes", 3), ("ray", 1)])
+def test_workers_are_killed(engine: str, kills: int, many: list[str], expected: str) -> None:
+    """Nothing is lost or doubled: their parts are decoded again."""
+    if engine == "ray":
+        pytest.importorskip("ray", reason=pip_install("ray"))
+    killed = set[int]()
+    with started(many, "--engine", engine) as parent:
+        for _ in range(kills):
+            count = len(keys())
+            wait_until(lambda: len(keys()) > count, parent)  # noqa: B023
+            wait_until(lambda: {*workers(engine, parent.pid)} - killed, parent)
+            process = min({*workers(engine, parent.pid)} - killed)
+            os.kill(process, signal.SIGKILL)
+            killed.add(process)
+        _, told = parent.communicate(timeout=300)
+    assert len(killed) == kills
+    assert parent.returncode == 1, told
+    assert f"v{RECORDINGS - 2}: " in told  # a bad one
+    assert_complete(expected)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="finds workers in /proc")
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_the_command_is_killed(
+    number: int, many: list[str], expected: str, read: Callable[[], list[str]]
+) -> None:
+    """Its workers end, and the same command decodes what is left."""
+    with started(many) as parent:
+        wait_until(lambda: len(keys()) >= 20, parent)
+        assert workers("processes", parent.pid)
+        parent.send_signal(number)
+        parent.wait(60)
+    assert parent.returncode == (130 if number == signal.SIGINT else -number)
+    for _ in range(100):
+        if not workers("processes", parent.pid):
+            break
+        time.sleep(0.1)
+    assert not workers("processes", parent.pid)
+    done = len(keys())
+    assert 20 <= done < RECORDINGS * 5 // 6  # control
+    assert run("decode", *many, *OUT) == 1
+    assert len(read()) == RECORDINGS - done
+    assert_complete(expected)
