@@ -1,57 +1,64 @@
 """Measure how long the clients of `asrkit serve` wait, many at a time, over real sockets.
 
     python tools/load_test.py --model small-en-alnum --streams 10,50,100 data/an4/dev.jsonl
+    python tools/load_test.py --streams 8 --rounds 30 --seconds 60 --misbehaving 8 dev.jsonl
+    python tools/load_test.py --streams 8 --rounds 30 --seconds 60 --serve "--workers 2" \\
+        --disturb-s 150 --redis dev.jsonl
 
 Clients talk at the speed of speech, each a recording after another, in packets of 100 ms. They
-begin one by one over the length of a call, as many in a second as later. Delays are from the packet
-that completes a chunk to the message with its text, once all clients talk, and from the end of the
-audio to the last message. Turns are from the end of the last word, by forced alignment, to the
-message that ends its segment: for recordings with silence after them, such as those of
-`1a3d6e1:tools/paused.py`. Clients run in a process of their own, whose CPU time is said apart.
-Every text is compared with what the same recogniser makes of the recording alone.
+begin one by one over the length of a call. Delays are from the packet that completes a chunk to the
+message with its text, once all clients talk, and from the end of the audio to the last message.
+Every text is compared with that of the recording alone. Processor time is that of the server.
+
+With --misbehaving further clients leave in the middle of a call, stop reading or sending, or cut
+the connection and resume or not. They also send a wrong sample rate, garbage, or audio as fast as
+they can.
+With --disturb-s clients reconnect, and SIGHUP replaces the server's processes from time to time;
+with --redis the server's Redis is stopped and killed in turn with that. The exit status is 1 if a
+text differs or a call is lost.
 """
 
 import argparse
 import asyncio
+import itertools
 import json
 import os
+import random
 import re
+import signal
+import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from websockets.asyncio.client import connect
 from websockets.exceptions import WebSocketException
 
 from asrkit import audio
-from asrkit.build import build_normalizer
 from asrkit.cli import table
 from asrkit.data.labelled import jobs_of
 from asrkit.errors import UserError
-from asrkit.evaluation.outcomes import ReferenceRecording, aligned
-from asrkit.evaluation.turns import Turn, summarized, turn_from
-from asrkit.model import FULL
-from asrkit.model_file import load_model
-from asrkit.runtime import recognizer_of
+from asrkit.serve.client import RemoteSession
+from asrkit.serve.dialects.messages import Start
 
-PACKET_S = 0.1
 RATE = 16_000
+PACKET = RATE // 10  # samples
 RECORDINGS = 40  # of the manifest
-LOST = (OSError, KeyError, RuntimeError, WebSocketException, asyncio.TimeoutError)
+LOST = (OSError, KeyError, RuntimeError, UserError, WebSocketException, asyncio.TimeoutError)
 REACH = 240  # samples after a chunk's last frame begins that the frame needs
-
-
+AWAY_S = 20.0  # time without Redis
+MISDEEDS = "leaves", "silent", "deaf", "dies", "returns", "lies", "garbage", "floods"
 TITLES = (
-    "streams", "calls", "partial p50, p95, p99 ms", "last p50, p95, p99 ms",
-    "end of speech to final p50, p95 ms", "cut early", "server's cores", "clients' cores", "MB",
-    "clients late ms", "texts that differ", "calls lost",
+    "streams", "calls", "partial p50, p95, p99 ms", "last p50, p95, p99 ms", "server's cores",
+    "MB", "clients late ms", "misdeeds", "texts that differ", "calls lost",
 )  # fmt: skip
 
 
@@ -63,27 +70,12 @@ class Talk(NamedTuple):
     late: float  # seconds that the client itself was behind, at most
     text: str
     recording: int
-    turn: Turn | None = None  # None where the end of speech is not known
 
 
-async def talk(
-    address: str,
-    samples: np.ndarray,
-    recording: int,
-    heard: Callable[[float, float], None] = lambda sent, late: None,
-    end_of_speech: float | None = None,
-    since: float = 0.0,
-) -> Talk:
-    """Stream a recording as a call.
-
-    Args:
-        heard: called for each live text with the time of its audio and its delay.
-        end_of_speech: end of its last word in seconds, if known.
-        since: time.monotonic() from which on live texts count.
-    """
+async def talk(address: str, samples: np.ndarray, recording: int, since: float = 0.0) -> Talk:
+    """Stream a recording as a call; live texts count from `since`, seconds of time.monotonic."""
     sent: list[float] = []  # when each packet was
-    partials, finals, late, ends = [], [], 0.0, list[tuple[float, float]]()
-    size = round(PACKET_S * RATE)
+    partials, finals, late, seen = [], [], 0.0, 0
     async with connect(address, max_size=None, compression=None) as client:
         await client.send('{"type": "start"}')
         await client.recv()
@@ -91,86 +83,153 @@ async def talk(
 
         async def send() -> None:
             nonlocal late
-            for number, start in enumerate(range(0, len(samples), size)):
-                due = began + (number + 1) * PACKET_S
+            for number, start in enumerate(range(0, len(samples), PACKET), 1):
+                due = began + number * PACKET / RATE
                 await asyncio.sleep(max(0.0, due - time.monotonic()))
                 late = max(late, time.monotonic() - due)
-                await client.send(samples[start : start + size].tobytes())
+                await client.send(samples[start : start + PACKET].tobytes())
                 sent.append(time.monotonic())
             await client.send('{"type": "end"}')
 
-        async with doing(send()) as sending:
-            seen = 0
+        sending = asyncio.create_task(send())
+        try:
             async for message in client:
                 now, got = time.monotonic(), json.loads(message)
-                if got["type"] == "final":
-                    finals.append(got["text"])
-                    if len(sent) * size < len(samples):
-                        ends.append((got["end"], now - began))
-                packet = (got.get("recognized", 0) + REACH) // size
-                if got["type"] == "partial" and got["recognized"] > seen and packet < len(sent):
-                    at = sent[packet]
-                    partials += [now - at] if at >= since else []
-                    heard(at, now - at)
-                    seen = got["recognized"]
                 if got["type"] == "error":
                     raise RuntimeError(got["message"])
+                if got["type"] == "final":
+                    finals.append(got["text"])
+                packet = (got.get("recognized", 0) + REACH) // PACKET
+                if got["type"] == "partial" and got["recognized"] > seen and packet < len(sent):
+                    partials += [now - sent[packet]] if sent[packet] >= since else []
+                    seen = got["recognized"]
             await sending
-    turn = None if end_of_speech is None else turn_from(ends, end_of_speech, now - began)
-    return Talk(partials, now - sent[-1], late, " ".join(finals), recording, turn)
+        finally:
+            sending.cancel()
+            await asyncio.gather(sending, return_exceptions=True)
+    return Talk(partials, now - sent[-1], late, " ".join(finals), recording)
 
 
-@asynccontextmanager
-async def doing(work: Coroutine[Any, Any, None]) -> AsyncIterator["asyncio.Task[None]"]:
-    """A task that ends with the block."""
-    task = asyncio.create_task(work)
-    try:
-        yield task
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+async def talk_again(address: str, samples: np.ndarray, recording: int, since: float) -> Talk:
+    """Stream a recording with a client that reconnects, without its delays."""
 
+    def stream() -> str:
+        session = RemoteSession(address, Start(type="start", sample_rate=RATE), RATE)
+        for start in range(0, len(samples), PACKET):
+            session.accept(samples[start : start + PACKET] / np.float32(32768))
+            time.sleep(PACKET / RATE)
+        return session.finish().text
 
-async def caller(
-    address: str, recordings: list[np.ndarray], number: int, begin: float, since: float,
-    seconds: float, ends: list[float | None], lost: list[str],
-) -> list[Talk]:  # fmt: skip
-    """Stream one recording after another, from `begin` until `seconds` after `since`."""
-    await asyncio.sleep(begin - time.monotonic())
-    talks = []
-    while time.monotonic() < since + seconds:
-        recording = (7 * number + len(talks)) % len(recordings)
-        end = ends[recording]
-        try:
-            samples = recordings[recording]
-            talks.append(await talk(address, samples, recording, end_of_speech=end, since=since))
-        except LOST as error:  # among them a missed ping
-            lost.append(f"{time.strftime('%X')} {error!r}")
-            await asyncio.sleep(1.0)
-    return talks
+    return Talk([], 0.0, 0.0, await asyncio.to_thread(stream), recording)
 
 
 async def callers(
-    address: str, recordings: list[np.ndarray], count: int, seconds: float,
-    ends: list[float | None], lost: list[str],
+    address: str, recordings: list[np.ndarray], count: int, seconds: float, lost: list[str],
+    make_call: Callable[[str, np.ndarray, int, float], Awaitable[Talk]] = talk,
 ) -> list[Talk]:  # fmt: skip
     """Have clients talk, `count` for some seconds; append a line to `lost` for each lost call."""
-    began = time.monotonic()
     call_s = float(np.mean([len(samples) / RATE for samples in recordings]))
-    each = (
-        caller(
-            address, recordings, i, began + call_s * i / count, began + call_s, seconds, ends, lost
-        )
-        for i in range(count)
-    )
-    return [found for talks in await asyncio.gather(*each) for found in talks]
+    talks, since = list[Talk](), time.monotonic() + call_s
+
+    async def caller(number: int) -> None:
+        await asyncio.sleep(call_s * number / count)
+        for call in itertools.count(7 * number):
+            if time.monotonic() >= since + seconds:
+                return
+            recording = call % len(recordings)
+            try:
+                talks.append(await make_call(address, recordings[recording], recording, since))
+            except LOST as error:  # among them a missed ping
+                lost.append(f"{time.strftime('%X')} {error!r}")
+                await asyncio.sleep(1.0)
+
+    await asyncio.gather(*map(caller, range(count)))
+    return talks
 
 
-def usage(process: int) -> tuple[float, float]:
-    """CPU seconds and resident MB of a process."""
-    fields = Path(f"/proc/{process}/stat").read_text().rpartition(") ")[2].split()
-    resident = int(fields[21]) * os.sysconf("SC_PAGE_SIZE") / 1e6
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"), resident
+async def misbehave(address: str, samples: np.ndarray, draw: random.Random) -> None:
+    """Make a call of a misbehaving client."""
+    deed, start = draw.choice(MISDEEDS), {"type": "start", "sample_rate": RATE}
+    if deed == "lies":
+        start["sample_rate"] = draw.choice([8000, 11025, 44100, 48000, 15999, 7])
+    async with connect(address, max_size=None, compression=None) as client:
+        await client.send(json.dumps(start))
+        for place in range(0, draw.randrange(len(samples)), PACKET):
+            await client.send(samples[place : place + PACKET].tobytes())
+            await asyncio.sleep(0.1 if deed in ("leaves", "dies", "returns") else 0.0)
+        if deed == "silent":
+            await asyncio.sleep(draw.random() * 20)
+        elif deed == "deaf":  # the buffers of both sides fill up
+            client.transport.pause_reading()
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(client.send(200 * samples.tobytes()[:1_000_000]), 10)
+        elif deed == "garbage":
+            await client.send(draw.choice(["{", '{"type": "start"}', "\0" * 1000, "[" * 9999]))
+            await client.recv()
+        elif deed == "floods":
+            for _ in range(50):
+                await client.send(samples.tobytes()[:1_000_000])
+        elif deed in ("dies", "returns"):
+            started = json.loads(await client.recv())
+            client.transport.abort()
+            if deed == "returns":
+                first = {"type": "resume", "id": started["id"], "token": started["token"]}
+                async with connect(address) as other:
+                    await other.send(json.dumps(first))
+                    await other.recv()
+
+
+async def troublemaker(
+    address: str, recordings: list[np.ndarray], number: int, deeds: list[int]
+) -> None:
+    """Misbehave again and again; count that in `deeds`."""
+    draw = random.Random(number)
+    while True:
+        # AttributeError: websockets aborts a connection that the server has closed.
+        with suppress(*LOST, AttributeError):
+            await misbehave(address, draw.choice(recordings), draw)
+        deeds.append(number)
+        await asyncio.sleep(draw.random())
+
+
+class Redis:
+    """A Redis server of our own, that goes away and comes back.
+
+    Args:
+        folder: folder for the key of the saved calls.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        (folder / "key").write_bytes(os.urandom(32))
+        url = f"redis://127.0.0.1:{self.port}/0"
+        self.options = ["--redis", url, "--state-key-file", str(folder / "key")]
+        self.start()
+
+    def start(self) -> None:
+        command = ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--save", ""]
+        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+
+    async def away(self, killed: bool) -> None:
+        """Go away, by SIGKILL or without an answer, and come back."""
+        self.process.send_signal(signal.SIGKILL if killed else signal.SIGSTOP)
+        await asyncio.sleep(AWAY_S)
+        if killed:
+            self.process.wait()
+            self.start()
+        else:
+            self.process.send_signal(signal.SIGCONT)
+
+
+async def disturb(server: int, redis: Redis | None, seconds: float) -> None:
+    """Replace the server's processes, and take its Redis away, in turn."""
+    for number in itertools.count():
+        await asyncio.sleep(seconds)
+        if redis is not None and number % 3:
+            await redis.away(number % 3 == 1)
+        else:
+            os.kill(server, signal.SIGHUP)
 
 
 def family(process: int) -> list[int]:
@@ -182,76 +241,95 @@ def family(process: int) -> list[int]:
     return found
 
 
-def resident(process: int) -> float:
-    """Return the MB of a process and of those that it has started."""
-    found = 0.0
+def usage(process: int) -> tuple[float, float]:
+    """Return CPU seconds and resident MB of a process and of those that it has started."""
+    seconds = memory = 0.0
     for each in family(process):
         with suppress(OSError):
-            found += usage(each)[1]
-    return found
+            fields = Path(f"/proc/{each}/stat").read_text().rpartition(") ")[2].split()
+            seconds += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+            memory += int(fields[21]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+    return seconds, memory
 
 
 def percentiles(values: list[float]) -> str:
-    """Median, 95 % and 99 %, in ms."""
+    """Return median, 95 % and 99 %, in ms."""
     if len(values) < 2:
         return "-"
     cuts = statistics.quantiles(values, n=100)
     return ", ".join(f"{1000 * cuts[each - 1]:.0f}" for each in (50, 95, 99))
 
 
-def row(address: str, server: int, recordings: list[np.ndarray], texts: list[str], streams: int,
-        seconds: float, ends: list[float | None]) -> str:  # fmt: skip
-    cpu, _ = usage(server)
-    own, started = time.process_time(), time.monotonic()
-    lost: list[str] = []
-    talks = asyncio.run(callers(address, recordings, streams, seconds, ends, lost))
-    elapsed = time.monotonic() - started
-    after, memory = usage(server)
-    wrong = sum(talk.text != texts[talk.recording] for talk in talks)
-    cells = [
-        str(streams), str(len(talks)), percentiles([p for talk in talks for p in talk.partials]),
-        percentiles([talk.final for talk in talks]), *turn_cells(talks),
-        f"{(after - cpu) / elapsed:.2f}", f"{(time.process_time() - own) / elapsed:.2f}",
-        f"{memory:.0f}", f"{1000 * max((talk.late for talk in talks), default=0.0):.0f}",
-        str(wrong), str(len(lost)),
-    ]  # fmt: skip
-    for line in lost:
-        print(f"a call is lost: {line}", file=sys.stderr)
-    return table.row(cells)
+async def measure(
+    address: str, server: int, recordings: list[np.ndarray], texts: list[str],
+    options: argparse.Namespace, redis: Redis | None,
+) -> int:  # fmt: skip
+    """Run the clients, print a line for each round, and return the number of bad calls."""
+    bad, deeds, counts = 0, list[int](), [*map(int, options.streams.split(","))]
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(max(counts)))
+    others = [troublemaker(address, recordings, i, deeds) for i in range(options.misbehaving)]
+    others += [] if options.disturb_s is None else [disturb(server, redis, options.disturb_s)]
+    tasks, make_call = [*map(asyncio.create_task, others)], talk
+    if options.disturb_s is not None:
+        make_call = talk_again
+    for streams in counts * options.rounds:
+        (cpu, _), started, lost = usage(server), time.monotonic(), list[str]()
+        talks = await callers(address, recordings, streams, options.seconds, lost, make_call)
+        after, memory = usage(server)
+        wrong = sum(each.text != texts[each.recording] for each in talks)
+        cells = [
+            streams, len(talks), percentiles([p for each in talks for p in each.partials]),
+            percentiles([each.final for each in talks]),
+            f"{(after - cpu) / (time.monotonic() - started):.2f}", round(memory),
+            round(1000 * max((each.late for each in talks), default=0.0)), len(deeds), wrong,
+            len(lost),
+        ]  # fmt: skip
+        print(table.row(cells), flush=True)
+        print("".join(f"a call is lost: {line}\n" for line in lost), file=sys.stderr, end="")
+        bad += wrong + len(lost)
+        for task in tasks:
+            if task.done():
+                task.result()
+    for task in tasks:
+        task.cancel()
+    return bad
 
 
-def turn_cells(talks: list[Talk]) -> list[str]:
-    """Return the cells about the ends of turns."""
-    found = summarized([talk.turn for talk in talks if talk.turn is not None])
-    if found is None:
-        return ["-", "-"]
-    return [f"{found.median_ms:.0f}, {found.p95_ms:.0f}", f"{100 * found.early:.1f} %"]
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--model", default="small-en-alnum")
     parser.add_argument("--streams", default="10,50,100")
     parser.add_argument("--seconds", type=float, default=20.0, help="seconds of each row")
+    parser.add_argument("--rounds", type=int, default=1, help="rows for each number of streams")
     parser.add_argument("--serve", default="", help="more options of asrkit serve, in one string")
     parser.add_argument("--peer", help="folder of an export for sherpa-onnx, which is measured")
+    parser.add_argument("--misbehaving", type=int, default=0, help="clients that misbehave")
+    parser.add_argument("--disturb-s", type=float, help="seconds between disturbances")
+    parser.add_argument("--redis", action="store_true", help="save calls in a Redis of our own")
+    parser.add_argument("--log", type=Path, help="file for the server's log")
     parser.add_argument("manifest", type=Path)
     options = parser.parse_args()
     recordings = read(options.manifest)
-    ends = ends_of_speech(options.manifest, None if options.peer else options.model)
     command = [
         "-m", "asrkit", "serve", "--port", "0", "--streams", "1000", "--model", options.model
     ]  # fmt: skip
     if options.peer:
         command = [str(Path(__file__).with_name("sherpa_server.py")), options.peer]
-    with serving([*command, *options.serve.split()]) as (address, process, told):
+    with ExitStack() as stack:
+        redis = None
+        if options.redis:
+            redis = Redis(Path(stack.enter_context(tempfile.TemporaryDirectory())))
+            stack.callback(lambda: redis.process.kill())
+            command += redis.options
+        serve = serving([*command, *options.serve.split()], options.log)
+        address, process, told = stack.enter_context(serve)
         # One caller at a time: what is compared with; tests compare that with `transcribe`.
         texts = [asyncio.run(alone(address, samples)) for samples in recordings]
-        print(f"{told}\n")
-        print(table.head(TITLES))
-        for streams in map(int, options.streams.split(",")):
-            line = row(address, process, recordings, texts, streams, options.seconds, ends)
-            print(line, flush=True)
+        print(f"{told}\n\n{table.head(TITLES)}")
+        bad = asyncio.run(measure(address, process, recordings, texts, options, redis))
+    return 1 if bad else 0
 
 
 def read(manifest: Path) -> list[np.ndarray]:
@@ -262,23 +340,6 @@ def read(manifest: Path) -> list[np.ndarray]:
     except UserError as error:
         sys.exit(str(error))
     return [np.clip(np.rint(each * 32768), -32768, 32767).astype(np.int16) for each in samples]
-
-
-def ends_of_speech(manifest: Path, model: str | None) -> list[float | None]:
-    """Return the end of the last word of the first recordings of a manifest, in seconds.
-
-    Args:
-        manifest: recordings with their texts.
-        model: model that aligns the texts; None aligns nothing.
-    """
-    jobs = jobs_of([], str(manifest), [])[:RECORDINGS]
-    if model is None:
-        return [None] * len(jobs)
-    file = load_model(model)
-    aligner, normalize = recognizer_of(file, FULL), build_normalizer(file.config.text)
-    recordings = (ReferenceRecording(j.id, j.load(), normalize(j.text or "")) for j in jobs)
-    found = (aligned(aligner, each) for each in recordings)
-    return [each.words[-1].end if each is not None and each.words else None for each in found]
 
 
 @contextmanager
@@ -292,37 +353,28 @@ def serving(
         log: file for what it writes to standard error; None for a temporary one.
         environment: variables beside those of this process.
     """
-    with ExitStack() as stack:
-        # "a": what is read here does not move the place where the server writes.
-        named = tempfile.TemporaryFile("a+") if log is None else open(log, "a+")  # noqa: SIM115
-        file = stack.enter_context(named)
+    # "a": what is read here does not move the place where the server writes.
+    with tempfile.TemporaryFile("a+") if log is None else open(log, "a+") as file:
         process = subprocess.Popen(
             [sys.executable, *command], stderr=file, env=os.environ | (environment or {})
         )
-        stack.enter_context(ending(process))
-        told = ""
-        while (found := re.search(r"http://(\S+)/\n", told)) is None:
-            over = process.poll() is not None
-            file.seek(0)
-            told = file.read()
-            if over:
-                sys.exit(told)
-            time.sleep(0.05)
-        yield f"ws://{found[1]}/v1/stream", process.pid, told.strip()
-
-
-@contextmanager
-def ending(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """End a process with the block."""
-    try:
-        yield
-    finally:
-        process.terminate()
-        process.wait()
+        try:
+            told = ""
+            while (found := re.search(r"http://(\S+)/\n", told)) is None:
+                over = process.poll() is not None
+                file.seek(0)
+                told = file.read()
+                if over:
+                    sys.exit(told)
+                time.sleep(0.05)
+            yield f"ws://{found[1]}/v1/stream", process.pid, told.strip()
+        finally:
+            process.terminate()
+            process.wait()
 
 
 async def alone(address: str, samples: np.ndarray) -> str:
-    """The text of a recording that is sent as fast as it is taken."""
+    """Return the text of a recording that is sent as fast as it is taken."""
     async with connect(address, max_size=None, compression=None) as client:
         await client.send('{"type": "start"}')
         await client.send(samples.tobytes())
@@ -332,4 +384,4 @@ async def alone(address: str, samples: np.ndarray) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

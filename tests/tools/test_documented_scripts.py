@@ -25,8 +25,7 @@ RUNS = {  # arguments of scripts that no other test runs; {dev} is a manifest, {
 }
 LONG = {  # a server and its clients, or seconds to minutes
     "bench_serve": "--quick --streams 2 --seconds 1 --rounds 1 --manifest {dev}",
-    "load_test": "--streams 2 --seconds 2 {dev}",
-    "soak_test": "--minutes 1 --talkers 1 --troublemakers 1 {dev}",
+    "load_test": "--streams 2 --seconds 2 --misbehaving 1 {dev}",
 }
 NOT_RUN = {
     "demo": "trains a model, as tests/recipes do, and opens a microphone",

@@ -1,14 +1,16 @@
-"""The tool that measures a server counts the calls that are lost."""
+"""The tool that measures a server counts the calls that are lost, and loses none of a good one."""
 
 import asyncio
 import importlib
+import shutil
+import sys
 from typing import Any
 
 import numpy as np
 import pytest
 from websockets.asyncio.server import ServerConnection, serve
 
-from tests.conftest import PROJECT
+from tests.conftest import PROJECT, RECORDINGS
 
 
 @pytest.mark.parametrize("answers", [True, False])
@@ -38,8 +40,25 @@ def test_a_missed_ping_is_a_lost_call(answers: bool, monkeypatch: pytest.MonkeyP
             host, port = server.sockets[0].getsockname()
             samples = np.zeros(4800, np.int16)
             where = f"ws://{host}:{port}"
-            return await tool.callers(where, [samples], 1, 0.0, [None], lost), lost
+            return await tool.callers(where, [samples], 1, 0.0, lost), lost
 
     talks, lost = asyncio.run(main())
     assert [each.text for each in talks] == (["a"] if answers else [])
     assert ["keepalive ping timeout" in each for each in lost] == ([] if answers else [True])
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="--workers is for Linux")
+@pytest.mark.skipif(shutil.which("redis-server") is None, reason="redis-server is not installed")
+def test_no_call_is_lost_while_a_server_is_replaced_and_its_redis_goes_away(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("redis")
+    monkeypatch.syspath_prepend(PROJECT / "tools")
+    tool: Any = importlib.import_module("load_test")
+    options = ["--streams", "2", "--seconds", "60", "--misbehaving", "2", "--redis"]
+    options += ["--disturb-s", "15", "--serve", "--workers 2"]
+    monkeypatch.setattr(tool, "AWAY_S", 5.0)
+    monkeypatch.setattr(sys, "argv", ["load_test.py", *options, f"{RECORDINGS}/an4/dev.jsonl"])
+    assert tool.main() == 0
+    assert "| 2 | 0 |" not in capsys.readouterr().out  # calls were made

@@ -54,10 +54,9 @@ class Round(NamedTuple):
 
 def spent(process: int) -> tuple[float, float, float]:
     """Return processor seconds of a server's processes and of their main threads, and their MB."""
-    processes = family(process)
-    seconds, memory = zip(*map(usage, processes), strict=True)
-    loops = (Path(f"/proc/{each}/task/{each}/schedstat").read_text() for each in processes)
-    return sum(seconds), sum(int(each.split()[0]) for each in loops) / 1e9, sum(memory)
+    seconds, memory = usage(process)
+    loops = (Path(f"/proc/{each}/task/{each}/schedstat").read_text() for each in family(process))
+    return seconds, sum(int(each.split()[0]) for each in loops) / 1e9, memory
 
 
 def measured(
@@ -65,8 +64,8 @@ def measured(
 ) -> Round:
     """Have callers talk to a server."""
     before = spent(contender.process)
-    unknown, lost = [None] * len(recordings), list[str]()
-    talks = asyncio.run(callers(contender.address, recordings, streams, seconds, unknown, lost))
+    lost: list[str] = []
+    talks = asyncio.run(callers(contender.address, recordings, streams, seconds, lost))
     after = spent(contender.process)
     if lost:
         sys.exit(f"{contender.name}: a call is lost: {lost[0]}")
