@@ -11,13 +11,13 @@ from pydantic import BaseModel, Field
 from starlette.datastructures import QueryParams
 
 from asrkit.audio.samples import MAX_RATE, MIN_RATE
-from asrkit.errors import UserError, shown
+from asrkit.errors import UserError
 from asrkit.registry import refusal
 from asrkit.runtime import Segment, Word
 from asrkit.runtime.words import confidence_of
 from asrkit.serve.calls import MOST_CHANNELS
 from asrkit.serve.dialects.audio import A_LAW, MU_LAW
-from asrkit.serve.dialects.parsing import checked
+from asrkit.serve.dialects.parsing import checked, without_effect
 from asrkit.serve.server import Model, Wish
 from asrkit.version import __version__
 
@@ -116,10 +116,7 @@ def options_of(kind: Any, query: QueryParams) -> tuple[Any, list[str]]:
             "/v1/stream, or the whole file by POST"
         )
     options = checked(kind.model_validate, given)
-    warnings = []
-    if without:
-        names = ", ".join(shown(name, 40)[1:-1] for name in without[:10])
-        warnings.append(f"no effect here: {names}{' and more' if len(without) > 10 else ''}")
+    warnings = [*filter(None, [without_effect(without)])]
     pause = options.endpointing if isinstance(options, LiveOptions) else False
     if not isinstance(pause, bool) and 0 < pause < SHORTEST_MS:
         warnings.append(f"endpointing {pause} is within words too: {SHORTEST_MS} is used")

@@ -23,22 +23,19 @@ from asrkit.serve.calls import CallUpdate
 from asrkit.serve.converse import Append, Begin, Commit, Dialect
 from asrkit.serve.dialects.audio import A_LAW, MU_LAW, samples_of
 from asrkit.serve.dialects.openai_files import OPENAI_MODEL
-from asrkit.serve.dialects.parsing import bytes_of, phrases_of
+from asrkit.serve.dialects.parsing import bytes_of, checked, phrases_of, without_effect
 from asrkit.serve.dialects.realtime_messages import (
+    EVENT,
     BufferAppend,
     BufferClear,
     BufferCommit,
     G711Format,
     RealtimeSession,
     SemanticVad,
+    ServerVad,
     changed,
     error_event,
-    event_of,
-    first_session,
-    id_of,
     loaded,
-    no_effect,
-    rate_of,
     unused,
 )
 from asrkit.serve.server import Grant, Wish
@@ -82,7 +79,11 @@ class Realtime(Dialect):
     def open(self) -> Iterator[Any]:
         if self.query.get("intent") != "transcription":
             raise UserError("only /v1/realtime?intent=transcription is served")
-        yield self.begin(first_session(self.pause_ms, self.query.get("model")))
+        session = RealtimeSession()
+        session.audio.input.transcription.model = self.query.get("model")
+        if self.pause_ms is not None:
+            session.audio.input.turn_detection = ServerVad(type="server_vad")
+        yield self.begin(session)
         yield self.event("session.created", session=self.shown())
         yield from self.warned(self.warnings)
 
@@ -107,7 +108,7 @@ class Realtime(Dialect):
             asked.model, OPENAI_MODEL, asked.language or "", phrases=phrases_of(asked.prompt),
             pause_ms=pause_ms, end_of_turn=eagerness,
         )  # fmt: skip
-        return Begin(wish, rate_of(settings), settings=session)
+        return Begin(wish, settings.format.rate, settings=session)
 
     def begun(self, begin: Begin, grant: Grant) -> tuple[()]:
         decoding, asked = grant.recognizer.decoding, begin.wish.model
@@ -126,7 +127,7 @@ class Realtime(Dialect):
     def read(self, message: str | bytes) -> Iterator[Any]:
         self.value = None
         self.value = loaded(message)
-        event = event_of(self.value)
+        event = checked(EVENT.validate_python, self.value)
         if isinstance(event, BufferAppend):
             samples = self.samples(event.audio)
             self.has_audio = self.has_audio or len(samples) > 0
@@ -146,11 +147,12 @@ class Realtime(Dialect):
             session = changed(self.session, event.session)
             yield self.begin(session)
             yield self.event("session.updated", session=self.shown())
-            ignored = no_effect(unused(event.session, session, "session"))
+            ignored = without_effect(unused(event.session, session, "session"))
             yield from self.warned([*self.warnings, ignored])
 
     def wrong(self, error: UserError) -> dict[str, Any]:
-        return error_event("invalid_request", str(error), id_of(self.value))
+        name = self.value.get("event_id") if isinstance(self.value, dict) else None
+        return error_event("invalid_request", str(error), name if isinstance(name, str) else None)
 
     def error(self, reason: str, text: str) -> dict[str, Any]:
         return error_event(reason, text)

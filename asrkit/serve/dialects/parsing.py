@@ -3,7 +3,7 @@
 import base64
 import binascii
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from asrkit.errors import UserError, printable, shown
 
 Value = TypeVar("Value")
+MOST_NAMED = 5  # fields in a warning
 
 
 def object_of(text: str | bytes, expected: str = "a JSON object") -> dict[str, Any]:
@@ -54,6 +55,13 @@ def problem(error: ValidationError) -> str:
     first = error.errors(include_url=False, include_input=False)[0]
     place = ".".join(map(str, first["loc"])) or "the message"
     return printable(f"{place}: {first['msg']}"[:200])
+
+
+def without_effect(fields: Sequence[str]) -> str:
+    """Return the warning about fields of a client that have no effect, or ""."""
+    names = ", ".join(shown(each, 60)[1:-1] for each in fields[:MOST_NAMED])
+    more = f" and {len(fields) - MOST_NAMED} more" if len(fields) > MOST_NAMED else ""
+    return f"no effect here: {names}{more}" if fields else ""
 
 
 def bytes_of(text: str, field: str) -> bytes:

@@ -1,14 +1,12 @@
 """The events of /v1/realtime that a client sends, the session that they change, and checks."""
 
 import json
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from asrkit.errors import UserError, shown
 from asrkit.serve.dialects.parsing import checked
-
-MOST_NAMED = 5  # fields in a warning
 
 
 class SessionPart(BaseModel):
@@ -24,13 +22,12 @@ class PcmFormat(SessionPart):
 
 class G711Format(SessionPart):
     type: Literal["audio/pcmu", "audio/pcma"]
+    rate: ClassVar = 8000
 
 
 class ServerVad(SessionPart):
     type: Literal["server_vad"]
-    silence_duration_ms: Annotated[int, Field(ge=40, le=60_000)] | None = (
-        None  # the server's length
-    )
+    silence_duration_ms: Annotated[int, Field(ge=40, le=60_000)] | None = None  # the server's
 
 
 class SemanticVad(SessionPart):
@@ -87,31 +84,11 @@ class BufferClear(Event):
 
 
 AnyEvent = SessionUpdate | BufferAppend | BufferCommit | BufferClear
-_SESSION = TypeAdapter(RealtimeSession)
-_EVENT: TypeAdapter[AnyEvent] = TypeAdapter(Annotated[AnyEvent, Field(discriminator="type")])
-
-
-def first_session(pause_ms: int | None, model: str | None) -> RealtimeSession:
-    """Return the session of a client that has set nothing.
-
-    Args:
-        pause_ms: pause that ends a segment; None if pauses end no segment.
-        model: name in the client's address.
-    """
-    session = RealtimeSession()
-    session.audio.input.transcription.model = model
-    if pause_ms is not None:
-        session.audio.input.turn_detection = ServerVad(type="server_vad")
-    return session
-
-
-def rate_of(settings: Input) -> int:
-    """Return the sample rate, Hz."""
-    return settings.format.rate if isinstance(settings.format, PcmFormat) else 8000
+EVENT: TypeAdapter[AnyEvent] = TypeAdapter(Annotated[AnyEvent, Field(discriminator="type")])
 
 
 def loaded(message: str | bytes) -> object:
-    """Return the JSON value of a client's message, for `event_of`.
+    """Return the JSON value of a client's message.
 
     Raises:
         UserError: if the message is not JSON.
@@ -124,28 +101,13 @@ def loaded(message: str | bytes) -> object:
         raise UserError(f"an event must be a JSON object, got {shown(message, 60)}") from None
 
 
-def event_of(value: object) -> AnyEvent:
-    """Return a client's event.
-
-    Raises:
-        UserError: if `value` is not an event.
-    """
-    return checked(_EVENT.validate_python, value)
-
-
-def id_of(value: object) -> str | None:
-    """Return the event_id of a client's message, or None, for the error about the message."""
-    given = value.get("event_id") if isinstance(value, dict) else None
-    return given if isinstance(given, str) else None
-
-
 def changed(session: RealtimeSession, asked: dict[str, Any]) -> RealtimeSession:
     """Return a session with the changed fields.
 
     Raises:
         UserError: for an invalid value.
     """
-    return checked(_SESSION.validate_python, merged(session.model_dump(), asked))
+    return checked(RealtimeSession.model_validate, merged(session.model_dump(), asked))
 
 
 def merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
@@ -167,13 +129,6 @@ def unused(given: dict[str, Any], known: BaseModel, place: str) -> list[str]:
         elif name not in type(known).model_fields and value is not None:
             found.append(f"{place}.{name}")
     return found
-
-
-def no_effect(fields: list[str]) -> str:
-    """Return the warning about fields that have no effect, or ""."""
-    names = ", ".join(shown(each, 60)[1:-1] for each in fields[:MOST_NAMED])
-    more = f" and {len(fields) - MOST_NAMED} more" if len(fields) > MOST_NAMED else ""
-    return f"no effect here: {names}{more}" if fields else ""
 
 
 def error_event(code: str, message: str, event_id: str | None = None) -> dict[str, Any]:

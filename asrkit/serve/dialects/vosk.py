@@ -120,9 +120,9 @@ def request_of(text: str) -> str:
         UserError: for a message that does not have exactly one of these keys.
     """
     value = object_of(text, ONE_OF)
-    if len(value) != 1 or (kind := next(iter(value))) not in ("config", "eof", "reset"):
-        raise UserError(f"expected {ONE_OF}, got {shown(text)}")
-    if kind != "config" and not value[kind]:
+    kind = next(iter(value), "")
+    is_set = kind == "config" or (kind in ("eof", "reset") and value[kind])
+    if len(value) != 1 or not is_set:
         raise UserError(f"expected {ONE_OF}, got {shown(text)}")
     return kind
 
@@ -135,11 +135,9 @@ def result_of(segments: list[Segment], config: VoskConfig) -> dict[str, Any]:
         texts = [(each.text, each.score) for each in ranked] or [(text, 0.0)]
         rows = texts[: config.max_alternatives]
         return {"alternatives": [{"text": text, "confidence": score} for text, score in rows]}
-    if not config.words:
-        return {"text": text}
     words = [
         {"conf": word.confidence, "end": word.end, "start": word.start, "word": word.text}
-        for segment in segments
+        for segment in (segments if config.words else ())
         for word in segment.words
     ]
     return {"result": words, "text": text} if words else {"text": text}

@@ -16,6 +16,7 @@ import numpy as np
 from anyio import fail_after
 from pydantic import BaseModel, Field
 from wyoming.event import Event, async_read_event, async_write_event
+from wyoming.info import AsrModel, AsrProgram, Attribution, Info
 
 from asrkit.audio import Mixer
 from asrkit.audio.samples import MAX_RATE, MIN_RATE
@@ -34,7 +35,7 @@ from asrkit.serve.converse import (
     converse,
 )
 from asrkit.serve.dialects.audio import cut_off, samples_of
-from asrkit.serve.dialects.parsing import checked
+from asrkit.serve.dialects.parsing import checked, without_effect
 from asrkit.serve.dialects.stable_text import StableText
 from asrkit.serve.logs import log
 from asrkit.serve.server import Grant, Model, Server, Wish
@@ -73,6 +74,9 @@ class Transcribe(BaseModel):
     transcript_terms: list[str] | None = None
     context: Any = None
     vad_sensitivity: Any = None
+
+
+UNUSED = "context", "vad_sensitivity"  # options that have no effect
 
 
 class SelectProgram(BaseModel):
@@ -142,7 +146,7 @@ class EventLine:
         try:
             with fail_after(SEND_S):
                 await async_write_event(message, self.writer)
-        except OSError as error:
+        except (OSError, RuntimeError) as error:  # uvloop's error for a closed connection
             raise LeftError from error
 
     async def close(self, code: int, why: str) -> None:
@@ -190,7 +194,7 @@ class Wyoming(Dialect):
                 raise UserError("transcribe must come before audio-start or after audio-stop")
             self.asked = data_of(message, Transcribe)
         elif kind == "describe":
-            yield Event("info", info(self.models))
+            yield info(self.models)
         elif kind == "ping":
             text = message.data.get("text")
             yield Event("pong", {"text": text if isinstance(text, str) else None})
@@ -203,7 +207,8 @@ class Wyoming(Dialect):
         self.mixer, self.text = Mixer("the audio"), StableText()
         language = grant.recognizer.language
         self.language = {"language": language} if language else {}
-        self.warnings = [*grant.warnings, no_effect(self.asked)]
+        unused = [each for each in UNUSED if getattr(self.asked, each) is not None]
+        self.warnings = [*grant.warnings, without_effect(unused)]
         return ()
 
     def write(self, channel: int, update: CallUpdate | None) -> Iterator[Event]:
@@ -227,29 +232,20 @@ def data_of(event: Event, form: type[Any]) -> Any:
     return checked(form.model_validate, event.data, f"{event.type}: ")
 
 
-def no_effect(asked: Transcribe) -> str:
-    """Return the warning about options that have no effect, or ""."""
-    given = [each for each in ("context", "vad_sensitivity") if getattr(asked, each) is not None]
-    return f"no effect here: {', '.join(given)}" if given else ""
-
-
-def info(models: Mapping[str, Model]) -> dict[str, Any]:
+def info(models: Mapping[str, Model]) -> Event:
     """Return the description of the server's models."""
-    about = {
-        "attribution": {"name": "asrkit", "url": ""}, "installed": True, "version": __version__,
+    about: dict[str, Any] = {
+        "attribution": Attribution("asrkit", ""), "installed": True, "version": __version__,
     }  # fmt: skip
     known = [
-        about
-        | {
-            "name": name,
-            "description": f"{name}, {model.recognizer.context}",
-            "languages": [*model.recognizer.languages],
-        }
+        AsrModel(
+            name=name, description=f"{name}, {model.recognizer.context}",
+            languages=[*model.recognizer.languages], **about,
+        )
         for name, model in models.items()
-    ]
-    program = about | {
-        "name": "asrkit", "description": "streaming speech recognition", "models": known,
-        "supports_transcript_streaming": True, "requires_external_vad": True,
-    }  # fmt: skip
-    others = ("tts", "handle", "intent", "wake", "mic", "snd")
-    return {"asr": [program], **{name: [] for name in others}}
+    ]  # fmt: skip
+    program = AsrProgram(
+        name="asrkit", description="streaming speech recognition", models=known,
+        supports_transcript_streaming=True, **about,
+    )  # fmt: skip
+    return Info(asr=[program]).event()
