@@ -97,15 +97,14 @@ class RemoteSession:
         self.address, self.note = address_of(url), note
         self.token = None if token is None else checked_token(token)
         self.patience_s, self._rate = patience_s, start.sample_rate
-        is_opus = start.encoding == "opus"
         channels = range(start.channels)
-        self._encoder: OpusEncoder | PcmEncoder
-        if is_opus:
-            self._encoder = OpusEncoder(sample_rate)
-        else:
-            self._encoder = PcmEncoder(start.encoding, start.channels)
-        self._kept: deque[Packet] = deque()  # sent, not yet acknowledged
-        self._unsent: deque[Packet] = deque()
+        self._encoder = (
+            OpusEncoder(sample_rate)
+            if start.encoding == "opus"
+            else PcmEncoder(start.encoding, start.channels)
+        )
+        self._packets: deque[Packet] = deque()  # not yet acknowledged
+        self._sent = 0  # number of those that this connection has sent
         self._taken = self._came = 0  # samples accepted, and those acknowledged
         self._segments: list[list[Segment]] = [[] for _ in channels]
         self._open: list[tuple[Word, ...]] = [() for _ in channels]
@@ -156,7 +155,8 @@ class RemoteSession:
             text = f"samples must be (n, {count}), got shape {np.shape(samples)}"
             raise audio.AudioError(text)
         self._add(self._encoder.encode(apart(samples) if count > 1 else audio.mono(samples)))
-        waiting = self._taken - (self._unsent[0].end if self._unsent else self._taken)
+        is_behind = self._sent < len(self._packets)
+        waiting = self._taken - self._packets[self._sent].end if is_behind else 0
         return self._go_on(wait=waiting > AHEAD_S * self._rate)
 
     def finish(self) -> Result:
@@ -180,7 +180,7 @@ class RemoteSession:
     def _add(self, packets: list[bytes]) -> None:
         for data in packets:
             self._taken += self._encoder.size(data)
-            self._unsent.append(Packet(self._taken, data))
+            self._packets.append(Packet(self._taken, data))
 
     def _go_on(self, wait: bool) -> Result:
         """Send waiting audio and receive messages; reconnect if the connection was lost."""
@@ -200,9 +200,9 @@ class RemoteSession:
         connection = self._connection
         assert connection is not None
         try:
-            while self._unsent:
-                connection.send(self._unsent[0].data)
-                self._kept.append(self._unsent.popleft())
+            while self._sent < len(self._packets):
+                connection.send(self._packets[self._sent].data)
+                self._sent += 1
             if self._ending:
                 connection.send('{"type": "end"}')
             self._take_all(connection, None if self._ending else 0)
@@ -222,7 +222,7 @@ class RemoteSession:
             raise UserError(refusal(message))
         if isinstance(message, Partial | Final | Ended):
             self._delay = DELAYS_S[0]
-            self._came_up_to(message.ack, self._kept)
+            self._came_up_to(message.ack)
         if isinstance(message, Partial):
             self._open[self._channel_of(message)] = words_of(message.words)
         elif isinstance(message, Final):
@@ -245,10 +245,11 @@ class RemoteSession:
             raise UserError(f"the server sent a text of channel {channel}, which was not sent")
         return channel
 
-    def _came_up_to(self, ack: int, packets: deque[Packet]) -> None:
+    def _came_up_to(self, ack: int) -> None:
         """Remove the packets that end at or before sample `ack`."""
-        while packets and packets[0].end <= ack:
-            self._came = packets.popleft().end
+        while self._packets and self._packets[0].end <= ack:
+            self._came = self._packets.popleft().end
+            self._sent = max(0, self._sent - 1)
 
     def _lose(self, closed: ConnectionClosed) -> None:
         """Note that the connection is lost.
@@ -289,9 +290,8 @@ class RemoteSession:
         counts = [*map(len, self._segments)]
         finals = counts if len(counts) > 1 else counts[0]
         started = self._connect(Resume(type="resume", finals=finals, ack=self._came, **ids))
-        self._unsent.extendleft(reversed(self._kept))  # a failed packet may have arrived, too
-        self._kept.clear()
-        self._came_up_to(started.ack, self._unsent)
+        self._sent = 0
+        self._came_up_to(started.ack)  # a packet that failed may have arrived, too
         if self._came != started.ack:
             raise UserError(f"the server continues at sample {started.ack}, not {self._came}")
         self._lost_at = None
