@@ -44,7 +44,6 @@ class ResumableConversation(Conversation):
         super().__init__(line, server, dialect)
         self.name, self.generation = "", 0  # of the call in the store
         self.last: SuspendedCall  # state of the call in the store
-        self.reported = False  # whether the client has received an update since then
         self.left = asyncio.Event()
 
     async def run(self) -> None:
@@ -117,7 +116,6 @@ class ResumableConversation(Conversation):
     async def write(self, channel: int, call: Call) -> None:
         while (update := await call.next_update()) is not None:
             self.dialect.ack = self.last.received if self.server.store.survives else self.received
-            self.reported = True
             await self.say(self.dialect.write(channel, update))
 
     async def close(self, writers: "list[asyncio.Task[None]]") -> None:
@@ -137,23 +135,13 @@ class ResumableConversation(Conversation):
         return min(call.received for call in self.calls)
 
     async def save_last(self) -> None:
-        """Save the call when its connection ends, if the client has received anything since.
-
-        Otherwise the client can send its audio again.
-        """
+        """Save the call when its connection ends."""
         for call in self.calls:  # however long the store takes
             self.server.free(call)
-        if self.calls and self.has_news:
+        if self.calls and self.calls[0].has_audio:
             await self.save()
-        elif self.calls and not self.server.store.survives:
+        elif self.calls:
             await self.put(self.last)
-
-    @property
-    def has_news(self) -> bool:
-        """Whether the store has an older state than the client."""
-        if not self.server.store.survives:
-            return self.reported
-        return self.calls[0].seconds > self.last.seconds or self.reported
 
     async def save(self) -> None:
         """Save the current state of the call.
@@ -161,14 +149,9 @@ class ResumableConversation(Conversation):
         Raises:
             MovedError: if another process has taken the call.
         """
-        self.reported = False
-        try:
-            saved = await asyncio.gather(*[call.save() for call in self.calls])  # of the same audio
-            packets = self.dialect.packets(saved[0].received)
-            await self.put(SuspendedCall(self.last.start, tuple(saved), packets))
-        except BaseException:
-            self.reported = True  # another try may follow
-            raise
+        saved = await asyncio.gather(*[call.save() for call in self.calls])  # of the same audio
+        packets = self.dialect.packets(saved[0].received)
+        await self.put(SuspendedCall(self.last.start, tuple(saved), packets))
 
     async def put(self, value: SuspendedCall) -> None:
         """Write a state of the call to the store.
@@ -190,5 +173,5 @@ class ResumableConversation(Conversation):
         """Save the call every `save_s`."""
         while True:
             await asyncio.sleep(self.server.limits.save_s)
-            if self.has_news:
+            if self.calls[0].has_audio:
                 await self.save()

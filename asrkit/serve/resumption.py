@@ -34,11 +34,6 @@ class SuspendedCall(NamedTuple):
         return self.saved[0].received if self.saved else 0
 
     @property
-    def seconds(self) -> float:
-        """Length of the audio that need not be sent again."""
-        return self.received / self.start.sample_rate
-
-    @property
     def commits(self) -> int:
         """Number of commits that need not be sent again."""
         return self.saved[0].commits if self.saved else 0
