@@ -2,11 +2,10 @@
 
 import asyncio
 import ipaddress
-import logging
 import mimetypes
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
@@ -24,7 +23,7 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from asrkit.errors import UserError, reason, shown
+from asrkit.errors import UserError, shown
 from asrkit.serve.admission import CLIENT, client_of
 from asrkit.serve.converse import Conversation, Dialect, WebSocketLine, converse
 from asrkit.serve.dialects import messages
@@ -41,9 +40,6 @@ from asrkit.serve.resumable import ResumableConversation
 from asrkit.serve.server import Limits, Model, RefusedError, Server
 from asrkit.serve.uploads import Decoders
 
-logger = logging.getLogger(__name__)
-
-SWEEP_S = 10.0
 SCHEMES = ("bearer", "token")  # Deepgram's clients write Token
 OPENAI_KEY = "openai-insecure-api-key."
 NOT_OFFERED = {  # OpenAI's other address for audio
@@ -67,16 +63,11 @@ def app_of(server: Server, *beside: AbstractAsyncContextManager[None]) -> Starle
         beside: context managers that are entered while the application runs, such as other ports.
     """
 
-    def with_server(handle: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-        return partial(handle, server=server)
-
     decoders = Decoders(server)
-    upload = partial(transcriptions, decoders=decoders)
-    file = partial(listen_to_file, decoders=decoders)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        sweeping = asyncio.ensure_future(sweep(server))
+        sweeping = asyncio.ensure_future(server.store.keep_swept())
         async with AsyncExitStack() as stack:
             for each in beside:
                 await stack.enter_async_context(each)
@@ -85,16 +76,9 @@ def app_of(server: Server, *beside: AbstractAsyncContextManager[None]) -> Starle
         server.close()
 
     routes: list[BaseRoute] = [
-        Route("/healthz", with_server(alive)),
-        Route("/readyz", with_server(ready)),
-        Route("/metrics", with_server(metrics)),
-        Route("/schema.json", with_server(schema)),
-        Route("/openapi.json", with_server(openapi)),
-        Route("/v1/models", with_server(models)),
-        Route("/v1/models/{name}", with_server(model)),
-        Route("/v1/audio/transcriptions", with_server(upload), methods=["POST"]),
-        Route("/v1/listen", with_server(file), methods=["POST"]),
-        *(WebSocketRoute(path, with_server(partial(talk, path))) for path in DIALECTS),
+        *(Route(path, partial(each, server=server)) for path, each in ANSWERS.items()),
+        *(Route(path, partial(each, decoders=decoders), methods=["POST"]) for path, each in FILES),
+        *(WebSocketRoute(path, partial(talk, path, server=server)) for path in DIALECTS),
         *page_routes(),
     ]
     app = Starlette(
@@ -144,6 +128,9 @@ DIALECTS: dict[str, Callable[[WebSocket, Server], Dialect]] = {
 }
 
 
+FILES = ("/v1/audio/transcriptions", transcriptions), ("/v1/listen", listen_to_file)
+
+
 async def talk(path: str, websocket: WebSocket, server: Server) -> None:
     """Serve a WebSocket in the dialect of its path."""
     await websocket.accept(subprotocol_of(websocket.scope)[0])
@@ -152,16 +139,6 @@ async def talk(path: str, websocket: WebSocket, server: Server) -> None:
         await converse(ResumableConversation(line, server, dialect))
     else:
         await converse(Conversation(line, server, dialect))
-
-
-async def sweep(server: Server) -> None:
-    """Periodically remove expired calls from the store."""
-    while True:
-        await asyncio.sleep(SWEEP_S)
-        try:
-            await server.store.sweep()
-        except OSError as error:
-            logger.warning("expired calls could not be removed: %s", reason(error))
 
 
 async def alive(request: Request, server: Server) -> Response:
@@ -205,6 +182,12 @@ async def schema(request: Request, server: Server) -> Response:
 
 async def openapi(request: Request, server: Server) -> Response:
     return JSONResponse(described(server))
+
+
+ANSWERS = {
+    "/healthz": alive, "/readyz": ready, "/metrics": metrics, "/schema.json": schema,
+    "/openapi.json": openapi, "/v1/models": models, "/v1/models/{name}": model,
+}  # fmt: skip
 
 
 def page_routes() -> list[Route]:
@@ -328,13 +311,9 @@ def is_local(host: str) -> bool:
     (DNS rebinding). The browser then takes this server for that site. An IP address or localhost
     cannot be pointed elsewhere.
     """
-    if not host or host == "localhost":  # HTTP/1.0 has no Host; browsers always send one
-        return True
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
+    with suppress(ValueError):
+        return bool(ipaddress.ip_address(host))
+    return host in ("", "localhost")  # HTTP/1.0 has no Host; browsers always send one
 
 
 class Guard:
@@ -349,24 +328,23 @@ class Guard:
         self.app, self.server = app, server
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] not in ("http", "websocket") or (why := self.why_not(scope)) is None:
+        if scope["type"] not in ("http", "websocket") or (error := self.why_not(scope)) is None:
             await self.app(scope, receive, send)
             return
-        status, reason, message = why
-        self.server.figures.refused.labels(reason).inc()
-        await reject(RefusedError(status, reason, message), scope, receive, send)
+        self.server.figures.refused.labels(error.reason).inc()
+        await reject(error, scope, receive, send)
 
-    def why_not(self, scope: Scope) -> tuple[int, str, str] | None:
-        """Return HTTP status, reason and message of a rejection; None to accept the request."""
+    def why_not(self, scope: Scope) -> RefusedError | None:
+        """Return the error of a request that is rejected; None to accept the request."""
         headers = Headers(scope=scope)
         host, origin = host_name(headers.get("host", "")), headers.get("origin")
         if self.server.token is None and not (is_local(host) or host in self.server.hosts):
-            return 421, "host", f"{shown(host)} is not a name of this server; see --allow-host"
+            text = f"{shown(host)} is not a name of this server; see --allow-host"
+            return RefusedError(421, "host", text)
         own = {None, f"http://{headers.get('host')}", f"https://{headers.get('host')}"}
         if "*" not in self.server.origins and origin not in own.union(self.server.origins):
-            return 403, "origin", "pages of other sites may not connect; see --origin"
-        if scope["path"] in PUBLIC[scope["type"]]:
-            return None
-        if not self.server.admits(token_of(scope)):
-            return 401, "token", "the token is missing or wrong"
+            return RefusedError(403, "origin", "pages of other sites may not connect; see --origin")
+        is_public = scope["path"] in PUBLIC[scope["type"]]
+        if not is_public and not self.server.admits(token_of(scope)):
+            return RefusedError(401, "token", "the token is missing or wrong")
         return None

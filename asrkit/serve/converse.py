@@ -372,7 +372,7 @@ class Conversation:
         self.calls = []
 
 
-async def stop(tasks: "list[asyncio.Task[None]]") -> None:
+async def stop(tasks: "Iterable[asyncio.Future[Any]]") -> None:
     """Cancel tasks, and wait for their ends."""
     for task in tasks:
         task.cancel()

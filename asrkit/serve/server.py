@@ -5,7 +5,7 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
@@ -206,7 +206,6 @@ class Server:
 
     def close(self) -> None:
         """End all calls."""
-        self.store.close()
         for name, model in self.models.items():
             for worker in model.workers if name == model.name else ():
                 worker.close()
@@ -230,10 +229,13 @@ class Server:
         recognizer = model.recognizer
         if wish.pause_ms is not None or wish.end_of_turn is not None:
             recognizer = self._with_pause(recognizer, wish.pause_ms, wish.end_of_turn)
+        most = self.limits.hotwords
+        if (count := max(len(wish.hotwords), len(wish.phrases))) > most:
+            raise UserError(f"a call may have at most {most} hotwords, got {count}")
         phrases, left_out = await self._preferred(model, wish.phrases)
-        hotwords = wish.hotwords or phrases
-        self._check_hotwords(hotwords)
-        if hotwords:  # a thousand take 30 ms, too long for the event loop
+        if (
+            hotwords := wish.hotwords or phrases
+        ):  # a thousand take 30 ms, too long for the event loop
             recognizer = await asyncio.to_thread(recognizer.with_hotwords, hotwords)
         warnings += filter(None, (left_out, model.other_language(wish.language)))
         return Grant(model, recognizer, warnings, is_substitute)
@@ -250,16 +252,8 @@ class Server:
         endpointer = (own or Endpointer()).changed(**asked)
         return recognizer.with_decoding(recognizer.decoding._replace(endpointer=endpointer))
 
-    def _check_hotwords(self, hotwords: Collection[str]) -> None:
-        """Raise UserError for more hotwords than a call may have."""
-        if len(hotwords) > self.limits.hotwords:
-            raise UserError(
-                f"a call may have at most {self.limits.hotwords} hotwords, got {len(hotwords)}"
-            )
-
     async def _preferred(self, model: Model, phrases: Sequence[str]) -> tuple[list[str], str]:
         """Return the phrases that a model can prefer, and a warning about the others, or ""."""
-        self._check_hotwords(phrases)
         if phrases and not model.takes_hotwords:
             return [], f"no phrases are preferred: {UNPREFERRED}"
         refused = await asyncio.to_thread(model.recognizer.refused_hotwords, phrases)

@@ -30,7 +30,7 @@ MOST_MEMORY, MOST_DISK, MOST_ENTRIES = 1 << 28, 1 << 31, 20_000  # bytes, bytes,
 LOCK_S = 0.4  # time to wait for other processes, which write for milliseconds
 SHORTEST_KEY = 16  # bytes
 PATIENCE_S = 0.5  # time that a call waits for the store
-RETRY_S = 2.0  # time between two tries of a store that did not answer
+SWEEP_S = 2.0  # time between two removals of old calls
 THREADS = 4
 
 TABLES = """
@@ -44,6 +44,7 @@ PUT = """INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (name) DO UP
     generation = excluded.generation, data = excluded.data, owner = excluded.owner,
     seconds = excluded.seconds, written = excluded.written, size = excluded.size
     WHERE generation <= excluded.generation"""
+HAS = "SELECT 1 FROM calls WHERE name = ?"
 # The client with the most bytes loses the call with the least audio: a flood of short calls does
 # not remove the calls of other clients.
 EVICT = """DELETE FROM calls WHERE name = (SELECT name FROM calls WHERE owner =
@@ -120,8 +121,8 @@ class SqliteStore:
             is_written = db.execute(PUT, row).rowcount > 0
             while self._is_full(db):
                 db.execute(EVICT)
-                if is_written and not self._has(db, name):
-                    raise OSError("the store of calls has no room for another call")
+            if is_written and not db.execute(HAS, (name,)).fetchone():
+                raise OSError("the store of calls has no room for another call")
         return is_written
 
     def take(self, name: str) -> StoredCall | None:
@@ -150,9 +151,6 @@ class SqliteStore:
     def _is_full(self, db: sqlite3.Connection) -> bool:
         size, count = db.execute("SELECT total(size), count(*) FROM calls").fetchone()
         return bool(size > self._most or count > MOST_ENTRIES)
-
-    def _has(self, db: sqlite3.Connection, name: str) -> bool:
-        return db.execute("SELECT 1 FROM calls WHERE name = ?", (name,)).fetchone() is not None
 
     @contextmanager
     def _changing(self) -> Iterator[sqlite3.Connection]:
@@ -250,7 +248,6 @@ class AsyncStore:
         self.store, self.survives = store, store.survives
         self.is_down = False  # whether the store did not answer the last time
         self._threads = CapacityLimiter(THREADS)
-        self._retrying: asyncio.Task[None] | None = None
 
     async def put(self, name: str, entry: StoredCall) -> bool:
         """Like `Store.put`; OSError if the store fails or does not answer."""
@@ -267,42 +264,33 @@ class AsyncStore:
         except OSError as error:
             logger.warning("a call's state could not be removed: %s", reason(error))
 
-    async def sweep(self) -> None:
-        """Like `Store.sweep`; OSError if the store fails or does not answer."""
-        await self._run(self.store.sweep, PATIENCE_S + RETRY_S)
+    async def keep_swept(self) -> None:
+        """Remove old entries every `SWEEP_S`, which also tries a store that did not answer."""
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            try:
+                await self._run(self.store.sweep, PATIENCE_S + SWEEP_S, retries=True)
+            except OSError as error:
+                if not self.is_down:
+                    logger.warning("expired calls could not be removed: %s", reason(error))
+                continue
+            if self.is_down:
+                self.is_down = False
+                logger.warning("the store of calls answers again")
 
-    def close(self) -> None:
-        """Stop checking a store that does not answer."""
-        if self._retrying is not None:
-            self._retrying.cancel()
-
-    async def _run(self, work: Callable[[], T], patience: float = PATIENCE_S) -> T:
+    async def _run(
+        self, work: Callable[[], T], patience: float = PATIENCE_S, retries: bool = False
+    ) -> T:
         if not self.survives:
             return work()
-        if self.is_down:
+        if self.is_down and not retries:
             raise OSError("the store does not answer")
         try:
-            return await self._in_time(work, patience)
+            with fail_after(patience):
+                return await to_thread.run_sync(work, abandon_on_cancel=True, limiter=self._threads)
         except TimeoutError as error:
             if not self.is_down:
                 why = str(error) or f"the store did not answer within {patience:g} s"
                 logger.warning("calls continue but are not saved: %s", why)
                 self.is_down = True
-                self._retrying = asyncio.ensure_future(self._retry())
             raise OSError("the store does not answer") from None
-
-    async def _in_time(self, work: Callable[[], T], patience: float) -> T:
-        with fail_after(patience):
-            return await to_thread.run_sync(work, abandon_on_cancel=True, limiter=self._threads)
-
-    async def _retry(self) -> None:
-        """Check the store every `RETRY_S` until it answers."""
-        began = time.monotonic()
-        while self.is_down:
-            await asyncio.sleep(RETRY_S)
-            try:
-                await self._in_time(self.store.sweep, RETRY_S)
-                self.is_down = False
-            except OSError:
-                pass
-        logger.warning("the store of calls answers again, after %.0f s", time.monotonic() - began)

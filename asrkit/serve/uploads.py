@@ -23,7 +23,6 @@ KEY_BYTES = 16
 BLOCK_BYTES = 1 << 18  # of samples that are read at a time
 MAX_WARNINGS = 10  # for each file
 LONGEST = 300  # characters of a warning
-FAILED = "decoding the file failed: the decoder process"
 
 
 class Decoding:
@@ -133,10 +132,8 @@ class Decoding:
     def _check_length(self) -> None:
         """Raise RefusedError for a file that is too long."""
         if self.seconds > (longest := self._limits.call_s):
-            more = "" if self._is_stated else "at least "
-            text = (
-                f"a file may have at most {longest:.0f} s of audio, got {more}{self.seconds:.0f} s"
-            )
+            length = f"{'' if self._is_stated else 'at least '}{self.seconds:.0f} s"
+            text = f"a file may have at most {longest:.0f} s of audio, got {length}"
             raise RefusedError(413, "too_long", text)
 
     async def _read(self, size: int) -> bytes:
@@ -151,7 +148,7 @@ class Decoding:
             with fail_after(self._limits.decode_s):
                 return await self._source.result().readexactly(size)
         except TimeoutError:
-            raise self._too_long() from None
+            raise too_much(f"{self._limits.decode_s:g} s") from None
         except asyncio.IncompleteReadError as error:
             return error.partial
         except OSError:
@@ -165,21 +162,20 @@ class Decoding:
         except UserError as error:
             return UserError(printable(str(error)))
         except TimeoutError:  # its own, or this one's
-            return self._too_long()
+            return too_much(f"{self._limits.decode_s:g} s")
         except MemoryError:
-            text = f"decoding the file takes more than {self._limits.decode_mb} MB of memory"
-            return RefusedError(413, "decoding", text)
+            return too_much(f"{self._limits.decode_mb} MB of memory")
         except BrokenWorkerProcess:
             return broken("has ended")
         return broken("sent wrong samples")
 
-    def _too_long(self) -> RefusedError:
-        text = f"decoding the file takes more than {self._limits.decode_s:g} s"
-        return RefusedError(413, "decoding", text)
-
 
 def broken(what: str) -> RefusedError:
-    return RefusedError(400, "decoding", f"{FAILED} {what}")
+    return RefusedError(400, "decoding", f"decoding the file failed: the decoder process {what}")
+
+
+def too_much(what: str) -> RefusedError:
+    return RefusedError(413, "decoding", f"decoding the file takes more than {what}")
 
 
 class Decoders:

@@ -188,11 +188,12 @@ class Hung(SqliteStore):
 
 
 def test_only_the_first_call_waits_for_a_store_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("asrkit.serve.store.RETRY_S", 0.2)
+    monkeypatch.setattr("asrkit.serve.store.SWEEP_S", 0.2)
     store = Hung()
 
     async def main() -> None:
         kept = AsyncStore(store)
+        sweeping = asyncio.ensure_future(kept.keep_swept())
         waits = []
         for _ in range(20):
             started = time.monotonic()
@@ -208,6 +209,6 @@ def test_only_the_first_call_waits_for_a_store_that_hangs(monkeypatch: pytest.Mo
             if not kept.is_down:
                 break
         assert await kept.put("a", StoredCall(0, b""))
-        kept.close()
+        sweeping.cancel()
 
     asyncio.run(main())

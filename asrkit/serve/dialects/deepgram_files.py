@@ -20,37 +20,41 @@ from asrkit.serve.dialects.deepgram import (
 )
 from asrkit.serve.dialects.files import (
     HEADERS,
-    begun,
-    fed,
+    calls_of,
     rejection,
     saved,
     too_large,
     unless_left,
 )
-from asrkit.serve.server import Grant, RefusedError, Server
+from asrkit.serve.server import RefusedError, Server
 from asrkit.serve.uploads import Decoders
 
-NOT_FOR_FILES = {
-    "encoding": "samples without a header are not read from a request: send a file such as WAV",
-}
+RAW = "encoding: samples without a header are not read from a request: send a file such as WAV"
 
 
-async def listen_to_file(request: Request, server: Server, decoders: Decoders) -> Response:
+async def listen_to_file(request: Request, decoders: Decoders) -> Response:
     """Answer a request."""
+    server, query, digest = decoders.server, request.query_params, hashlib.sha256()
     try:
-        for name, why in NOT_FOR_FILES.items():
-            if request.query_params.get(name, "false") != "false":
-                raise UserError(f"{name}: {why}")
+        if query.get("encoding", "false") != "false":
+            raise UserError(RAW)
         if request.headers.get("content-type", "").startswith("application/json"):
             raise UserError("url: the server reads no other address: send the file as the body")
-        options, warnings = options_of(FileOptions, request.query_params)
+        options, warnings = options_of(FileOptions, query)
         grant = await server.grant(options.wish())
-        warnings = [*grant.warnings, *warnings]
-        digest = hashlib.sha256()
+
+        async def answer(path: Path) -> Response:
+            async with calls_of(path, options.multichannel, grant, decoders) as (decoding, calls):
+                found = results([await call.segments() for call in calls], options)
+                metadata = About(grant.model).metadata(
+                    digest.hexdigest(), decoding.seconds, decoding.channels,
+                    [*grant.warnings, *warnings, *decoding.warnings],
+                )  # fmt: skip
+                return JSONResponse({"metadata": metadata, "results": found})
+
         async with AsyncExitStack() as stack:
             path = await saved(body(request, server, digest), server, stack)
-            work = answer(options, grant, warnings, path, digest.hexdigest(), server, decoders)
-            return await unless_left(request, work)
+            return await unless_left(request, answer(path))
     except (UserError, HTTPException, OSError) as error:
         return refused(rejection(error))
 
@@ -69,23 +73,6 @@ async def body(request: Request, server: Server, digest: "hashlib._Hash") -> Asy
         yield data
 
 
-async def answer(
-    options: FileOptions, grant: Grant, warnings: list[str], path: Path, sha256: str,
-    server: Server, decoders: Decoders,
-) -> Response:  # fmt: skip
-    """Return the response for the file at `path`."""
-    async with AsyncExitStack() as stack:
-        opening = decoders.decoding(path, options.multichannel)
-        decoding = await stack.enter_async_context(opening)
-        calls = begun(decoding, server, grant.model, grant.recognizer, stack)
-        await stack.enter_async_context(fed(calls, decoding))
-        channels = [await call.segments() for call in calls]
-        warnings = [*warnings, *decoding.warnings]
-        about = About(grant.model)
-        metadata = about.metadata(sha256, decoding.seconds, decoding.channels, warnings)
-        return JSONResponse({"metadata": metadata, "results": results(channels, options)})
-
-
 def results(channels: list[list[Segment]], options: FileOptions) -> dict[str, object]:
     """Return the text of each channel, and the segments if they were asked for."""
     texts = []
@@ -101,9 +88,7 @@ def results(channels: list[list[Segment]], options: FileOptions) -> dict[str, ob
     return found
 
 
-def refused(error: UserError) -> JSONResponse:
+def refused(error: RefusedError) -> JSONResponse:
     """Return an error in Deepgram's form."""
-    status, reason = 400, "INVALID_REQUEST"
-    if isinstance(error, RefusedError):
-        status, reason = error.status, error.reason.upper()
-    return JSONResponse({"err_code": reason, "err_msg": str(error)}, status, HEADERS.get(status))
+    body = {"err_code": error.reason.upper(), "err_msg": str(error)}
+    return JSONResponse(body, error.status, HEADERS.get(error.status))

@@ -14,10 +14,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from asrkit.errors import UserError
-from asrkit.runtime import Recognizer
 from asrkit.serve.calls import Call, CallError
-from asrkit.serve.server import Model, RefusedError, Server
-from asrkit.serve.uploads import Decoding
+from asrkit.serve.converse import stop
+from asrkit.serve.server import Grant, RefusedError, Server
+from asrkit.serve.uploads import Decoders, Decoding
 
 CLIENT_LEFT = 499  # status in the log; nobody receives it
 HEADERS = {
@@ -39,9 +39,7 @@ async def unless_left(request: Request, work: Coroutine[Any, Any, Response]) -> 
         await asyncio.wait([working, leaving], return_when=asyncio.FIRST_COMPLETED)
         return working.result() if working.done() else Response(status_code=CLIENT_LEFT)
     finally:
-        working.cancel()
-        leaving.cancel()
-        await asyncio.gather(working, leaving, return_exceptions=True)
+        await stop([working, leaving])
 
 
 async def left(request: Request) -> None:
@@ -50,16 +48,17 @@ async def left(request: Request) -> None:
         pass
 
 
-def rejection(error: UserError | HTTPException | OSError) -> UserError:
+def rejection(error: UserError | HTTPException | OSError) -> RefusedError:
     """Return the error to report for a request that failed."""
     if isinstance(error, CallError) and isinstance(error.__cause__, UserError):
-        return error.__cause__
-    if isinstance(error, HTTPException):  # a body that cannot be read
-        return UserError(error.detail)
+        error = error.__cause__
+    if isinstance(error, RefusedError):
+        return error
     if isinstance(error, OSError):  # a full disk, too many processes
         text = f"the server cannot store a file now: {error.strerror}"
         return RefusedError(503, "system", text)
-    return error
+    text = error.detail if isinstance(error, HTTPException) else str(error)
+    return RefusedError(400, "invalid_request", text)
 
 
 def too_large(server: Server) -> RefusedError:
@@ -95,26 +94,24 @@ async def saved(blocks: AsyncIterator[bytes], server: Server, stack: AsyncExitSt
     return path
 
 
-def begun(
-    decoding: Decoding, server: Server, model: Model, recognizer: Recognizer, stack: AsyncExitStack
-) -> list[Call]:
-    """Return a call for each channel of a file; `stack` ends them."""
-    rate = decoding.sample_rate
-    return [
-        stack.enter_context(server.call(model, rate, recognizer, patient=True))
-        for _ in range(decoding.channels)
-    ]
-
-
 @asynccontextmanager
-async def fed(calls: list[Call], decoding: Decoding) -> AsyncIterator[None]:
-    """A context manager that appends a file's audio to its calls, as fast as the network runs."""
-    feeding = asyncio.ensure_future(feed(calls, decoding))
-    try:
-        yield
-    finally:
-        feeding.cancel()
-        await asyncio.gather(feeding, return_exceptions=True)
+async def calls_of(
+    path: Path, split: bool, grant: Grant, decoders: Decoders
+) -> AsyncIterator[tuple[Decoding, list[Call]]]:
+    """A context manager of a file that is decoded, and of a call for each of its channels.
+
+    The calls get the file's audio as fast as the network runs.
+    """
+    async with AsyncExitStack() as stack:
+        decoding = await stack.enter_async_context(decoders.decoding(path, split))
+        model, rate, recognizer = grant.model, decoding.sample_rate, grant.recognizer
+        calls = [
+            stack.enter_context(decoders.server.call(model, rate, recognizer, patient=True))
+            for _ in range(decoding.channels)
+        ]
+        feeding = asyncio.ensure_future(feed(calls, decoding))
+        stack.push_async_callback(stop, [feeding])
+        yield decoding, calls
 
 
 async def feed(calls: list[Call], decoding: Decoding) -> None:

@@ -18,12 +18,11 @@ from starlette.types import Message, Receive, Scope, Send
 from asrkit.audio.samples import channel_name
 from asrkit.errors import UserError, shown
 from asrkit.registry import refusal
-from asrkit.runtime import Recognizer, Segment, formats
+from asrkit.runtime import Segment, formats
 from asrkit.serve.calls import Call
 from asrkit.serve.dialects.files import (
     HEADERS,
-    begun,
-    fed,
+    calls_of,
     rejection,
     saved,
     too_large,
@@ -52,31 +51,28 @@ LONGEST_NAME = 100  # characters
 FIELDS_BYTES = 1_000_000  # size of a form without its file
 
 
-async def transcriptions(request: Request, server: Server, decoders: Decoders) -> Response:
+async def transcriptions(request: Request, decoders: Decoders) -> Response:
     """Answer a request."""
+    server = decoders.server
     try:
         async with AsyncExitStack() as stack:
             async with bounded(request, server).form(max_files=1, max_fields=20) as form:
                 asked = Asked(form)
                 asked.grant = await granted(asked.wish, server)
                 path = await saved(blocks_of(asked.file), server, stack)
-            return await unless_left(request, answer(asked, path, server, decoders, stack))
+            return await unless_left(request, answer(asked, path, decoders, stack))
     except (UserError, HTTPException, OSError) as error:
         return refused(rejection(error))
 
 
-async def answer(
-    asked: "Asked", path: Path, server: Server, decoders: Decoders, stack: AsyncExitStack
-) -> Response:
+async def answer(asked: "Asked", path: Path, decoders: Decoders, stack: AsyncExitStack) -> Response:
     """Return the response for the file at `path`; `stack` ends the call and the decoding."""
-    opening = decoders.decoding(path, asked.split)
-    decoding = await stack.enter_async_context(opening)
+    decoding, calls = await stack.enter_async_context(
+        calls_of(path, asked.split, asked.grant, decoders)
+    )
     names = asked.names or [*map(channel_name, range(decoding.channels))]
     if len(names) != decoding.channels:
         raise UserError(f"{NAMES}: {decoding.channels} channels, but {len(names)} names")
-    recognizer = asked.grant.recognizer
-    calls = begun(decoding, server, asked.grant.model, recognizer, stack)
-    await stack.enter_async_context(fed(calls, decoding))
     if asked.stream:
         return asked.warned(Events(events(calls[0], decoding), stack.pop_all()))
     channels = [
@@ -84,7 +80,7 @@ async def answer(
         for number, (call, name) in enumerate(zip(calls, names, strict=True))
     ]
     asked.warnings += decoding.warnings
-    return asked.warned(asked.written(channels, decoding.seconds, recognizer))
+    return asked.warned(asked.written(channels, decoding.seconds))
 
 
 async def granted(wish: Wish, server: Server) -> Grant:
@@ -136,13 +132,11 @@ async def blocks_of(file: UploadFile) -> AsyncIterator[bytes]:
         yield data
 
 
-def refused(error: UserError) -> JSONResponse:
+def refused(error: RefusedError) -> JSONResponse:
     """Return an error in OpenAI's form."""
-    status = error.status if isinstance(error, RefusedError) else 400
-    reason = error.reason if isinstance(error, RefusedError) else "invalid_request"
-    kind = "server_error" if status >= 500 else "invalid_request_error"
-    body = {"message": str(error), "type": kind, "param": None, "code": reason}
-    return JSONResponse({"error": body}, status, HEADERS.get(status))
+    kind = "server_error" if error.status >= 500 else "invalid_request_error"
+    body = {"message": str(error), "type": kind, "param": None, "code": error.reason}
+    return JSONResponse({"error": body}, error.status, HEADERS.get(error.status))
 
 
 class Asked:
@@ -168,18 +162,16 @@ class Asked:
             raise UserError(f"{shown(min(others))}: expected text, not a file")
         model, self.language = texts.get("model"), texts.get("language", "")
         self.file, self.form = file, texts.get("response_format", "json")
-        if self.form not in FORMATS:
-            raise UserError(f"response_format {refusal(self.form, FORMATS)}")
-        stream = texts.get("stream", "false").lower()
-        if stream not in SWITCH:
-            raise UserError(f"stream {refusal(stream, SWITCH)}")
-        self.stream = SWITCH[stream]
+        stream, channels = texts.get("stream", "false").lower(), texts.get("channels", "mix")
+        for name, value, known in (
+            ("response_format", self.form, FORMATS), ("stream", stream, SWITCH),
+            ("channels", channels, CHANNELS),
+        ):  # fmt: skip
+            if value not in known:
+                raise UserError(f"{name} {refusal(value, known)}")
+        self.stream, self.split = SWITCH[stream], channels == "split"
         phrases = [*phrases_of(texts.get("prompt", "")), *phrases_of(texts.get("hotwords", ""))]
         self.wish = Wish(model, OPENAI_MODEL, self.language, phrases=phrases)
-        channels = texts.get("channels", "mix")
-        if channels not in CHANNELS:
-            raise UserError(f"channels {refusal(channels, CHANNELS)}")
-        self.split = channels == "split"
         self.names = [*map(str, form.getlist(NAMES))] if self.split else []
         self.check_speakers()
         self.times = set(map(str, form.getlist("timestamp_granularities[]"))) or {"segment"}
@@ -216,7 +208,7 @@ class Asked:
             response.headers[WARNING] = ascii(warning)[1:-1]  # headers have no other letters
         return response
 
-    def written(self, channels: list[Channel], seconds: float, recognizer: Recognizer) -> Response:
+    def written(self, channels: list[Channel], seconds: float) -> Response:
         """Return the response with the segments of all channels, in the requested format."""
         call = [channel.recording(seconds) for channel in channels]
         turns = formats.passages_as_json(call) if len(call) > 1 else []
@@ -235,7 +227,7 @@ class Asked:
             body = {"task": "transcribe", "duration": seconds, "text": text, "usage": usage}
             return JSONResponse(body | {"segments": diarized(formats.passages_as_json(call))})
         body = {
-            "task": "transcribe", "language": self.language_of(recognizer), "duration": seconds,
+            "task": "transcribe", "language": self.language_used, "duration": seconds,
             "text": text, "usage": usage,
         }  # fmt: skip
         found = sorted(
@@ -253,9 +245,11 @@ class Asked:
             body["segments"] = [verbose(i, each) | keys for i, (each, keys) in enumerate(found)]
         return JSONResponse(body)
 
-    def language_of(self, recognizer: Recognizer) -> str:
-        """Return the language of the text: the requested one if the model has several."""
-        stated = self.grant.model.code_of(self.language) or recognizer.language
+    @property
+    def language_used(self) -> str:
+        """Language of the text: the requested one if the model has several."""
+        grant = self.grant
+        stated = grant.model.code_of(self.language) or grant.recognizer.language
         return stated or self.language or UNDETERMINED
 
 

@@ -1,8 +1,10 @@
 """The OpenAPI description of all addresses except WebSockets, at /openapi.json."""
 
+import re
 from collections.abc import Collection
 from typing import Any
 
+from asrkit.serve.dialects.deepgram import FileOptions
 from asrkit.serve.dialects.openai_files import (
     CHANNELS,
     FORMATS,
@@ -17,13 +19,6 @@ Schema = dict[str, Any]
 TEXT: Schema = {"type": "string"}
 NUMBER: Schema = {"type": "number"}
 PHRASES = TEXT | {"description": "phrases to prefer, separated by commas"}
-ADDRESSES = {  # addresses for GET: summary, and media type of the answer
-    "/healthz": ("Whether the server runs", "text/plain"),
-    "/readyz": ("Whether the server accepts calls", "text/plain"),
-    "/metrics": ("Metrics for Prometheus", "text/plain"),
-    "/schema.json": ("JSON schema of the messages at /v1/stream", "application/json"),
-    "/openapi.json": ("This description", "application/json"),
-}
 REFUSALS = {
     400: "A field, a form or a file is invalid",
     404: "The server has no model of this name",
@@ -34,46 +29,40 @@ REFUSALS = {
 
 def described(server: Server) -> Schema:
     """Return the description of a server, with the names of its models."""
+    upload = {"multipart/form-data": {"schema": form(server)}}
+    written = {"application/json": TRANSCRIPTION, "text/plain": TEXT, "text/event-stream": {}}
+    options = FileOptions.model_json_schema()["properties"]
     paths: Schema = {
-        path: {"get": {"summary": what, "responses": responses({kind: {}})}}
-        for path, (what, kind) in ADDRESSES.items()
-    }
-    paths["/v1/models"] = {
-        "get": {
-            "summary": "The models that are served",
-            "responses": responses({"application/json": MODELS}),
+        path: {
+            "get": {
+                "summary": summary, "responses": responses({kind: schema}, refusals),
+                "parameters": [
+                    {"name": name, "in": "path", "required": True, "schema": TEXT}
+                    for name in re.findall(r"{(\w+)}", path)
+                ],
+            }
         }
-    }
-    paths["/v1/models/{name}"] = {
-        "get": {
-            "summary": "A model that is served",
-            "parameters": [{"name": "name", "in": "path", "required": True, "schema": TEXT}],
-            "responses": responses({"application/json": MODEL}, [404]),
-        }
-    }
-    paths["/v1/audio/transcriptions"] = {
-        "post": {
-            "summary": "The text of an audio file",
-            "requestBody": {
-                "required": True,
-                "content": {"multipart/form-data": {"schema": form(server)}},
-            },
-            "responses": responses(
-                {"application/json": TRANSCRIPTION, "text/plain": TEXT, "text/event-stream": {}},
-                REFUSALS,
-            ),
-        }
-    }
-    paths["/v1/listen"] = {
-        "post": {
-            "summary": "The text of an audio file, as Deepgram's clients ask for it",
-            "parameters": [
-                {"name": name, "in": "query", "schema": schema} for name, schema in LISTEN.items()
-            ],
-            "requestBody": {"required": True, "content": {"application/octet-stream": {}}},
-            "responses": responses({"application/json": LISTENED}, REFUSALS, LISTEN_ERROR),
-        }
-    }
+        for path, (summary, kind, schema, *refusals) in ADDRESSES.items()
+    } | {
+        "/v1/audio/transcriptions": {
+            "post": {
+                "summary": "The text of an audio file",
+                "requestBody": {"required": True, "content": upload},
+                "responses": responses(written, REFUSALS),
+            }
+        },
+        "/v1/listen": {
+            "post": {
+                "summary": "The text of an audio file, as Deepgram's clients ask for it",
+                "parameters": [
+                    {"name": name, "in": "query", "schema": schema}
+                    for name, schema in options.items()
+                ],
+                "requestBody": {"required": True, "content": {"application/octet-stream": {}}},
+                "responses": responses({"application/json": LISTENED}, REFUSALS, LISTEN_ERROR),
+            }
+        },
+    }  # fmt: skip
     description: Schema = {
         "openapi": "3.1.0", "info": {"title": "asrkit", "version": __version__}, "paths": paths,
     }  # fmt: skip
@@ -162,19 +151,8 @@ MODELS = record(["object", "data"], object={"const": "list"}, data=array(MODEL))
 ERROR = record(
     ["error"], error=record(["message", "type", "code"], message=TEXT, type=TEXT, code=TEXT)
 )
-WORDS = array(
-    record(["word", *TIMES, "confidence"], word=TEXT, confidence=NUMBER, **TIMES),
-)
+WORDS = array(record(["word", *TIMES, "confidence"], word=TEXT, confidence=NUMBER, **TIMES))
 HEARD = {"transcript": TEXT, "confidence": NUMBER, "words": WORDS}
-LISTEN: dict[str, Schema] = {  # parameters
-    "model": TEXT,
-    "language": TEXT,
-    "keyterm": array(TEXT),
-    "keywords": array(TEXT),
-    "utterances": {"type": "boolean"},
-    "multichannel": {"type": "boolean"},
-    "utt_split": {"type": "number", "exclusiveMinimum": 0, "maximum": 60},
-}
 LISTENED = record(
     ["metadata", "results"],
     metadata=record(
@@ -189,3 +167,14 @@ LISTENED = record(
     ),
 )  # fmt: skip
 LISTEN_ERROR = record(["err_code", "err_msg"], err_code=TEXT, err_msg=TEXT)
+JSON, PLAIN = "application/json", "text/plain"
+# For GET: summary, media type and schema of the answer, and statuses of errors.
+ADDRESSES: dict[str, tuple[Any, ...]] = {
+    "/healthz": ("Whether the server runs", PLAIN, {}),
+    "/readyz": ("Whether the server accepts calls", PLAIN, {}),
+    "/metrics": ("Metrics for Prometheus", PLAIN, {}),
+    "/schema.json": ("JSON schema of the messages at /v1/stream", JSON, {}),
+    "/openapi.json": ("This description", JSON, {}),
+    "/v1/models": ("The models that are served", JSON, MODELS),
+    "/v1/models/{name}": ("A model that is served", JSON, MODEL, 404),
+}
