@@ -39,7 +39,7 @@ def facts(experiment: Experiment) -> dict[str, Any]:
     """Return facts from the model file by name: model, duration of the training, command."""
     file, training, folder = experiment.file, experiment.file.training, experiment.path.parent
     config, curves = folder / "config.yaml", folder / "tensorboard"
-    again = f"python -m asrkit.train --config {config}" if config.is_file() else None
+    again = f"asrkit train --config {config}" if config.is_file() else None
     hours, factors = training.get("audio_hours_per_epoch"), file.config.augmentation.speed_factors
     known = {
         "model": experiment.path,

@@ -45,7 +45,7 @@ def test_sound_texts_stay(text: str) -> None:
     assert Normalizer(PLAIN._replace(punctuation="remove"))(text) == text
 
 
-@pytest.mark.parametrize("kind", ["markup", "annotation", "emoji", "encoding", "spaces"])
+@pytest.mark.parametrize("kind", ["markup", "annotation", "emoji", "encoding"])
 def test_nothing_that_the_checks_find_remains(kind: str) -> None:
     for text in FOUND[kind]:
         after = Normalizer(PLAIN)(text)
