@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from typing import NamedTuple
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 import numpy as np
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
@@ -54,17 +54,14 @@ def address_of(url: str) -> str:
     Raises:
         UserError: if `url` is not the URL of a server.
     """
-    try:
-        parts: SplitResult | None = urlsplit(url)
-        good = parts is not None and parts.scheme in SCHEMES and parts.hostname and parts.port != 0
-    except ValueError:  # a port that is not a number
-        good = False
-    if not good or parts is None:
-        # Without password and token.
-        told = re.sub(r"^([\w+.-]*://)?.*@", r"\1", url.partition("?")[0], flags=re.DOTALL)
-        raise UserError(f"the server must be a URL like http://127.0.0.1:8000, got {shown(told)}")
-    path = parts.path.rstrip("/").removesuffix(PATH) + PATH
-    return parts._replace(scheme=SCHEMES[parts.scheme], path=path, fragment="").geturl()
+    with suppress(ValueError):  # a port that is not a number
+        parts = urlsplit(url)
+        if parts.scheme in SCHEMES and parts.hostname and parts.port != 0:
+            path = parts.path.rstrip("/").removesuffix(PATH) + PATH
+            return parts._replace(scheme=SCHEMES[parts.scheme], path=path, fragment="").geturl()
+    # Without password and token.
+    told = re.sub(r"^([\w+.-]*://)?.*@", r"\1", url.partition("?")[0], flags=re.DOTALL)
+    raise UserError(f"the server must be a URL like http://127.0.0.1:8000, got {shown(told)}")
 
 
 class RemoteSession:

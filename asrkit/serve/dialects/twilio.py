@@ -80,9 +80,8 @@ class Twilio(Dialect):
             start = checked(Start.model_validate, event.get("start"), "start.")
             self.sid, self.tracks = start.sid, [*dict.fromkeys(start.tracks)]
             asked = start.parameters
-            wish = Wish(
-                asked.model, phrases=phrases_of(asked.hotwords), pause_ms=asked.pause_ms
-            )  # fmt: skip
+            phrases = phrases_of(asked.hotwords)
+            wish = Wish(asked.model, phrases=phrases, pause_ms=asked.pause_ms)
             yield Begin(wish, RATE, len(self.tracks), token=asked.token or self.token)
         if kind == "media":
             media = checked(Media.model_validate, event.get("media"), "media.")
