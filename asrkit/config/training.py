@@ -131,7 +131,7 @@ class TextConfig(Section):
     keep`, and the extra `written`: docs/own-corpus.md."""
     end_of_turn: bool = False
     """Add a label that is not text, and that the network learns at the end of each training
-    utterance: docs/turns.md."""
+    utterance: docs/second-pass.md."""
 
     @model_validator(mode="after")
     def _keeps_capitals(self) -> "TextConfig":

@@ -28,7 +28,7 @@ struct Stream {  // a stream of samples; any number of streams share a session
       return metadata.LookupCustomMetadataMapAllocated(key, allocator).get();
     };
     if (about("samples_before") != "0" || about("samples_after") != "0")
-      throw std::runtime_error("this model needs samples before and after a stream: docs/onnx.md");
+      throw std::runtime_error("this model needs samples before and after a stream: docs/export.md");
     chunk = std::stoul(about("chunk_length"));
     ahead = std::stol(about("samples_ahead"));
     std::istringstream lines(about("symbols"));

@@ -14,7 +14,7 @@ import * as ort from "onnxruntime-node";
 class Stream {
   constructor(session, about) {
     if (about.samples_before !== "0" || about.samples_after !== "0")
-      throw new Error("this model needs samples before and after a stream: see docs/onnx.md");
+      throw new Error("this model needs samples before and after a stream: see docs/export.md");
     this.session = session;
     this.symbols = ["", ...about.symbols.split("\n")]; // label 0 is the blank
     this.chunk = Number(about.chunk_length); // samples

@@ -17,7 +17,7 @@ class Stream:
     def __init__(self, session: onnxruntime.InferenceSession) -> None:
         about = session.get_modelmeta().custom_metadata_map
         if (about["samples_before"], about["samples_after"]) != ("0", "0"):
-            raise ValueError("this model needs samples before and after a stream: see docs/onnx.md")
+            raise ValueError("this model needs samples before and after a stream: docs/export.md")
         self.session, self.symbols = session, ["", *about["symbols"].split("\n")]  # 0 is the blank
         inputs = {each.name: each for each in session.get_inputs()}
         self.past, self.chunk = inputs["past"].shape[1], int(about["chunk_length"])  # samples

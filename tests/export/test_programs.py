@@ -198,7 +198,7 @@ def test_the_page_names_all_that_the_file_has(of_one_stream: Path) -> None:
     assert about["samples_ahead"] == "2560"
     symbols = [file.tokenizer.piece(i) for i in range(1, file.tokenizer.vocab_size)]
     assert about["symbols"].split("\n") == symbols
-    page = (PROJECT / "docs" / "onnx.md").read_text(encoding="utf-8")
+    page = (PROJECT / "docs" / "export.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`(\w+)`", page))
     outputs = {each.name for each in session.get_outputs()}
     carried = {f"new_{name}" for name in shapes}
@@ -214,5 +214,5 @@ def test_a_stream_with_ends_of_its_own_is_refused(of_one_stream: Path, tmp_path:
     ends.value = "120"
     onnx_package.save(model, tmp_path / "model.onnx")
     soundfile.write(tmp_path / "a.wav", np.zeros(16000), 16000)
-    with pytest.raises(AssertionError, match=r"docs/onnx\.md"):
+    with pytest.raises(AssertionError, match=r"docs/export\.md"):
         printed(program("py", tmp_path), tmp_path / "model.onnx", tmp_path / "a.wav")

@@ -200,7 +200,7 @@ def options_table() -> str:
     rows = []
     for kind, cls in KINDS.items():
         listed = ", ".join(f"`{name}: {yaml(p)}`" for name, p in KINDS.options(kind).items())
-        name = f"[{cls.__name__}](position-classes.md#{cls.__module__}.{cls.__name__})"
+        name = f"[{cls.__name__}](#{cls.__module__}.{cls.__name__})"
         rows.append([f"`{kind}`", name, listed or "–"])
     return markdown(["kind", "class", "options and their defaults"], rows) + "\n"
 

@@ -243,7 +243,7 @@ def test_a_trainings_loss_is_that_of_the_streams_frames() -> None:
 
 
 def from_samples(step: Any, samples: Tensor, ahead: int) -> list[Tensor]:
-    """The frames of a stream (1, N) as docs/onnx.md says: a chunk at a time, with its end."""
+    """The frames of a stream (1, N) as docs/export.md says: a chunk at a time, with its end."""
     stream, found = of_stream(step.frontend, samples), list[Tensor]()
     past_size, chunk = step.past_size, step.chunk_samples
     padded = functional.pad(stream, (0, 2 * past_size + chunk))
