@@ -375,7 +375,8 @@ def serving(
 
 async def alone(address: str, samples: np.ndarray) -> str:
     """Return the text of a recording that is sent as fast as it is taken."""
-    async with connect(address, max_size=None, compression=None) as client:
+    # The processes of --workers load their models first.
+    async with connect(address, max_size=None, compression=None, open_timeout=120) as client:
         await client.send('{"type": "start"}')
         await client.send(samples.tobytes())
         await client.send('{"type": "end"}')
