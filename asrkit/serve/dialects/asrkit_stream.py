@@ -7,14 +7,12 @@ outlive their connections.
 from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
-
 from asrkit.audio.opus import OpusDecoder
 from asrkit.errors import UserError, shown
 from asrkit.serve.calls import CallUpdate
 from asrkit.serve.converse import Append, Begin, Commit, Dialect, Finish
 from asrkit.serve.dialects import messages
-from asrkit.serve.dialects.audio import cut_off, samples_of
+from asrkit.serve.dialects.audio import SampleReader
 from asrkit.serve.dialects.messages import ENCODINGS, End, Ended, Error, Partial, Resume, Start
 from asrkit.serve.resumption import SuspendedCall
 from asrkit.serve.server import Grant, Wish
@@ -30,7 +28,7 @@ class AsrkitStream(Dialect):
 
     def __init__(self) -> None:
         self.id = self.token = self.warning = ""
-        self.ack, self.past = 0, b""
+        self.ack, self.reader = 0, SampleReader()
         self.start: Start | None = None
         self.finals: list[int] = []  # segments of each channel that the client has already
         self.opus: OpusDecoder | None = None
@@ -42,20 +40,14 @@ class AsrkitStream(Dialect):
                 raise UserError("the first message must be a start or a resume")
             yield first
         elif isinstance(message, bytes):
-            yield Append(self.samples(self.start, message))
+            yield Append((self.reader.read if self.opus is None else self.opus.decode)(message))
         elif isinstance(asked := messages.parsed(message), End):
-            self.warning = cut_off(self.past)
+            self.warning = "; ".join(self.reader.problems())
             yield Finish()
         elif isinstance(asked, messages.Commit):
             yield Commit()
         else:
             raise UserError("the call has started already")
-
-    def samples(self, start: Start, data: bytes) -> np.ndarray:
-        if self.opus is not None:
-            return self.opus.decode(data)
-        samples, self.past = samples_of(self.past, data, ENCODINGS[start.encoding], start.channels)
-        return samples
 
     def packets(self, received: int) -> tuple[bytes, ...]:
         """Return the last packets of Opus, with which another decoder continues."""
@@ -75,6 +67,8 @@ class AsrkitStream(Dialect):
             raise UserError(f"finals: expected {start.channels} numbers, got {shown(finals)}")
         if start.encoding == "opus":
             self.opus = OpusDecoder(call.received, call.packets)
+        else:
+            self.reader = SampleReader(ENCODINGS[start.encoding], start.channels)
         self.start, self.finals = start, counts
         wish = Wish(
             start.model, hotwords=start.hotwords, pause_ms=start.pause_ms,

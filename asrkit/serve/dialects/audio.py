@@ -4,30 +4,43 @@ from typing import Any
 
 import numpy as np
 
+from asrkit.audio import Mixer
 
-def samples_of(
-    past: bytes, data: bytes, dtype: np.dtype[Any], channels: int = 1
-) -> tuple[np.ndarray, bytes]:
-    """Return the samples of a packet, and the bytes of an incomplete last sample as next `past`.
+S16, CODE = np.dtype("<i2"), np.dtype("u1")  # 16-bit values; codes of G.711
+
+
+class SampleReader:
+    """A reader of the samples in a client's packets, which may end within a sample.
 
     Args:
-        past: bytes before the packet that are not a whole sample.
-        data: bytes of the packet.
-        dtype: type of a sample.
+        dtype: type of a value.
         channels: interleaved channels; a sample is one value of each.
-
-    Returns:
-        Samples (n,), or (n, channels) of several channels; and the next `past`.
+        table: values of the codes of G.711, or None.
+        mixes: whether channels are mixed.
     """
-    data = past + data if past else data
-    whole = len(data) - len(data) % (channels * dtype.itemsize)
-    samples = np.frombuffer(data[:whole], dtype).astype(dtype.newbyteorder("="))
-    return samples if channels == 1 else samples.reshape(-1, channels), data[whole:]
 
+    def __init__(
+        self, dtype: np.dtype[Any] = S16, channels: int = 1, table: np.ndarray | None = None,
+        mixes: bool = False,
+    ) -> None:  # fmt: skip
+        self.dtype, self.channels, self.table = dtype if table is None else CODE, channels, table
+        self.past, self.mixer = b"", Mixer("the audio") if mixes else None
 
-def cut_off(past: bytes) -> str:
-    """Return the warning about an incomplete last sample, or ""."""
-    return f"the audio ends within a sample: {len(past)} bytes are not used" if past else ""
+    def read(self, data: bytes) -> np.ndarray:
+        """Return the samples (n,) of a packet, or (n, channels) of several that are not mixed."""
+        data = self.past + data if self.past else data
+        whole = len(data) - len(data) % (self.channels * self.dtype.itemsize)
+        self.past = data[whole:]
+        samples = np.frombuffer(data[:whole], self.dtype).astype(self.dtype.newbyteorder("="))
+        samples = samples if self.table is None else self.table[samples]
+        samples = samples if self.channels == 1 else samples.reshape(-1, self.channels)
+        return samples if self.mixer is None else self.mixer(samples)
+
+    def problems(self) -> list[str]:
+        """Return a warning for each part of the audio that is not used."""
+        past = f"the audio ends within a sample: {len(self.past)} bytes are not used"
+        mixed = () if self.mixer is None else self.mixer.problems()
+        return [*([past] if self.past else []), *(f"the audio {each}" for each in mixed)]
 
 
 def mu_law(code: int) -> int:

@@ -7,15 +7,13 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
 from starlette.datastructures import QueryParams
 
-from asrkit.audio import Mixer
 from asrkit.errors import UserError, shown, whole_number
 from asrkit.runtime import Word
 from asrkit.serve.calls import CallUpdate
 from asrkit.serve.converse import Append, Begin, Commit, Dialect, Finish
-from asrkit.serve.dialects.audio import cut_off, samples_of
+from asrkit.serve.dialects.audio import SampleReader
 from asrkit.serve.dialects.deepgram import (
     About,
     LiveOptions,
@@ -57,17 +55,19 @@ class Deepgram(Dialect):
 
     options: LiveOptions
     about: About
+    reader: SampleReader
 
     def __init__(self, query: QueryParams) -> None:
         self.query, self.warnings, self.unsent = query, list[str](), list[str]()
         self.channels: list[Channel] = []
-        self.past, self.samples = b"", 0
-        self.hash, self.mixer = hashlib.sha256(), Mixer("the audio")
+        self.samples, self.hash = 0, hashlib.sha256()
 
     def open(self) -> Iterator[Begin]:
         self.options, self.warnings = options_of(LiveOptions, self.query)
         count = self.options.channels if self.options.multichannel else 1
         self.channels = [Channel([number, count]) for number in range(count)]
+        channels, table = self.options.channels, self.options.table
+        self.reader = SampleReader(channels=channels, table=table, mixes=count == 1)
         yield Begin(self.options.wish(), self.options.sample_rate, count)
 
     def begun(self, begin: Begin, grant: Grant) -> tuple[()]:
@@ -97,23 +97,15 @@ class Deepgram(Dialect):
                 yield self.finish()
         elif message:
             self.hash.update(message)
-            samples = self.samples_of(message)
-            samples = self.mixer(samples) if len(self.channels) == 1 else samples
+            samples = self.reader.read(message)
             self.samples += len(samples)
             yield Append(samples)
         else:
             yield self.finish()
 
     def finish(self) -> Finish:
-        problems = (f"the audio {each}" for each in self.mixer.problems())
-        self.warnings += filter(None, (cut_off(self.past), *problems))
+        self.warnings += self.reader.problems()
         return Finish()
-
-    def samples_of(self, data: bytes) -> np.ndarray:
-        channels, table = self.options.channels, self.options.table
-        dtype = np.dtype("<i2" if table is None else "u1")
-        samples, self.past = samples_of(self.past, data, dtype, channels)
-        return samples if table is None else table[samples]
 
     def finalize(self, channel: Channel) -> Iterator[Any]:
         """Return the item that ends the open segment of a channel, whose result is the answer.

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from itertools import count
 from typing import Any
 
-import numpy as np
 from starlette.datastructures import QueryParams
 
 from asrkit.errors import UserError
@@ -21,7 +20,7 @@ from asrkit.runtime.endpoint import PAUSE_MS
 from asrkit.runtime.words import joined
 from asrkit.serve.calls import CallUpdate
 from asrkit.serve.converse import Append, Begin, Commit, Dialect
-from asrkit.serve.dialects.audio import A_LAW, MU_LAW, samples_of
+from asrkit.serve.dialects.audio import A_LAW, MU_LAW, SampleReader
 from asrkit.serve.dialects.openai_files import OPENAI_MODEL
 from asrkit.serve.dialects.parsing import bytes_of, checked, phrases_of, without_effect
 from asrkit.serve.dialects.realtime_messages import (
@@ -29,7 +28,6 @@ from asrkit.serve.dialects.realtime_messages import (
     BufferAppend,
     BufferClear,
     BufferCommit,
-    G711Format,
     RealtimeSession,
     SemanticVad,
     ServerVad,
@@ -42,6 +40,7 @@ from asrkit.serve.server import Grant, Wish
 
 # Longest pause within a turn by the eagerness of `semantic_vad`, as OpenAI's.
 LONGEST_MS = {"low": 8000, "medium": 4000, "high": 2000}
+TABLES = {"audio/pcmu": MU_LAW, "audio/pcma": A_LAW}
 ITEM = "conversation.item.input_audio_transcription"
 
 
@@ -63,12 +62,13 @@ class Realtime(Dialect):
 
     session: RealtimeSession  # with its call and the call's item, from `begun`
     item: Item
+    reader: SampleReader
 
     def __init__(self, query: QueryParams, pause_ms: int | None) -> None:
         self.query, self.pause_ms, self.numbers = query, pause_ms, count(1)
         self.model: str | None = None  # name of the model that is used, if the client has sent one
         self.is_stable = False  # whether the call has stable text before the end of a segment
-        self.has_audio, self.past, self.commits = False, b"", 0  # of the call
+        self.has_audio, self.commits = False, 0  # of the call
         self.previous: str | None = None  # item that was completed last
         self.warnings: list[str] = []
         self.value: object = None  # the client's last message
@@ -114,7 +114,8 @@ class Realtime(Dialect):
         decoding, asked = grant.recognizer.decoding, begin.wish.model
         self.model = grant.model.name if grant.is_substitute else asked
         self.is_stable = decoding.second is None and decoding.postprocess is None
-        self.session, self.has_audio, self.past, self.commits = begin.settings, False, b"", 0
+        self.session, self.has_audio, self.commits = begin.settings, False, 0
+        self.reader = SampleReader(table=TABLES.get(self.session.audio.input.format.type))
         self.item, self.warnings = Item(f"item_{next(self.numbers)}"), grant.warnings
         return ()
 
@@ -129,7 +130,7 @@ class Realtime(Dialect):
         self.value = loaded(message)
         event = checked(EVENT.validate_python, self.value)
         if isinstance(event, BufferAppend):
-            samples = self.samples(event.audio)
+            samples = self.reader.read(bytes_of(event.audio, "audio"))
             self.has_audio = self.has_audio or len(samples) > 0
             yield Append(samples)
         elif isinstance(event, BufferCommit):
@@ -156,13 +157,6 @@ class Realtime(Dialect):
 
     def error(self, reason: str, text: str) -> dict[str, Any]:
         return error_event(reason, text)
-
-    def samples(self, text: str) -> np.ndarray:
-        data, form = bytes_of(text, "audio"), self.session.audio.input.format
-        if isinstance(form, G711Format):
-            return (MU_LAW if form.type == "audio/pcmu" else A_LAW)[np.frombuffer(data, np.uint8)]
-        samples, self.past = samples_of(self.past, data, np.dtype("<i2"))
-        return samples
 
     def write(self, channel: int, update: CallUpdate | None) -> Iterator[dict[str, Any]]:
         assert update is not None

@@ -9,8 +9,7 @@ from asrkit.errors import UserError, shown
 from asrkit.runtime import Segment
 from asrkit.serve.calls import CallUpdate
 from asrkit.serve.converse import Append, Begin, Dialect, Finish, Poll
-from asrkit.serve.dialects.audio import cut_off, samples_of
-from asrkit.serve.dialects.messages import ENCODINGS
+from asrkit.serve.dialects.audio import SampleReader
 from asrkit.serve.dialects.parsing import checked, object_of
 from asrkit.serve.server import Grant, Wish
 
@@ -37,7 +36,7 @@ class Vosk(Dialect):
     def __init__(self) -> None:
         self.config, self.warnings = VoskConfig(), list[str]()  # warnings: for the next reply
         self.has_call = self.is_finishing = False
-        self.past, self.text = b"", ""
+        self.reader, self.text = SampleReader(), ""
         self.waiting: list[Segment] = []
 
     def read(self, message: str | bytes) -> Iterator[Any]:
@@ -55,16 +54,17 @@ class Vosk(Dialect):
             config = self.config
             yield Begin(Wish(config.model, phrases=config.phrase_list), config.sample_rate)
         if isinstance(message, bytes):
-            samples, self.past = samples_of(self.past, message, ENCODINGS["pcm_s16le"])
-            yield Append(samples)
+            yield Append(self.reader.read(message))
             yield Poll()
             return
-        self.warn(cut_off(self.past))
+        for problem in self.reader.problems():
+            self.warn(problem)
         self.is_finishing = True
         yield Finish(is_last=kind == "eof")
 
     def begun(self, begin: Begin, grant: Grant) -> tuple[()]:
-        self.has_call, self.is_finishing, self.past, self.text = True, False, b"", ""
+        self.has_call, self.is_finishing = True, False
+        self.reader, self.text = SampleReader(), ""
         for warning in grant.warnings:
             self.warn(warning)
         if self.config.max_alternatives > 1 and not grant.model.ranks_texts:

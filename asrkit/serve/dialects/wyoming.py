@@ -12,13 +12,11 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Annotated, Any, Literal
 
-import numpy as np
 from anyio import fail_after
 from pydantic import BaseModel, Field
 from wyoming.event import Event, async_read_event, async_write_event
 from wyoming.info import AsrModel, AsrProgram, Attribution, Info
 
-from asrkit.audio import Mixer
 from asrkit.audio.samples import MAX_RATE, MIN_RATE
 from asrkit.errors import UserError, shown
 from asrkit.serve.admission import CLIENT, client_of
@@ -34,14 +32,13 @@ from asrkit.serve.converse import (
     Poll,
     converse,
 )
-from asrkit.serve.dialects.audio import cut_off, samples_of
+from asrkit.serve.dialects.audio import SampleReader
 from asrkit.serve.dialects.parsing import checked, without_effect
 from asrkit.serve.dialects.stable_text import StableText
 from asrkit.serve.logs import log
 from asrkit.serve.server import Grant, Model, Server, Wish
 from asrkit.version import __version__
 
-S16 = np.dtype("<i2")
 LINE_BYTES = 1 << 16  # longest line
 Name = Annotated[str, Field(max_length=200)]
 # Errors of the package for a line that is JSON, but not an event.
@@ -166,7 +163,7 @@ class Wyoming(Dialect):
         self.models, self.asked = models, Transcribe()
         # Of the current recording.
         self.form: Format | None = None
-        self.past, self.mixer, self.text = b"", Mixer("the audio"), StableText()
+        self.reader, self.text = SampleReader(), StableText()
         self.language: dict[str, str] = {}
         self.warnings: list[str] = []
 
@@ -182,9 +179,7 @@ class Wyoming(Dialect):
         if kind == "audio-chunk" and self.form is not None:
             if data_of(message, Format) != self.form:
                 raise UserError("audio-chunk has another format than the audio before it")
-            payload = message.payload or b""
-            samples, self.past = samples_of(self.past, payload, S16, self.form.channels)
-            yield Append(self.mixer(samples))
+            yield Append(self.reader.read(message.payload or b""))
         elif kind == "audio-stop":
             if self.form is None:
                 raise UserError("audio-stop without audio: send audio-start first")
@@ -203,8 +198,8 @@ class Wyoming(Dialect):
         yield Poll()
 
     def begun(self, begin: Begin, grant: Grant) -> tuple[()]:
-        self.form, self.past = begin.settings, b""
-        self.mixer, self.text = Mixer("the audio"), StableText()
+        self.form, self.text = begin.settings, StableText()
+        self.reader = SampleReader(channels=begin.settings.channels, mixes=True)
         language = grant.recognizer.language
         self.language = {"language": language} if language else {}
         unused = [each for each in UNUSED if getattr(self.asked, each) is not None]
@@ -217,8 +212,7 @@ class Wyoming(Dialect):
 
     def ended(self) -> Iterator[Event]:
         self.form, self.asked = None, Transcribe()
-        problems = (f"the audio {each}" for each in self.mixer.problems())
-        warning = "; ".join(filter(None, [*self.warnings, cut_off(self.past), *problems]))
+        warning = "; ".join(filter(None, [*self.warnings, *self.reader.problems()]))
         more = {"warning": warning} if warning else {}
         yield Event("transcript", {"text": self.text.text, **self.language, **more})
         yield Event("transcript-stop")
