@@ -22,7 +22,7 @@ from asrkit.errors import UserError, no_file, shown
 from asrkit.lines import LineKind, lines_in
 from asrkit.lm.lm_fusion import LIMIT
 
-WEIGHT = 2.0  # natural logarithm per word of a phrase; docs/results.md has the measurement
+WEIGHT = 2.0  # natural logarithm per word of a phrase; docs/evidence/results.md has the measurement
 MAX_PHRASE = 1000  # characters
 MAX_LINE, MAX_EMPTY = 65_536, 10_000  # bytes of a line, empty lines in a row
 MAX_CEILING = 100.0  # largest score of a token: exp(100) fits into the search's numbers

@@ -1,4 +1,4 @@
-"""Names that programs and scripts depend on stay: see docs/guarantees.md.
+"""Names that programs and scripts depend on stay: see docs/evidence/guarantees.md.
 
 `python -m tests.laws.test_interface > tests/kept/interface.json` adds new names. A name may only
 leave this file after the version in which its use warned.

@@ -1,4 +1,4 @@
-"""Mutated inputs of every kind, each in a process with limits (docs/guarantees.md).
+"""Mutated inputs of every kind, each in a process with limits (docs/evidence/guarantees.md).
 
 A fault is a crash, more than 10 s of CPU time, memory over the part's bound, or an exception that
 is not asrkit's own. Files written outside their folder, started programs and audio lost without a

@@ -1,4 +1,4 @@
-"""Commands that are killed, or lose their disk, at random moments (docs/guarantees.md)."""
+"""Commands that are killed, or lose their disk, at random moments (docs/evidence/guarantees.md)."""
 
 import os
 import shutil
