@@ -15,7 +15,7 @@ from asrkit.audio.frames import (
     samples_of,
     silence,
 )
-from asrkit.audio.samples import MAX_SECONDS, TOLERANCE, AudioError, Blocks
+from asrkit.audio.samples import IN_MEMORY, MAX_SECONDS, TOLERANCE, AudioError, Blocks
 from asrkit.errors import printable, shown
 
 # The formats that FFmpeg may read: containers of audio. Playlists name other files; devices,
@@ -297,8 +297,9 @@ def open_container(data: BinaryIO, name: str) -> tuple[Any, list[Any]]:
                 raise
             log = getattr(error, "log", None)
             reason = f"{getattr(error, 'strerror', error)}" + (f": {log[2].strip()}" if log else "")
+    hint = "; raw 16-bit samples: np.frombuffer(data, np.int16)" if name == IN_MEMORY else ""
     raise AudioError(
-        f"{name} is not audio that soundfile or FFmpeg reads ({printable(reason)[:300]})"
+        f"{name} is not audio that soundfile or FFmpeg reads ({printable(reason)[:300]}){hint}"
     )
 
 

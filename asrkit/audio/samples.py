@@ -22,6 +22,7 @@ Source = str | Path | io.BytesIO
 Blocks = Generator[np.ndarray, None, None]
 
 logger = logging.getLogger(__name__)
+IN_MEMORY = "audio in memory"  # its name in messages
 
 
 class AudioError(UserError):
@@ -47,13 +48,13 @@ def source_of(value: object) -> Source | None:
     if not isinstance(data, (bytes, bytearray, memoryview)):
         return None
     if not len(data):
-        raise AudioError("audio in memory is empty (0 bytes)")
+        raise AudioError(f"{IN_MEMORY} is empty (0 bytes)")
     return io.BytesIO(data)
 
 
 def name_of(source: Source) -> str:
     """Return a file's name for messages."""
-    return shown(Path(source), 300) if isinstance(source, (str, Path)) else "audio in memory"
+    return shown(Path(source), 300) if isinstance(source, (str, Path)) else IN_MEMORY
 
 
 def bytes_of(source: Source) -> BinaryIO:

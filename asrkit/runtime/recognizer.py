@@ -366,7 +366,7 @@ class Recognizer:
         results = []
         for samples in mono:
             session = self.start()
-            session.accept(samples)
+            session._append(samples)
             results.append(session.finish())
         return results
 

@@ -69,12 +69,16 @@ class Session:
         """
         with self._alone():
             self._check_open()
-            newest, mono = self._streams[-1], audio.mono(samples)
-            size = PACKET_SECONDS * newest.sample_rate
-            for start in range(0, len(mono), size):
-                with self._stepping():
-                    newest.append(mono[start : start + size])
+            self._append(audio.mono(samples))
             return self.result
+
+    def _append(self, mono: np.ndarray) -> None:
+        """Append samples of `audio.mono`, (n,) float32."""
+        newest = self._streams[-1]
+        size = PACKET_SECONDS * newest.sample_rate
+        for start in range(0, len(mono), size):
+            with self._stepping():
+                newest.append(mono[start : start + size])
 
     def commit(self) -> Result:
         """End the segment here, as `finish` would, and continue as a new stream; times continue.

@@ -144,7 +144,7 @@ def test_uploads_wait_for_a_free_process(
     monkeypatch: pytest.MonkeyPatch, served: Recognizer, noise: Path
 ) -> None:
     """One is decoded, one waits, the third is refused; and afterwards all is free again."""
-    server = Server({"m": served}, Limits(decoders=1, uploads_waiting=1, decode_s=1.5))
+    server = Server({"m": served}, Limits(decoders=1, uploads_waiting=1, decode_s=3))
     with serving(server) as address, ThreadPoolExecutor(3) as pool:
         monkeypatch.setattr(uploads, "decode", decoders.hang)
         answers = list(pool.map(lambda _: upload(address, noise), range(3)))
