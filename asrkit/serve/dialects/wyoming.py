@@ -9,10 +9,10 @@ import socket
 import time
 from asyncio import StreamReader, StreamWriter
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Annotated, Any, Literal
 
-from anyio import fail_after
+from anyio import fail_after, move_on_after
 from pydantic import BaseModel, Field
 from wyoming.event import Event, async_read_event, async_write_event
 from wyoming.info import AsrModel, AsrProgram, Attribution, Info
@@ -40,6 +40,7 @@ from asrkit.serve.server import Grant, Model, Server, Wish
 from asrkit.version import __version__
 
 LINE_BYTES = 1 << 16  # longest line
+LINGER_S = 1.0  # of a closing connection
 Name = Annotated[str, Field(max_length=200)]
 # Errors of the package for a line that is JSON, but not an event.
 NOT_EVENTS = (AttributeError, KeyError, TypeError, RecursionError)
@@ -147,6 +148,11 @@ class EventLine:
             raise LeftError from error
 
     async def close(self, code: int, why: str) -> None:
+        """Close after a client that still sends has read the last event."""
+        with suppress(OSError, RuntimeError), move_on_after(LINGER_S):
+            self.writer.write_eof()
+            while await self.reader.read(LINE_BYTES):
+                pass
         self.writer.close()
 
 
