@@ -28,7 +28,7 @@ class SamplesOutput(NamedTuple):
 
 
 class SamplesStep(nn.Module):
-    """Frontend and network in one step: samples to the frames that a search reads.
+    """Frontend and network in one step: samples to what a search reads.
 
     The first P samples of a stream are its first `past`: 240 for Kaldi's frontend, and 160 for each
     feature frame of look-ahead. Every following step has whole chunks of `chunk_samples`. The last

@@ -239,7 +239,8 @@ class ConformerEncoder(nn.Module):
             if i + 1 in numbers:
                 outputs.append(self.output(x, step, frames))
             pasts.append(past)
-        encoded = self.output(x, step, frames)
+        is_returned = len(self.layers) in numbers
+        encoded = outputs[-1] if is_returned else self.output(x, step, frames)
         new_state = state_of(new_feats, hidden, pasts, state.position + total)
         return StepOutput(encoded, lengths.clamp(max=total), new_state), outputs
 

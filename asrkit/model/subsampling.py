@@ -91,7 +91,8 @@ def in_pieces(
             feats[:, piece], real[:, piece], past_feats, past_hidden
         )
         parts.append(part)
-    return torch.cat(parts, dim=1), past_feats, past_hidden
+    subsampled = parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+    return subsampled, past_feats, past_hidden
 
 
 class CausalSubsampling(Subsampling):

@@ -128,7 +128,7 @@ def report_windows() -> None:
 
 
 def emissions_of(engine: Engine, recordings: Sequence[np.ndarray], quiet: Quiet) -> list[Tensor]:
-    """Return the head's emissions (E, V) for recordings at 16 kHz, in one step if possible.
+    """Return the head's emissions (E, V) for recordings at 16 kHz: one step, or windows.
 
     Args:
         engine: network in any context.

@@ -212,7 +212,7 @@ class Session:
 
     def _step(self) -> None:
         """Compute all due steps of both passes."""
-        for stream in self._streams:
+        for stream in tuple(self._streams):  # a reader of results may drop ended ones meanwhile
             stream.run()
 
     def _cancel(self) -> None:

@@ -84,7 +84,7 @@ class Search:
         raise NotImplementedError
 
     def step(self, state: Any, frames: Tensor) -> Any:
-        """Return the state after (E, V) more frames of the head, any E."""
+        """Return the state after (E, V) more emissions of the head, any E."""
         return self.step_all([state], [frames])[0]
 
     def step_all(self, states: Sequence[Any], frames: Sequence[Tensor]) -> list[Any]:
@@ -138,6 +138,9 @@ class CtcSearch(Search):
             log_probs = log_probs.clone()
             log_probs[:, blank], log_probs[:, label] = both, NEVER
         return penalize_blank(log_probs, blank, self.blank_penalty)
+
+    def quiet(self, frames: Tensor) -> tuple[bool, ...]:
+        return tuple((self.readable(frames).argmax(dim=1) == self.blank).tolist())
 
     def ends(self, log_probs: Tensor) -> tuple[float, ...]:
         """Return for each of (E, V) frames the probability of the label; () without one."""

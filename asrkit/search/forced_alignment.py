@@ -47,9 +47,6 @@ class ForcedAlignment(CtcSearch):
     def step(self, state: AlignmentState, frames: Tensor) -> AlignmentState:
         return AlignmentState((*state.frames, self.readable(frames)), self.quiet(frames))
 
-    def quiet(self, frames: Tensor) -> tuple[bool, ...]:
-        return tuple((self.readable(frames).argmax(dim=1) == self.blank).tolist())
-
     def partial(self, state: AlignmentState) -> Hypothesis:
         return NOTHING
 
@@ -130,7 +127,7 @@ def ctc_path(log_probs: np.ndarray, tokens: np.ndarray, blank: int) -> np.ndarra
 
 
 class TransducerAlignment(ForcedAlignment):
-    """A search for the times of a known text, with a transducer's frames (E, D).
+    """A search for the times of a known text, with a transducer's emissions (E, D).
 
     Args:
         head: transducer head with all methods, in eval mode.

@@ -142,9 +142,6 @@ class Recorder(GreedySearch):
         self.frames.append(log_probs)
         return super().step(state, log_probs)
 
-    def quiet(self, frames: Tensor) -> tuple[bool, ...]:
-        return GreedySearch().quiet(frames)  # which no stream reads
-
 
 def packets(samples: np.ndarray, seed: int) -> Iterator[np.ndarray]:
     draw, start = random.Random(seed), 0

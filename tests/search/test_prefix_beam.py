@@ -11,6 +11,7 @@ from torch import Tensor
 
 import asrkit.search.prefix_beam
 from asrkit.search import GreedySearch, Hypothesis, PrefixBeamSearch, Ranked
+from asrkit.search.base import CtcSearch, Search
 from asrkit.search.beam import STABLE_FRAMES
 from asrkit.search.prefix_beam import PrefixBeamState
 
@@ -321,3 +322,12 @@ def test_of_equally_likely_paths_the_one_whose_last_token_ends_first_has_the_tim
     frames = torch.full((4, 2), 0.5, dtype=torch.float64).log()
     ranked = [each.hypothesis for each in search.nbest(search.step(search.start(), frames))]
     assert [each.ends for each in ranked if each.tokens == (1,)] == [(1,)]
+
+
+@pytest.mark.parametrize("search", [GreedySearch(), PrefixBeamSearch(beam=4)])
+def test_quiet_frames_are_found_without_a_search(search: CtcSearch) -> None:
+    """They are those of the state, which costs a beam search to compute."""
+    log_probs = torch.randn(50, 6, generator=torch.Generator().manual_seed(0)).log_softmax(1)
+    quiet = search.quiet(log_probs)
+    assert quiet == Search.quiet(search, log_probs) == search.step(search.start(), log_probs).quiet
+    assert {*quiet} == {True, False}
