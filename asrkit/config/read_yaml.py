@@ -23,13 +23,17 @@ class _StrictLoader(yaml.SafeLoader):
 
     def get_single_node(self) -> yaml.Node | None:
         waiting: list[Any] = [node := super().get_single_node()]
-        for _ in range(MAX_NODES):
-            if not waiting:
-                return node
+        count = 1
+        while waiting:
             part = waiting.pop()
             if isinstance(part, yaml.CollectionNode):
-                waiting += chain(*part.value) if isinstance(part, yaml.MappingNode) else part.value
-        raise yaml.YAMLError(f"its aliases stand for {MAX_NODES} values or more")
+                is_map = isinstance(part, yaml.MappingNode)
+                parts = list(chain(*part.value)) if is_map else part.value
+                count += len(parts)
+                if count >= MAX_NODES:
+                    raise yaml.YAMLError(f"its aliases stand for {MAX_NODES} values or more")
+                waiting += parts
+        return node
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         try:

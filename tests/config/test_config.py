@@ -261,6 +261,7 @@ BAD_YAML = {
     "bomb": (bomb(), "its aliases stand for 100000 values or more"),
     "merged": ("&a {x: &b {<<: [*b, *b]}}", "its aliases stand for"),
     "endless": ("&a [*a]", "its aliases stand for"),
+    "wide": ("a: &a [" + "*a," * 30_000 + "]", "its aliases stand for"),
     "keys": ("{k: 1, 'k': 2}", "key 'k' is repeated in line 1, column 8"),
     "code": ("!!python/object/apply:os.system [true]", "could not determine a constructor"),
     "escape": ("a\x1b]0;title\x07", "unacceptable character #x001b"),
