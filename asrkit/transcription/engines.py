@@ -17,13 +17,13 @@ from multiprocessing import active_children, get_context, parent_process
 from typing import Any
 
 from asrkit.data.labelled import Labelled
-from asrkit.errors import UserError, printable, reason, shown
+from asrkit.errors import UserError, reason, shown
 from asrkit.extras import need
 from asrkit.runtime import Recognizer
 from asrkit.transcription.batches import Decoded, outcomes
 
 LARGEST_PART = 100  # recordings
-ATTEMPTS = 3  # ends of processes in a row after which the work is given up
+ATTEMPTS = 3  # ends of processes in a row after which a part is given up
 
 
 Jobs = Sequence[Labelled]
@@ -80,14 +80,16 @@ def in_processes(
 ) -> Iterator[Decoded]:
     """Yield the outcomes of all parts, decoded by processes of this machine.
 
-    If a process is killed, all are started again, for the parts that are left.
+    If a process is killed, the first part that is left is tried alone, then all others again. A
+    part whose process ends ATTEMPTS times is given up.
     """
     left, failures = {**parts}, 0
     while left:
+        tried = dict(islice(left.items(), 1)) if failures else left
         with ProcessPoolExecutor(workers, get_context("spawn"), end_with_parent) as pool:
             try:
                 futures = {
-                    pool.submit(decode_part, *shared, *part): part[0] for part in left.items()
+                    pool.submit(decode_part, *shared, *part): part[0] for part in tried.items()
                 }
                 for future in as_completed(futures):
                     yield from future.result()
@@ -101,11 +103,12 @@ def in_processes(
                 pool.shutdown(cancel_futures=True)
                 raise
         if failures == ATTEMPTS:
-            ids = [printable(job.id) for part in islice(left.values(), workers) for job in part]
-            raise UserError(
-                f"{ATTEMPTS} times a process ended before a part was decoded, now among {ids[0]} to"
-                f" {ids[-1]}: give fewer --workers if memory is short, or leave --workers out"
-            )
+            first, jobs = next(iter(left.items()))
+            problem = f"the process of its part of the work ended {ATTEMPTS} times"
+            why = UserError(f"{problem}: is memory short?")
+            yield from (Decoded(first + number, why) for number in range(len(jobs)))
+            del left[first]
+            failures = 0
 
 
 def end_with_parent() -> None:

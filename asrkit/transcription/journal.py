@@ -34,6 +34,7 @@ class Journal:
         self.path = self.folder / f"{secrets.token_hex(8)}.jsonl"
         # By a recording's key and the hash of its transcript: the texts of its channels.
         self.lines: dict[tuple[str, str], list[Heard]] = {}
+        self.keys: dict[Path, str] = {}  # by transcript: the recording's key before its decode
         for path in filter(Path.is_file, self.folder.glob("*.jsonl")):
             for line in path.read_bytes().splitlines():
                 with suppress(ValueError, TypeError):
@@ -51,15 +52,20 @@ class Journal:
     def find(self, channels: Sequence[Labelled]) -> Sequence[Heard | None]:
         """Return the texts of a recording whose transcript is in the folder; otherwise ()."""
         path = self.output.path(channels[0])
+        key = self.keys[path] = self.key(channels)
         if not self.lines or not path.is_file():
             return ()
-        return self.lines.get((self.key(channels), sha256_of(path)), ())
+        return self.lines.get((key, sha256_of(path)), ())
 
     def add(self, channels: Sequence[Labelled], heard: Sequence[Heard | None]) -> None:
-        """Append a recording whose transcript was written, unless a channel could not be read."""
+        """Append a recording that `find` did not find and whose transcript was written.
+
+        A recording with a channel that could not be read is not appended.
+        """
         if None in heard:
             return
-        line = self.key(channels), sha256_of(self.output.path(channels[0])), heard
+        path = self.output.path(channels[0])
+        line = self.keys[path], sha256_of(path), heard
         self.folder.mkdir(parents=True, exist_ok=True)
         with self.path.open("ab") as file:
             file.write(json.dumps(line).encode() + b"\n")
