@@ -46,7 +46,6 @@ class Hub:
     sends: list[int] = field(default_factory=list)  # bytes after which a connection ends, in turn
     ranges: bool = True  # whether a part of a file can be asked for
     bytes_sent: int = 0
-    encoding: str = ""  # of contents, as their header states it
     before: Callable[[], object] = bool  # called before contents are sent
     sent: list[Any] = field(default_factory=list)  # the lines of each commit
 
@@ -119,7 +118,6 @@ class Handler(BaseHTTPRequestHandler):
         start = int(begin[1]) if begin and self.hub.ranges else 0
         self.send_response(206 if begin and self.hub.ranges else 200)
         known = {"X-Repo-Commit": commit, "ETag": f'"{hashlib.sha256(data).hexdigest()}"'}
-        known |= {"Content-Encoding": self.hub.encoding} if self.hub.encoding else {}
         for key, value in {"Content-Length": str(len(data) - start), **known}.items():
             self.send_header(key, value)
         self.end_headers()
@@ -207,7 +205,7 @@ def git_digest(data: bytes) -> str:
 
 NAME = r"([\w.-]+/[\w.-]+)"
 ROUTES = {
-    rf"(?:GET|HEAD) /{NAME}/resolve/(.+)/([^/]+)": Handler.resolve,
+    rf"(?:GET|HEAD) /{NAME}/resolve/([^/]+)/(.+)": Handler.resolve,
     rf"GET /api/models/{NAME}(?:/revision/(.+))?": Handler.info,
     r"POST /api/repos/create": Handler.create,
     rf"POST /api/models/{NAME}/branch/(.+)": Handler.branch,

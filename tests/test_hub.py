@@ -359,7 +359,11 @@ def test_other_bytes_than_the_hub_states(remote: hub_server.Hub, model: bytes, c
     remote.make("me/tiny").commit(model__safetensors=model)
     other = {"bits": bytes(len(model)), "longer": model + b"x", "shorter": model[:-1]}[change]
     remote.contents["model.safetensors"] = other
-    assert "hf://me/tiny: model.safetensors is damaged: its digest is" in refusal("hf://me/tiny")
+    is_stated = change == "bits"
+    sent = f"the hub sends {len(other)} bytes as model.safetensors, and its listing states"
+    said = "model.safetensors is damaged: its digest is" if is_stated else sent
+    assert f"hf://me/tiny: {said}" in refusal("hf://me/tiny")
+    assert remote.bytes_sent == is_stated * len(model)
     assert not list((Path("cache")).rglob("model.safetensors"))
     remote.contents.clear()
     assert model_path("hf://me/tiny").read_bytes() == model
@@ -409,6 +413,24 @@ def test_a_file_that_another_program_downloaded(
     assert model_path("hf://me/tiny") == path
     assert sent(remote) == []
     shutil.rmtree(tmp_path / "cache" / "asrkit")
+    hub_server.use(monkeypatch, remote.address, tmp_path / "cache", offline=True)
+    assert model_path("hf://me/tiny") == path
+
+
+def test_a_repository_that_another_program_downloaded(
+    remote: hub_server.Hub, model: bytes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Offline, files in its folders and a dataset of the same name do not count."""
+    from huggingface_hub import hf_hub_download
+
+    files = {"model__safetensors": model, "sub/model__safetensors": b"other"}
+    remote.make("me/tiny").commit(__gitattributes=b"", **files)
+    names = (".gitattributes", "sub/model.safetensors", "model.safetensors")
+    *_, path = [Path(hf_hub_download("me/tiny", name)) for name in names]
+    cache = tmp_path / "cache" / "hub"
+    size = downloads.bytes_here()["me/tiny"]
+    shutil.copytree(cache / "models--me--tiny", cache / "datasets--me--tiny")
+    assert downloads.bytes_here() == {"me/tiny": size}
     hub_server.use(monkeypatch, remote.address, tmp_path / "cache", offline=True)
     assert model_path("hf://me/tiny") == path
 

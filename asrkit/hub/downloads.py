@@ -79,14 +79,26 @@ class Source(NamedTuple):
     def fetch(self) -> Path:
         """Return the folder with the files; download those that are not in the cache."""
         with explained(self.address):
-            from huggingface_hub import hf_hub_download, try_to_load_from_cache
+            from huggingface_hub import (
+                get_hf_file_metadata,
+                hf_hub_download,
+                hf_hub_url,
+                try_to_load_from_cache,
+            )
 
             place, commit = self.address.repository, self.listing.commit
             for name in self.names:
+                stated = self.listing.files[name]
                 if not isinstance(try_to_load_from_cache(place, name, revision=commit), str):
                     self._announce(name)
+                    sent = get_hf_file_metadata(hf_hub_url(place, name, revision=commit)).size
+                    if sent != stated.size:
+                        raise UserError(
+                            f"{self.address}: the hub sends {sent} bytes as {name}, and its "
+                            f"listing states {stated.size}: do not use this file"
+                        )
                 path = Path(hf_hub_download(place, name, revision=commit))
-                self._compare(path, self.listing.files[name])
+                self._compare(path, stated)
         return path.parent
 
     def _announce(self, name: str) -> None:
@@ -149,15 +161,22 @@ def bytes_here() -> Counter[str]:
     if find_spec("huggingface_hub") is None:
         return Counter()
     with explained(Address("…")):
-        from huggingface_hub import CacheNotFound, constants, scan_cache_dir
-
         sizes = Counter[str]()
-        with suppress(CacheNotFound):
-            for each in scan_cache_dir(constants.HF_HUB_CACHE).repos:
-                converted = cache_of(each.repo_id).glob("*/*.safetensors")
-                sizes[each.repo_id] += each.size_on_disk
-                sizes[each.repo_id] += sum(path.stat().st_size for path in converted)
+        for each in cached_models():
+            converted = cache_of(each.repo_id).glob("*/*.safetensors")
+            sizes[each.repo_id] += each.size_on_disk
+            sizes[each.repo_id] += sum(path.stat().st_size for path in converted)
     return sizes
+
+
+def cached_models() -> list[Any]:
+    """Return the model repositories in the library's cache."""
+    from huggingface_hub import CacheNotFound, constants, scan_cache_dir
+
+    with suppress(CacheNotFound):
+        repositories = scan_cache_dir(constants.HF_HUB_CACHE).repos
+        return [each for each in repositories if each.repo_type == "model"]
+    return []
 
 
 def find(address: Address, kinds: Sequence[str] = (".safetensors", ".nemo")) -> Source:
@@ -293,18 +312,18 @@ def asked(address: Address) -> Listing:
 
 def of_snapshot(address: Address) -> Listing | None:
     """Return the listing of the files of a commit that another program downloaded."""
-    from huggingface_hub import CacheNotFound, constants, scan_cache_dir
-
-    with suppress(CacheNotFound):
-        for repository in scan_cache_dir(constants.HF_HUB_CACHE).repos:
-            for commit in repository.revisions if repository.repo_id == address.repository else ():
-                if (address.revision or "main") not in {commit.commit_hash, *commit.refs}:
+    for repository in cached_models():
+        for commit in repository.revisions if repository.repo_id == address.repository else ():
+            if (address.revision or "main") not in {commit.commit_hash, *commit.refs}:
+                continue
+            files = {}
+            for each in commit.files:
+                name = each.file_path.relative_to(commit.snapshot_path).as_posix()
+                if not re.fullmatch(PLAIN, name):
                     continue
-                files = {}
-                for each in commit.files:
-                    digest = each.blob_path.name  # where links are possible
-                    if not re.fullmatch(DIGEST, digest):
-                        digest = sha256_of(each.file_path)
-                    files[each.file_name] = Stated(each.size_on_disk, digest)
-                return Listing(commit=commit.commit_hash, files=files)
+                digest = each.blob_path.name  # where links are possible
+                if not re.fullmatch(DIGEST, digest):
+                    digest = sha256_of(each.file_path)
+                files[name] = Stated(each.size_on_disk, digest)
+            return Listing(commit=commit.commit_hash, files=files)
     return None
