@@ -22,6 +22,7 @@ import argparse
 import asyncio
 import itertools
 import json
+import math
 import os
 import random
 import re
@@ -66,8 +67,8 @@ class Talk(NamedTuple):
     """The outcome of one recording of one client."""
 
     partials: list[float]  # seconds from the packet that completes a chunk to its message
-    final: float  # seconds from the end of the audio to the last message
-    late: float  # seconds that the client itself was behind, at most
+    final: float  # seconds from the end of the audio to the last message; nan if not measured
+    late: float  # seconds that the client itself was behind, at most; nan if not measured
     text: str
     recording: int
 
@@ -111,7 +112,7 @@ async def talk(address: str, samples: np.ndarray, recording: int, since: float =
 
 
 async def talk_again(address: str, samples: np.ndarray, recording: int, since: float) -> Talk:
-    """Stream a recording with a client that reconnects, without its delays."""
+    """Stream a recording with a client that reconnects; its delays are not measured."""
 
     def stream() -> str:
         session = RemoteSession(address, Start(type="start", sample_rate=RATE), RATE)
@@ -120,7 +121,7 @@ async def talk_again(address: str, samples: np.ndarray, recording: int, since: f
             time.sleep(PACKET / RATE)
         return session.finish().text
 
-    return Talk([], 0.0, 0.0, await asyncio.to_thread(stream), recording)
+    return Talk([], math.nan, math.nan, await asyncio.to_thread(stream), recording)
 
 
 async def callers(
@@ -252,6 +253,16 @@ def usage(process: int) -> tuple[float, float]:
     return seconds, memory
 
 
+def delays(talks: list[Talk]) -> list[str]:
+    """Return the cells of partial texts, of final texts and of late clients."""
+    lates = [round(1000 * talk.late) for talk in talks if not math.isnan(talk.late)]
+    return [
+        percentiles([seconds for talk in talks for seconds in talk.partials]),
+        percentiles([talk.final for talk in talks if not math.isnan(talk.final)]),
+        str(max(lates, default="-")),
+    ]
+
+
 def percentiles(values: list[float]) -> str:
     """Return median, 95 % and 99 %, in ms."""
     if len(values) < 2:
@@ -277,11 +288,10 @@ async def measure(
         talks = await callers(address, recordings, streams, options.seconds, lost, make_call)
         after, memory = usage(server)
         wrong = sum(each.text != texts[each.recording] for each in talks)
+        partial, final, late = delays(talks)
+        cores = f"{(after - cpu) / (time.monotonic() - started):.2f}"
         cells = [
-            streams, len(talks), percentiles([p for each in talks for p in each.partials]),
-            percentiles([each.final for each in talks]),
-            f"{(after - cpu) / (time.monotonic() - started):.2f}", round(memory),
-            round(1000 * max((each.late for each in talks), default=0.0)), len(deeds), wrong,
+            streams, len(talks), partial, final, cores, round(memory), late, len(deeds), wrong,
             len(lost),
         ]  # fmt: skip
         print(table.row(cells), flush=True)

@@ -70,10 +70,12 @@ class Row(NamedTuple):
 
 
 def bench(options: argparse.Namespace) -> int:
-    from asrkit.cli.recognizer import load_file
+    from asrkit.cli.recognizer import context_of, load_file
     from asrkit.evaluation.tables import table
 
     file = load_file(options)
+    if context_of(options, file).full:
+        raise UserError("--chunk-ms must be a chunk, got full: bench measures streams")
     facts = facts_of(options, file)
     print("\n".join(f"{name:<12}{fact}" for name, fact in facts.items()), flush=True)
     rows: list[Row] = []

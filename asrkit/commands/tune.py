@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from asrkit.evaluation import Outcome, ReferenceRecording
     from asrkit.runtime import Recognizer
 
-    # Utterances with the frames of the head, (E, V).
+    # Utterances with the head's emissions, (E, V).
     Known = Sequence[tuple[ReferenceRecording, Tensor]]
 
 
@@ -112,7 +112,7 @@ def tune(options: argparse.Namespace) -> int:
 def log_probs(
     recognizer: Recognizer, batches: Iterable[Sequence[ReferenceRecording]]
 ) -> Iterator[tuple[ReferenceRecording, Tensor]]:
-    """Return each utterance with its frames: the network processes it once, for all searches."""
+    """Return each utterance with its emissions: the network runs once, for all searches."""
     from asrkit.build import build_search
     from asrkit.config import parse_search
     from asrkit.evaluation.outcomes import traced
@@ -120,7 +120,7 @@ def log_probs(
     quick = recognizer.with_search(build_search(parse_search("greedy"), recognizer.backend.head))
     for batch in batches:
         for utterance, (_, trace) in zip(batch, traced(quick, batch), strict=True):
-            yield utterance, trace.frames
+            yield utterance, trace.emissions
 
 
 def read(recognizer: Recognizer, known: Known) -> list[Outcome]:

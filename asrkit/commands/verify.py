@@ -220,7 +220,7 @@ def verify_second_pass(file: ModelFile, samples: np.ndarray, rate: int) -> bool:
     trace = Trace(offline.search)
     text = in_packets(live.with_final_search(trace), whole, audio.SAMPLE_RATE).text
     (expected,) = offline.emissions([whole])
-    worst = difference(expected, trace.frames if len(expected) else expected)
+    worst = difference(expected, trace.emissions if len(expected) else expected)
     pausing = recognizer_of(file, endpointer=Endpointer(PAUSE_MS), second_pass="full")
     results = in_packets(pausing, samples, rate), pausing.transcribe(samples, rate)
     segments, at_once = (

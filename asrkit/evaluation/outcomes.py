@@ -100,7 +100,7 @@ def recognize(
         for i, utterance in enumerate(batch):
             alignment = None
             if aligner is not None:
-                known = found[full[0]][i][1].frames if full else None
+                known = found[full[0]][i][1].emissions if full else None
                 alignment = aligned(aligner, utterance, known)
             outcomes = {
                 name: outcome_of(each, utterance, *found[name][i], alignment)
@@ -138,57 +138,57 @@ def outcome_of(
     alignment: Alignment | None = None,
 ) -> Outcome:  # fmt: skip
     """Score a result against its reference."""
-    hypothesis, frames = trace.hypothesis, trace.frames
+    hypothesis, emissions = trace.hypothesis, trace.emissions
     late = None
     if alignment is not None and recognizer.decoding.second is None:
         late = delays(
-            alignment.tokens, hypothesis, recognizer.engine.spec.context, len(frames),
+            alignment.tokens, hypothesis, recognizer.engine.spec.context, len(emissions),
         )  # fmt: skip
     return Outcome(
         utterance.id, utterance.seconds, recognizer.rewrite(utterance.reference), result,
-        recognizer.frame_ms, hypothesis, loss_of(recognizer, frames, utterance.reference),
+        recognizer.frame_ms, hypothesis, loss_of(recognizer, emissions, utterance.reference),
         alignment, late, channel=utterance.channel,
     )  # fmt: skip
 
 
 def aligned(
-    aligner: Recognizer, utterance: ReferenceRecording, frames: Tensor | None = None
+    aligner: Recognizer, utterance: ReferenceRecording, emissions: Tensor | None = None
 ) -> Alignment | None:
     """Align the reference with its recording.
 
     The result is None if the tokenizer cannot write the reference, the audio is too short for it or
-    too long for full context, or the head's frames cannot be aligned.
+    too long for full context, or the head's emissions cannot be aligned.
 
     Args:
         aligner: recogniser in full context, without endpoints.
-        frames: the head's frames (E, V) in full context, if they are known.
+        emissions: the head's emissions (E, V) in full context, if they are known.
     """
-    if frames is None:
+    if emissions is None:
         if utterance.seconds > MOST_ALIGNED_SECONDS:
             return None
-        (frames,) = aligner.emissions([utterance.samples])
+        (emissions,) = aligner.emissions([utterance.samples])
     try:
         tokens = aligner.tokenizer.encode(utterance.reference)
         alignment = build_alignment(aligner.backend.head, tokens)
         trace = Trace(alignment.bound(None, aligner.end_of_turn))
-        result = aligner.with_search(trace).read(frames, len(utterance.samples))
+        result = aligner.with_search(trace).read(emissions, len(utterance.samples))
     except (TextError, AlignmentError):
         return None
     return Alignment(trace.hypothesis, tuple(in_units(result.words)))
 
 
-def loss_of(recognizer: Recognizer, frames: Tensor, reference: str) -> ReferenceLoss | None:
+def loss_of(recognizer: Recognizer, emissions: Tensor, reference: str) -> ReferenceLoss | None:
     """Return the head's loss of a reference; None if it cannot be written or needs more frames."""
     try:
         tokens = recognizer.tokenizer.encode(reference)
     except TextError:
         return None
-    head, count = recognizer.backend.head, len(frames)
+    head, count = recognizer.backend.head, len(emissions)
     if not tokens or head.frames_needed(tokens) > count:
         return None
     with torch.no_grad():
         loss = head.loss(
-            frames[None], torch.tensor([count]), torch.tensor([tokens], device=frames.device),
+            emissions[None], torch.tensor([count]), torch.tensor([tokens], device=emissions.device),
             torch.tensor([len(tokens)]),
         )  # fmt: skip
     return ReferenceLoss(float(loss), len(tokens))

@@ -9,7 +9,7 @@ from asrkit.search import NOTHING, Hypothesis, Ranked, Search
 
 
 class Traced(NamedTuple):
-    """The state of a search, with the frames of its segment: (e, V) each."""
+    """The state of a search, with the emissions of its segment: (e, V) each."""
 
     state: Any
     parts: tuple[Tensor, ...] = ()
@@ -26,7 +26,7 @@ class Traced(NamedTuple):
 
 
 class Trace(Search):
-    """A search for one recording that records the head's frames and the hypotheses.
+    """A search for one recording that records the head's emissions and the hypotheses.
 
     A transcript restarts the search in each segment. A trace joins the segments again.
     """
@@ -36,8 +36,8 @@ class Trace(Search):
         self._segments: list[tuple[tuple[Tensor, ...], Hypothesis]] = []
 
     @property
-    def frames(self) -> Tensor:
-        """The frames (E, V) of the whole recording."""
+    def emissions(self) -> Tensor:
+        """The emissions (E, V) of the whole recording."""
         found = [part for parts, _ in self._segments for part in parts]
         return torch.cat(found) if found else torch.zeros(0, 0)
 

@@ -58,6 +58,7 @@ def test_every_stream_is_stepped(monkeypatch: pytest.MonkeyPatch) -> None:
         (["--threads", "0"], "--threads: must be a whole number from 1"),
         (["--streams", "1,x"], "--streams: must be a whole number from 1 to 100000, got 'x'"),
         (["--chunk-ms", "50"], "must be a multiple of 40 ms"),
+        (["--chunk-ms", "full"], "--chunk-ms must be a chunk, got full: bench measures streams"),
     ],
 )
 def test_mistakes(

@@ -234,7 +234,7 @@ def differences(fixture: Fixture) -> dict[str, float]:
         place = f"{CLIP}/{name}"
         rows = transducers.offline(fixture, CLIP, name, context)
         trace = transducers.recognized(fixture, place, context, packets(samples, seed))
-        streamed = transducers.head_differences(fixture, place, trace.frames)
+        streamed = transducers.head_differences(fixture, place, trace.emissions)
         rows["streamed"] = max(streamed.values())
         found |= {key: max(value, found.get(key, 0.0)) for key, value in rows.items()}
     return found

@@ -62,7 +62,7 @@ def joint(head: TransducerHead, trace: Trace) -> Tensor:
     """Log-probabilities (E, U + 1, V) of every frame after every part of the text."""
     tokens = torch.tensor([[0, *trace.hypothesis.tokens]])
     predicted = head.from_predictor(head.predictor(tokens, head.start(1))[0])
-    frames = head.project(trace.frames)
+    frames = head.project(trace.emissions)
     return head.join(frames[:, None], predicted).log_softmax(dim=2)
 
 
@@ -108,7 +108,7 @@ def test_a_recording_with_endpoints_is_searched_once(
     assert len(result.segments) > 4
     assert len(frames) <= sum(searched) <= len(frames) + PIECE * len(result.segments)
     if traces:
-        assert torch.equal(trace.frames, frames)
+        assert torch.equal(trace.emissions, frames)
         text = decode(own.tokenizer, trace.hypothesis.tokens)
         assert text.replace(" ", "") == result.text.replace(" ", "")
 

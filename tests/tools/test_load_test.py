@@ -4,6 +4,7 @@ import asyncio
 import importlib
 import shutil
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,19 @@ def test_a_missed_ping_is_a_lost_call(answers: bool, monkeypatch: pytest.MonkeyP
     talks, lost = asyncio.run(main())
     assert [each.text for each in talks] == (["a"] if answers else [])
     assert ["keepalive ping timeout" in each for each in lost] == ([] if answers else [True])
+
+
+def test_delays_that_are_not_measured_are_not_printed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that reconnects has none; the control is one without."""
+    monkeypatch.syspath_prepend(PROJECT / "tools")
+    tool: Any = importlib.import_module("load_test")
+    session = SimpleNamespace(accept=len, finish=lambda: SimpleNamespace(text="a"))
+    monkeypatch.setattr(tool, "RemoteSession", lambda *_: session)
+    again = asyncio.run(tool.talk_again("", np.zeros(1600, np.int16), 0, 0.0))
+    assert again.text == "a"
+    assert tool.delays([again, again]) == ["-", "-", "-"]
+    measured = tool.Talk([0.1, 0.1], 0.2, 0.3, "a", 0)
+    assert tool.delays([measured, again, measured]) == ["100, 100, 100", "200, 200, 200", "300"]
 
 
 @pytest.mark.slow

@@ -33,10 +33,9 @@ def read(path: Path, said: list[str]) -> str:
     samples, rate = audio.read(path, duration=60.0)
     if abs(len(samples) - min(length, 60 * rate)) > 1:
         return f"read has another length: {len(samples)} samples, blocks {length}"
-    if path.suffix not in (".gsm", ".vox"):  # recognised by their names
-        again = sum(len(block) for block, _ in audio.blocks(io.BytesIO(path.read_bytes()), 1.0))
-        if again != length:
-            return f"memory has another length: {again} samples, the file {length}"
+    again = sum(len(block) for block, _ in audio.blocks(io.BytesIO(path.read_bytes()), 1.0))
+    if again != length:
+        return f"memory has another length: {again} samples, the file {length}"
     if not problems and (truth := by_ffmpeg(path)) > length / rate + LOSS:
         return f"lost without a word: {length / rate:.2f} s of {truth:.2f}"
     return ""

@@ -198,7 +198,7 @@ def losses(folder: Path) -> list[float]:
 
 @torch.no_grad()
 def check_streaming(file: ModelFile, context: Context) -> None:
-    """Random packets give the head's frames of one offline pass; fewer frames before, others."""
+    """Random packets give the head's emissions of one offline pass; fewer frames before, others."""
     samples = speech(2.5, seed=3)
     frontend = build_frontend(file.config.model)
     feats, lengths = audio.features(frontend, torch.from_numpy(samples)[None],
@@ -215,9 +215,9 @@ def check_streaming(file: ModelFile, context: Context) -> None:
     for packet in packets(samples, 0):
         session.accept(packet)
     session.finish()
-    assert trace.frames.shape == found[0].shape
-    assert (trace.frames - found[0]).abs().max() < 1e-4
-    assert (trace.frames - found[1]).abs().max() > 1e-3  # control: another left context
+    assert trace.emissions.shape == found[0].shape
+    assert (trace.emissions - found[0]).abs().max() < 1e-4
+    assert (trace.emissions - found[1]).abs().max() > 1e-3  # control: another left context
 
 
 @pytest.mark.slow
