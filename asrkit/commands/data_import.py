@@ -17,7 +17,7 @@ from asrkit.atomic_write import replacing
 from asrkit.cli.parser import Parser, complain, real, whole
 from asrkit.cli.progress import bar
 from asrkit.commands.data_normalize import add_normalization
-from asrkit.data.corpora import KINDS
+from asrkit.data.corpora import FORMER, KINDS
 from asrkit.errors import shown
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def main(argv: list[str] | None = None) -> int:
         "exit status: 0 imported, 1 imported but something was left out, 2 nothing was imported",
     )  # fmt: skip
     arguments.add_argument(
-        "kind", choices=["auto", *KINDS], metavar="KIND",
+        "kind", type=kind, choices=["auto", *KINDS], metavar="KIND",
         help=f"kind of the corpus: auto (by its content), {', '.join(KINDS)}",
     )  # fmt: skip
     arguments.add_argument(
@@ -87,6 +87,13 @@ def main(argv: list[str] | None = None) -> int:
     )
     add_normalization(arguments)
     return arguments.run(import_corpus, argv)
+
+
+def kind(name: str) -> str:
+    """Return the name of a kind; reject one of a former version."""
+    if name in FORMER:
+        raise argparse.ArgumentTypeError(f"{name} is no longer a kind: use {FORMER[name]}")
+    return name
 
 
 PROGRAM = "asrkit data import"

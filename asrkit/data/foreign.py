@@ -93,6 +93,8 @@ def advice(path: Path) -> str | None:
         if lists and not is_shar(path):
             return f"name a list in this folder, such as {shown(path / lists[0])}"
         return None
+    if path.is_file() and beginning(path)[257:262] == b"ustar":
+        return "it is a tar archive: unpack it with tar xf and name the folder"
     lines = first_lines(path)
     if lines and not lines[0].lstrip().startswith("{"):
         begin = shown(lines[0], 40)

@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import tarfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -166,6 +167,10 @@ def test_a_folder_with_content_is_kept(recordings: Path, tmp_path: Path, capsys:
         ("folder", "a.pdf", "is a file, but the kind folder is a folder"),
         ("table", "empty", "is a folder, but the kind table is a file: name one"),
         ("auto", "empty", "is not recognised: the kinds are"),
+        ("auto", "wds.tar", "is not recognised: it is a tar archive: unpack it with tar xf"),
+        ("folder", "wds.tar", "the kind folder is a folder: it is a tar archive: unpack it"),
+        ("webdataset", "wds.tar", "webdataset is no longer a kind: use folder, after tar xf"),
+        ("ljspeech", "a.pdf", "kind: use table metadata.csv --columns audio=1,text=3"),
         ("folder", "empty", "no utterance can be used; nothing is written"),
     ],
 )
@@ -174,6 +179,8 @@ def test_what_cannot_be_imported(
 ) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "a.pdf").write_bytes(b"%PDF")
+    with tarfile.open(tmp_path / "wds.tar", "w") as file:
+        file.add(tmp_path / "a.pdf", "a.pdf")
     assert run("data", "import", kind, tmp_path / name, "--output", tmp_path / "out") == 2
     assert problem in capsys.readouterr().err
     assert not (tmp_path / "out").exists()

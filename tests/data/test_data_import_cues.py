@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from asrkit.data.corpora.cues import read_cues
+from asrkit.data.corpora.entry import CorpusError
 from tests.data.test_data_import import Output, imported, sound
 from tests.running import run
 
@@ -195,6 +197,28 @@ def test_long_lines_take_no_time(text: str, tmp_path: Path) -> None:
             2,
         )
     assert time.process_time() - started < 20
+
+
+@pytest.mark.parametrize(("name", "wrong", "counts"), [
+    ("a.srt", SRT, ""),
+    ("a.vtt", VTT + "\n00:01.000 --> 00:02.000\n\n00:02.000 --> 00:03.000\nyes\n", ""),
+    ("a.srt", SRT + "4\n00:00:02,000 --> 00:00:03,000\n5\n00:00:03,000 --> 00:00:04,000\nyes", ""),
+    ("a.srt", SRT.replace("there\n\n2\n", "there\n\n"), "2 of 3"),
+    ("a.srt", SRT.replace("there\n\n2\n", "there\n\n2a\n"), "2 of 3"),
+    ("a.srt", SRT.replace("00:00:00", "00:00"), "0 of 3"),
+    ("a.vtt", VTT.replace("00:00:00.300 ", "00:00:00,300 "), "2 of 3"),
+])  # fmt: skip
+def test_each_cue_is_read_or_the_file_is_refused(
+    name: str, wrong: str, counts: str, tmp_path: Path
+) -> None:
+    """Control: whole files, also with a cue that has no text."""
+    path = tmp_path / name
+    path.write_text(wrong)
+    if counts:
+        with pytest.raises(CorpusError, match=f"{counts} cues can be read: a cue of SRT is a num"):
+            read_cues(path)
+    else:
+        assert len(read_cues(path)) >= 3
 
 
 def test_librispeech(tmp_path: Path, capsys: Output) -> None:

@@ -34,6 +34,8 @@ def test_nemo(audio: Path, tmp_path: Path, capsys: Output) -> None:
         {"audio_filepath": "audio/d.wav", "duration": 0.5},
         {"audio_filepath": ["a"], "text": "x"}, {"audio_filepath": "audio/d.wav", "text": {"a": 1}},
         [1], {"audio_filepath": "audio/d.wav", "text": "x", "duration": True and "long"},
+        {"audio_filepath": "e.wav", "text": "in a tar", "shard_id": 0},
+        {"audio_filepath": "audio/d.wav", "text": "unpacked", "id": "e", "shard_id": 0},
     )  # fmt: skip
     with path.open("a") as file:
         file.write("{not json\n" + "[" * 100_000 + "\n")
@@ -41,7 +43,8 @@ def test_nemo(audio: Path, tmp_path: Path, capsys: Output) -> None:
     found = imported(tmp_path / "out")
     assert {name: (each["text"], each.get("start"), each["duration"]) for name, each in
             found.items()} == {"a": ("one", None, 0.5), "b": ("two", None, 0.5),
-                               "c": ("three", 0.1, 0.2), "c-2": ("four", 0.3, 0.2)}  # fmt: skip
+                               "c": ("three", 0.1, 0.2), "c-2": ("four", 0.3, 0.2),
+                               "e": ("unpacked", None, 0.5)}  # fmt: skip
     assert found["a"]["speaker"] == "7"
     errors = capsys.readouterr().err
     for line in (
@@ -50,6 +53,7 @@ def test_nemo(audio: Path, tmp_path: Path, capsys: Output) -> None:
         "left out 1, empty text: d", "left out 1, line without audio: train_manifest.json:7",
         "left out 1, value that is not a text: train_manifest.json:8: text {'a': 1}",
         "left out 1, time or channel that is not a number: ",
+        "left out 1, audio in a tar archive: unpack it with tar xf and name its folder",
     ):  # fmt: skip
         assert line in errors, line
 

@@ -96,6 +96,7 @@ CSV = 'wav_filename,transcript,spk,begin,end\na.wav,"one, two",x,0.1,0.3\nsub/b.
         (CSV.replace(",", ";").replace("one; two", "one, two"), []),
         (CSV.replace("wav_filename", "f").replace("transcript", "t"), ["--columns=audio=f,text=t"]),
         (CSV.replace("spk", "speaker\tof it"), ["--columns=speaker=speaker\tof it"]),
+        (CSV.replace(",", "|").replace("one| two", "one, two"), []),
         (CSV.partition("\n")[2], ["--columns=audio=1,text=2,speaker=3,start=4,end=5"]),
         (CSV.replace("\n", "\r\n"), []),
         ("sep=,\n" + CSV, []),

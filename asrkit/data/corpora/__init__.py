@@ -15,3 +15,11 @@ KINDS = {  # kinds of corpora, with their meanings for the help
     "huggingface": "parquet files, or a folder of save_to_disk",
     "lhotse": "recordings and supervisions of lhotse, or the folder of both",
 }
+
+FORMER = {  # kinds of former versions, with what replaces them
+    "commonvoice": "table LANGUAGE/train.tsv LANGUAGE/dev.tsv LANGUAGE/test.tsv",
+    "ljspeech": "table metadata.csv --columns audio=1,text=3",
+    "audiofolder": "auto, with each metadata.csv or metadata.jsonl as a SOURCE",
+    "wenet": "jsonl",
+    "webdataset": "folder, after tar xf",
+}

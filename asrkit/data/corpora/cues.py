@@ -53,6 +53,17 @@ def subtitles(path: Path, lines: list[tuple[int, str]]) -> list[Cue]:
         captions = webvtt.from_buffer(io.StringIO("\n".join(text)), path.suffix[1:].lower())
     except webvtt.errors.MalformedFileError as error:
         raise CorpusError(f"{path}: must be SRT or WebVTT: {reason(error)}") from None
+    following = zip(text, [*text[1:], ""], [*text[2:], "", ""], strict=True)
+    times = sum(
+        "-->" in line and second != "" and not (second.strip().isdecimal() and "-->" in third)
+        for line, second, third in following
+    )  # lines of times that a text follows; webvtt skips cues of another form
+    count = sum(bool(each.lines) for each in captions.captions)
+    if count < times:
+        raise CorpusError(
+            f"{path}: {count} of {times} cues can be read: a cue of SRT is a number, a line "
+            "00:00:01,000 --> 00:00:02,000 and the text; WebVTT has 00:00:01.000"
+        )
     return [
         Cue(
             html.unescape(PLACEMENT.sub("", each.text)),

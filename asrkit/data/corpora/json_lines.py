@@ -13,6 +13,7 @@ from asrkit.data.splits import NAMES
 from asrkit.errors import shown
 
 ENDINGS = (".jsonl", ".jsonl.gz")
+TARRED = "audio in a tar archive: unpack it with tar xf and name its folder with --audio-root"
 NOT_A_FILE = "recording that is not a single local file (commands and URLs are never used)"
 
 
@@ -40,7 +41,9 @@ def read_json_lines(source: Source, omitted: Omitted) -> Iterator[Entry]:
         if isinstance(named["audio"], dict):  # as in Hugging Face's datasets
             named["audio"] = named["audio"].get("path")
         entry = entry_of(named, root, source.ids, omitted, where)
-        if entry is not None:
+        if entry is not None and "shard_id" in values and not entry.audio.is_file():
+            omitted.add(TARRED, where)
+        elif entry is not None:
             yield entry._replace(split=source.split)
 
 

@@ -21,7 +21,7 @@ SHOWN_COLUMNS = 20
 def read_table(source: Source, omitted: Omitted) -> Iterator[Entry]:
     path, root = source.path, source.audio_root
     sign = separator_of(source)
-    rows = rows_in(path, sign)
+    rows = rows_in(path, sign, sign != "\t" and not (sign == "|" and is_numbered(source.columns)))
     header = next(rows)
     places, width = columns_of(path, header[1], source.columns)
     for number, cells in chain([header] if is_numbered(source.columns) else [], rows):
@@ -56,9 +56,12 @@ def separator_of(source: Source) -> str:
     return sign
 
 
-def rows_in(path: Path, sign: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the cells of each line, with the number of the line."""
-    quoting: Literal[0, 3] = csv.QUOTE_NONE if sign in "\t|" else csv.QUOTE_MINIMAL
+def rows_in(path: Path, sign: str, is_quoted: bool) -> Iterator[tuple[int, list[str]]]:
+    """Yield the cells of each line, with the number of the line.
+
+    Quotes are characters of the text in TSV and in the tables of LJSpeech, which have no names.
+    """
+    quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if is_quoted else csv.QUOTE_NONE
     lines: Iterator[str] = (line + "\n" for _, line in lines_of(path))
     first = next(lines, "")
     skipped = STATED.fullmatch(first.rstrip("\n")) is not None
