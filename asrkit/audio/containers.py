@@ -1,9 +1,10 @@
 """Containers that FFmpeg reads; each sample is at the time at which a player plays it."""
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from itertools import chain
+from itertools import chain, pairwise
 from types import SimpleNamespace
 from typing import Any, BinaryIO
 
@@ -35,6 +36,8 @@ CLOCK_JUMP, LONGEST_HOLE = 10.0, 3600.0  # seconds; longer steps are a wrong tim
 MAX_EMPTY = 8  # packets before the first samples of a codec, and before those of a joined file
 MAX_RIFF = 1 << 31  # bytes; a larger size was written without the length
 PADDING = 8  # bytes after the samples that only fill the last chunk
+FIRST_PAGE = re.compile(rb"OggS\x00\x02.{22}(.{8})", re.DOTALL)  # of an Ogg stream, with its codec
+RAW = {".raw", ".gsm", ".vox"}  # endings of files without a header
 
 
 class Container:
@@ -49,7 +52,6 @@ class Container:
     """
 
     num_samples = None  # only reading to the end counts them
-    first_seconds = 0.0  # length of the first of joined Ogg streams
 
     def __init__(self, data: BinaryIO, name: str, track: int | None = None) -> None:
         self._data, self._name, self._asked = data, name, track
@@ -158,8 +160,9 @@ class Container:
         times = Times(self._origin(), longest, has_times=not self._is("aac"))
         convert, position, at_end = Converter(self.sample_rate, self.num_channels), 0, False
         try:
-            for frame in frames:
-                seconds = times.silence_before(frame, position / self.sample_rate)
+            for frame, following in pairwise(chain(frames, [None])):
+                assert frame is not None
+                seconds = times.silence_before(frame, following, position / self.sample_rate)
                 gap = silence(round(seconds * self.sample_rate), self.num_channels)
                 for samples in chain(gap, convert(frame)):
                     position += len(samples)
@@ -180,12 +183,12 @@ class Container:
         size = self._data.seek(0, os.SEEK_END)
         if at_end and self._is("avi") and (lost := self._riff_bytes() - size) > PADDING:
             yield f"is cut off: {lost} of its bytes are missing; the audio there is used"
-        more = size - self._end
+        more = size - self._end_of_chunks(size)
         if at_end and self._is(*SAMPLES_LAST, "caf" * self._is_pcm) and more > PADDING:
             yield bytes_after(more)
         if self._empty - self._damaged > MAX_EMPTY:
             yield f"has {self._empty - self._damaged} packets that FFmpeg decodes to no samples"
-        if at_end and seconds <= self.first_seconds:
+        if at_end and self._is("ogg") and self._has_other_codecs():
             yield "holds other streams after its first, which FFmpeg does not read"
         if times.jumps:
             yield f"has time stamps that jump by {times.jumps:.0f} s, which is not taken as silence"
@@ -226,6 +229,23 @@ class Container:
         stated = 8 + int.from_bytes(self._data.read(4), "little")
         return stated if stated <= MAX_RIFF else 0
 
+    def _end_of_chunks(self, size: int) -> int:
+        """Return the place behind the samples and, in wav, behind the chunks that follow them."""
+        end = self._end
+        while self._is("wav"):
+            self._data.seek(start := end + end % 2)
+            name = self._data.read(4).strip()
+            length = int.from_bytes(self._data.read(4), "little")
+            if name in (b"RIFF", b"data") or not name.isalnum() or start + 8 + length > size:
+                break
+            end = start + 8 + length
+        return end
+
+    def _has_other_codecs(self) -> bool:
+        """Return whether codecs follow in an Ogg file that its first streams do not have."""
+        codecs, count = ogg_streams(self._data), len(self._container.streams)
+        return not set(codecs[count:]) <= set(codecs[:count])
+
     def _about_tracks(self) -> list[str]:
         """Return a line about tracks that are not read, if any."""
         streams = self._container.streams.audio
@@ -243,6 +263,16 @@ class Container:
 
     def _is(self, *formats: str) -> bool:
         return self._container.format.name.split(",")[0] in formats
+
+
+def ogg_streams(data: BinaryIO) -> list[bytes]:
+    """Return the codecs of an Ogg file's streams by their first pages, also of joined files."""
+    codecs, block = list[bytes](), b""
+    data.seek(0)
+    while more := data.read(1 << 20):
+        block = block[-35:] + more  # without a whole page of the block before
+        codecs += FIRST_PAGE.findall(block)
+    return codecs
 
 
 def cut_off(seconds: float) -> str:
@@ -298,6 +328,8 @@ def open_container(data: BinaryIO, name: str) -> tuple[Any, list[Any]]:
             log = getattr(error, "log", None)
             reason = f"{getattr(error, 'strerror', error)}" + (f": {log[2].strip()}" if log else "")
     hint = "; raw 16-bit samples: np.frombuffer(data, np.int16)" if name == IN_MEMORY else ""
+    if isinstance(path, str) and os.path.splitext(path)[1].lower() in RAW:
+        hint = "; samples without a header: sox a.gsm a.wav, sox -r 16000 -t s16 a.raw a.wav"
     raise AudioError(
         f"{name} is not audio that soundfile or FFmpeg reads ({printable(reason)[:300]}){hint}"
     )

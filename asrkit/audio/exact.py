@@ -8,7 +8,7 @@ from contextlib import closing, suppress
 import numpy as np
 import soundfile
 
-from asrkit.audio.containers import Container, bytes_after, cut_off
+from asrkit.audio.containers import Container, bytes_after, cut_off, ogg_streams
 from asrkit.audio.frames import Converter
 from asrkit.audio.samples import MAX_SECONDS, TOLERANCE, AudioError, Blocks, Source, bytes_of
 
@@ -56,21 +56,13 @@ class Exact:
         """
         form, log = self._file.format, self._file.extra_info
         if form == "OGG":
-            return not self.is_joined() and not any(each in log for each in DAMAGED)
+            with closing(bytes_of(self._source)) as data:
+                has_one = len(ogg_streams(data)) == 1
+            return has_one and not any(each in log for each in DAMAGED)
         is_doubtful = form in ("W64", "SVX") and "Exiting parser" in log
         is_guessed = "MPEG" in self._file.subtype or self._file.subtype == "GSM610"
         is_counted = 0 < self._size <= MAX_SECONDS * self.sample_rate
         return is_counted and not is_guessed and not is_doubtful
-
-    def is_joined(self) -> bool:
-        """Return whether other streams follow the first of an Ogg file."""
-        if self._file.format != "OGG":
-            return False
-        try:
-            self._file.seek(0, io.SEEK_END)
-        except soundfile.LibsndfileError:
-            return True
-        return self._bytes_after() > PADDING and UNENDED not in self._file.extra_info
 
     def _bytes_after(self) -> int:
         """Return the number of bytes after those that libsndfile has decoded."""

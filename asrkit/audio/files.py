@@ -122,19 +122,19 @@ def reader_of(source: Source, name: str, track: int | None) -> Container | Exact
     """Open a file in the reader that reads all of it."""
     with closing(bytes_of(source)) as data:
         is_mp3 = begins_as_mp3(data)
-        has_tracks = data.read(4096).count(b"OggS\0\2") > 1  # an Ogg file with several streams
     exact = None if is_mp3 else by_libsndfile(source, name)  # libmpg123 writes to standard error
-    if exact is not None and not track and not has_tracks and exact.is_exact():
+    if exact is not None and not track and exact.is_exact():
         return exact
     try:
         container = Container(bytes_of(source), name, track)
     except AudioError:
         exact = exact or by_libsndfile(source, name)  # FFmpeg decodes nothing of free-format MP3
-        if exact is None or not exact.seconds or track:
-            raise
-        return exact
+        if exact is not None and exact.seconds and not track:
+            return exact
+        if exact is not None:
+            exact.close()
+        raise
     if exact is not None:
-        container.first_seconds = exact.seconds if exact.is_joined() else 0.0
         exact.close()
     return container
 

@@ -38,15 +38,19 @@ class Times:
     holes: float = 0.0  # seconds of silence between frames
     jumps: float = 0.0  # seconds of steps that are not silence
 
-    def silence_before(self, frame: Frame, position: float) -> float:
-        """Return the seconds of silence before a frame, after `position` seconds of audio."""
+    def silence_before(self, frame: Frame, following: Frame | None, position: float) -> float:
+        """Return the seconds of silence before a frame, after `position` seconds of audio.
+
+        A frame whose time the `following` one steps back from has a wrong time.
+        """
         if frame.time is None:
             return 0.0
         if self.origin is None:
             self.origin = frame.time
         gap, is_first = frame.time - self.origin - position, not self.has_begun
         self.has_begun = True
-        is_jump = gap > self.longest
+        back = frame.time - following.time if following and following.time is not None else 0.0
+        is_jump = gap > self.longest or (gap > STEP_BACK and back > STEP_BACK)
         if is_jump or gap < -STEP_BACK or not (self.has_times or is_first or frame.after_damage):
             self.origin += gap
             self.jumps += gap * is_jump

@@ -15,6 +15,7 @@ import soundfile
 from asrkit import audio
 from asrkit.audio import containers, files
 from asrkit.audio.containers import Container
+from asrkit.audio.exact import Exact
 from asrkit.audio.files import opened
 from asrkit.audio.pcm_pipe import EXTENSIBLE, PCM, PCMFormat, piped, wav_format
 from tests.conftest import speech
@@ -88,18 +89,22 @@ def adpcm_with_other_bit_rate(samples: np.ndarray, subtype: str) -> bytes:
     return bytes(data)
 
 
-def flv_with_wrong_time(data: bytes, number: int) -> bytes:
-    """An FLV file in which a bit of a tag's time is flipped: 2^24 ms are added to it."""
+def flv_with_wrong_time(data: bytes, number: int, bit: int = 24) -> bytes:
+    """An FLV file in which a bit of a tag's time in ms is flipped."""
     tags, at, changed = [], 13, bytearray(data)
     while at < len(data):
         tags.append(at)
         at += 15 + int.from_bytes(data[at + 1 : at + 4], "big")
-    changed[tags[number] + 7] ^= 1
+    changed[tags[number] + (6, 5, 4, 7)[bit // 8]] ^= 1 << bit % 8
     return bytes(changed)
 
 
 def ogg(samples: np.ndarray, codec: str) -> bytes:
     return written(samples, format="OGG", subtype=codec)
+
+
+def last_page_cut(data: bytes) -> bytes:
+    return data[: data.rfind(b"OggS")]
 
 
 def loud_then_speech() -> np.ndarray:
@@ -127,6 +132,8 @@ def stale_flac() -> bytes:
 
 
 TAG = struct.pack("<4sI", b"LIST", 3) + b"abc\0"  # a chunk of an odd size
+INFO = struct.pack("<4sI4s4sI18s", b"LIST", 30, b"INFO", b"ISFT", 18, b"Lavf60")  # as ffmpeg writes
+INFO += struct.pack("<4sII", b"cue ", 4, 0)
 
 
 FILES: dict[str, tuple[Make, float, str | None]] = {
@@ -149,6 +156,19 @@ FILES: dict[str, tuple[Make, float, str | None]] = {
     "joined_kinds.ogg": (
         lambda _: ogg(SPEECH, "VORBIS") + ogg(SPEECH, "OPUS"), 2.0, "other streams after its first",
     ),
+    "joined_kinds_later.ogg": (
+        lambda _: ogg(SPEECH, "VORBIS") * 2 + ogg(SPEECH, "OPUS"), 4.0, "other streams after its",
+    ),
+    "joined_kinds_between.ogg": (
+        lambda _: ogg(SPEECH, "VORBIS") + ogg(SPEECH, "OPUS") + ogg(SPEECH, "VORBIS"), 4.0,
+        "other streams after its",
+    ),
+    "joined_cut.opus": (
+        lambda _: last_page_cut(ogg(SPEECH, "OPUS")) + ogg(SPEECH, "OPUS"), 2.97, None,
+    ),
+    "two_tracks.ogg": (
+        lambda p: muxed(p, "libopus", [(SPEECH, 0.0)], tracks=2), 2.0, "has 2 audio tracks",
+    ),
     "tagged.wav": (lambda _: written(SPEECH, format="WAV") + TAG, 2.0, None),
     "joined.ts": (lambda p: muxed(p, "aac", [(SPEECH, 0.0)]) * 2, 4.2, None),
     "rates.aac": (
@@ -156,6 +176,13 @@ FILES: dict[str, tuple[Make, float, str | None]] = {
         6.3, None,
     ),
     "gsm.wav": (lambda _: written(SPEECH[::2], 8000, format="WAV", subtype="GSM610"), 2.0, None),
+    "tagged_gsm.wav": (
+        lambda _: written(SPEECH[::2], 8000, format="WAV", subtype="GSM610") + INFO, 2.0, None,
+    ),
+    "joined_gsm.wav": (
+        lambda _: (written(SPEECH[::2], 8000, format="WAV", subtype="GSM610") + INFO) * 2, 2.0,
+        "bytes after its samples",
+    ),
     "g721.au": (lambda _: written(SPEECH[::2], 8000, format="AU", subtype="G721_32"), 2.0, None),
     "g723.au": (lambda _: written(SPEECH[::2], 8000, format="AU", subtype="G723_24"), 2.0, None),
     "nms.wav": (
@@ -172,6 +199,13 @@ FILES: dict[str, tuple[Make, float, str | None]] = {
     ),
     "time.flv": (
         lambda p: flv_with_wrong_time(muxed(p, "aac", [(SPEECH, 0.0)]), 12), 2.1, "jump by 16777",
+    ),
+    "hour.flv": (
+        lambda p: flv_with_wrong_time(muxed(p, "aac", [(SPEECH, 0.0)]), 12, 21), 2.1,
+        "jump by 2097 s",
+    ),
+    "seconds.flv": (
+        lambda p: flv_with_wrong_time(muxed(p, "aac", [(SPEECH, 0.0)]), 12, 12), 2.1, "jump by 4 s",
     ),
     "last_time.flv": (
         lambda p: flv_with_wrong_time(muxed(p, "aac", [(SPEECH, 0.0)]), -1), 2.1,
@@ -273,7 +307,7 @@ def test_samples_without_a_header_are_refused(tmp_path: Path) -> None:
     for name, subtype in (("x.vox", "VOX_ADPCM"), ("x.gsm", "GSM610")):
         path = tmp_path / name
         path.write_bytes(written(SPEECH[::2], 8000, format="RAW", subtype=subtype))
-        with pytest.raises(audio.AudioError, match="is not audio that soundfile or FFmpeg reads"):
+        with pytest.raises(audio.AudioError, match=r"or FFmpeg reads .*: sox a\.gsm a\.wav"):
             audio.read(path)
     path.write_bytes(written(SPEECH[::2], 8000, format="WAV", subtype="GSM610"))
     assert len(audio.read(path)[0]) == len(SPEECH) // 2
@@ -404,9 +438,15 @@ def test_what_ffmpeg_cannot_decode_is_read_by_libsndfile(
         raise audio.AudioError(f"{name}: none of 18 packets can be decoded")
 
     monkeypatch.setattr(files, "Container", undecodable)
+    closed: list[Exact] = []
+    close = Exact.close
+    monkeypatch.setattr(Exact, "close", lambda self: (closed.append(self), close(self)))
     path = tmp_path / "x.mp3"
     path.write_bytes(written(SPEECH, format="MP3"))
     assert len(audio.read(path)[0]) / RATE == pytest.approx(2.0, abs=0.15)
+    with pytest.raises(audio.AudioError, match="none of 18 packets"):
+        audio.read(path, track=1)
+    assert len(closed) == 2
     path.write_bytes(b"\xff\xfb" + bytes(1000))
     with pytest.raises(audio.AudioError, match="none of 18 packets"):
         audio.read(path)
