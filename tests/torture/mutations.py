@@ -250,7 +250,7 @@ def of_stream(draw: Draw, data: bytes, other: bytes) -> bytes:
         changes: list[Callable[[], Any]] = [
             lambda: value.flatten()[: value.numel() // 2], lambda: value[..., None],
             lambda: value.double(), lambda: value.long(), lambda: value * float("nan"),
-            lambda: value * -1e8, lambda: value.new_zeros(0), lambda: value.repeat(3),
+            lambda: value * -1e8, lambda: value.new_zeros(0), lambda: value.flatten().repeat(3),
             lambda: value.half(), lambda: -value,
         ]  # fmt: skip
         tensors[name] = draw(st.sampled_from(changes))().contiguous()
