@@ -55,7 +55,7 @@ class ResumableConversation(Conversation):
                 await self.save_last()
             raise
         except UserError:
-            if self.name:
+            if self.calls:  # a rejected resume leaves the call in the store
                 await self.server.store.drop(self.name, self.generation)
             raise
         except BaseException:
@@ -160,7 +160,8 @@ class ResumableConversation(Conversation):
             MovedError: if another process has taken the call.
         """
         data = to_bytes(value, self.server.key, self.name)
-        entry = StoredCall(self.generation, data, CLIENT.get(), self.calls[0].seconds)
+        seconds = value.received / value.start.sample_rate
+        entry = StoredCall(self.generation, data, CLIENT.get(), seconds)
         try:
             if not await self.server.store.put(self.name, entry):
                 raise MovedError

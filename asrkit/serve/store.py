@@ -43,7 +43,7 @@ CREATE TABLE IF NOT EXISTS secrets (name TEXT PRIMARY KEY, key BLOB);
 PUT = """INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET
     generation = excluded.generation, data = excluded.data, owner = excluded.owner,
     seconds = excluded.seconds, written = excluded.written, size = excluded.size
-    WHERE generation <= excluded.generation"""
+    WHERE (generation, calls.seconds) <= (excluded.generation, excluded.seconds)"""
 HAS = "SELECT 1 FROM calls WHERE name = ?"
 # The client with the most bytes loses the call with the least audio: a flood of short calls does
 # not remove the calls of other clients.
@@ -69,7 +69,11 @@ class Store(Protocol):
     survives: bool
 
     def put(self, name: str, entry: StoredCall) -> bool:
-        """Write an entry, unless the store has a newer generation; return whether it did."""
+        """Write an entry, unless the store has a newer one; return whether it did.
+
+        An entry of the same generation is newer if it has more audio: a thread that nobody waits
+        for any more may write late.
+        """
 
     def take(self, name: str) -> StoredCall | None:
         """Return the entry with its new generation, or None if the store has no such entry.
@@ -155,18 +159,21 @@ class SqliteStore:
     @contextmanager
     def _changing(self) -> Iterator[sqlite3.Connection]:
         """A transaction; TimeoutError if others have locked the file, OSError if it fails."""
-        if self._path != MEMORY:
-            os.stat(self._path)  # SQLite would go on with a file that was deleted
-        with self._lock:
+        if not self._lock.acquire(timeout=LOCK_S):  # its thread waits for the disk
+            raise TimeoutError(f"{shown(self._path)} does not answer")
+        try:
+            if self._path != MEMORY:
+                os.stat(self._path)  # SQLite would go on with a file that was deleted
+            self._db.execute("BEGIN IMMEDIATE")
             try:
-                self._db.execute("BEGIN IMMEDIATE")
-                try:
-                    yield self._db
-                finally:
-                    self._db.execute("COMMIT")
-            except sqlite3.Error as error:
-                kind = TimeoutError if "locked" in str(error) else OSError
-                raise kind(f"{shown(self._path)}: {error}") from error
+                yield self._db
+            finally:
+                self._db.execute("COMMIT")
+        except sqlite3.Error as error:
+            kind = TimeoutError if "locked" in str(error) else OSError
+            raise kind(f"{shown(self._path)}: {error}") from error
+        finally:
+            self._lock.release()
 
 
 class RedisStore:
@@ -195,10 +202,12 @@ class RedisStore:
             raise UserError(f"Redis does not answer: {error}") from None
         # Redis runs scripts atomically.
         self._put = self._redis.register_script(
-            "local there = redis.call('HGET', KEYS[1], 'generation') "
-            "if there and tonumber(there) > tonumber(ARGV[1]) then return 0 end "
-            "redis.call('HSET', KEYS[1], 'generation', ARGV[1], 'data', ARGV[2]) "
-            "redis.call('PEXPIRE', KEYS[1], ARGV[3]) return 1"
+            "local there = redis.call('HMGET', KEYS[1], 'generation', 'seconds') "
+            "local ahead = tonumber(there[1] or 0) - tonumber(ARGV[1]) "
+            "local longer = tonumber(there[2] or 0) > tonumber(ARGV[3]) "
+            "if ahead > 0 or (ahead == 0 and longer) then return 0 end "
+            "redis.call('HSET', KEYS[1], 'generation', ARGV[1], 'data', ARGV[2],"
+            " 'seconds', ARGV[3]) redis.call('PEXPIRE', KEYS[1], ARGV[4]) return 1"
         )
         self._take = self._redis.register_script(
             "if redis.call('EXISTS', KEYS[1]) == 0 then return nil end "
@@ -211,7 +220,8 @@ class RedisStore:
         )
 
     def put(self, name: str, entry: StoredCall) -> bool:
-        arguments = [entry.generation, entry.data, round(1000 * self._seconds)]
+        expiry = round(1000 * self._seconds)
+        arguments = [entry.generation, entry.data, entry.seconds, expiry]
         return bool(self._run(self._put, name, arguments))
 
     def take(self, name: str) -> StoredCall | None:

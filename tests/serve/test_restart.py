@@ -79,6 +79,16 @@ def test_who_takes_an_entry_owns_it(store: Store) -> None:
     assert store.take("a") is None
 
 
+def test_a_late_write_of_less_audio_replaces_no_newer_one(store: Store) -> None:
+    assert store.put("late", StoredCall(0, b"new", seconds=10.5))
+    assert not store.put("late", StoredCall(0, b"late", seconds=9.5))
+    assert store.put("late", StoredCall(0, b"newer", seconds=10.5))
+    assert store.put("late", StoredCall(1, b"newest", seconds=0.0))
+    entry = store.take("late")
+    assert entry is not None
+    assert entry.data == b"newest"
+
+
 def test_entries_are_kept_for_a_while(store: Store) -> None:
     for name in ("a", "b"):
         assert store.put(name, StoredCall(0, b"1"))

@@ -17,6 +17,7 @@ from asrkit.runtime import Recognizer
 from asrkit.serve.server import Limits, Server
 from tests.serve.running import connected, serving
 from tests.serve.test_stream import answers, assert_is
+from tests.serve.test_uploads import wait_until
 
 Recordings = list[tuple[Path, np.ndarray]]
 
@@ -184,6 +185,35 @@ def test_the_last_texts_are_kept_until_the_client_answers_the_close(
         assert found[0]["reason"] == "unknown"
     else:
         assert_is(found, served.transcribe(path), len(samples))
+
+
+def test_a_resume_that_finds_the_server_full_keeps_the_call(
+    served: Recognizer, recordings: Recordings
+) -> None:
+    path, samples = recordings[0]
+    server = Server({"m": served}, Limits(streams=1))
+    with serving(server) as address:
+        client = Client(address, samples, random.Random(0))
+        socket = client.open({"type": "start"})
+        socket.send(samples[: len(samples) // 2].tobytes())
+        client.messages.append(json.loads(socket.recv(timeout=10)))
+        socket.socket.close()
+        wait_until(lambda: not server.streams and not server.resumable)
+        other = Client(address, samples, random.Random(0)).open({"type": "start"})
+        other.send(samples.tobytes())
+        other.recv(timeout=10)  # a call with audio, which no other one displaces
+        names = {name: client.started[name] for name in ("id", "token")}
+        for _ in range(2):
+            rejected = connected(f"ws://{address}/v1/stream")
+            rejected.send(json.dumps({"type": "resume", "finals": client.finals(), **names}))
+            assert [each["reason"] for each in answers(rejected)] == ["streams"]
+        other.close()
+        wait_until(lambda: server.streams == 0)
+        back = client.open({"type": "resume", "finals": client.finals(), **names})
+        assert client.started["ack"] > 0
+        back.send(samples[client.started["ack"] :].tobytes())
+        back.send('{"type": "end"}')
+        assert_is([*client.messages, *answers(back)], served.transcribe(path), len(samples))
 
 
 def test_who_may_not_and_who_is_too_late(served: Recognizer) -> None:

@@ -168,6 +168,27 @@ def test_a_held_lock_stops_no_new_calls_and_readyz_says_so(
         assert httpx.get(f"http://{address}/readyz").status_code == 200
 
 
+def test_no_thread_waits_for_one_that_waits_for_the_disk(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "calls", 60.0)
+    answers, hangs = threading.Event(), threading.Event()
+
+    def hang() -> None:
+        with store._changing():
+            hangs.set()
+            answers.wait(20)
+
+    thread = threading.Thread(target=hang)
+    thread.start()
+    hangs.wait()
+    try:
+        with pytest.raises(TimeoutError, match="calls does not answer"):
+            store.put("a", StoredCall(0, b""))
+    finally:
+        answers.set()
+        thread.join()
+    assert store.put("a", StoredCall(0, b""))  # control
+
+
 class Hung(SqliteStore):
     """A store on a network that takes everything and answers nothing."""
 
