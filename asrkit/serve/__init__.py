@@ -6,7 +6,7 @@ calls.py           calls as the event loop uses them
 worker.py          threads that run the sessions of the calls
 store.py           storage of suspended calls
 resumption.py      a call as bytes
-uploads.py         uploads, each decoded in a process of its own by decode.py
+uploads.py         uploads, each decoded in another process by decode.py
 converse.py        a conversation over a connection, in the dialect of a protocol
 resumable.py       a conversation whose call outlives its connection
 admission.py       which client gets a stream of a full server

@@ -1,4 +1,4 @@
-"""Decoding an upload in a process of its own, which `uploads` starts.
+"""Decoding an upload in another process, which `uploads` starts and later uploads may use too.
 
 A malicious file can crash or hang its reader, or exhaust memory. This module does not import torch,
 so that the process starts fast.
@@ -9,6 +9,7 @@ import signal
 import socket
 import struct
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -108,8 +109,9 @@ def confine(memory: int, seconds: float) -> None:
             resource.setrlimit(number, (limit, resource.getrlimit(number)[1]))
 
 
+@cache
 def size() -> int:
-    """Bytes of this process's address space; 0 if the system does not say."""
+    """Bytes of this process's address space at its first file; 0 if the system does not say."""
     with suppress(OSError):
         return int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
     return 0

@@ -1,12 +1,9 @@
-"""Uploads, each decoded in a process of its own with limited memory and time.
-
-The server checks what such a process sends like the messages of a client.
-"""
+"""Uploads, each decoded in another process with limited memory and time."""
 
 import asyncio
 import secrets
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -54,12 +51,14 @@ class Decoding:
         key = secrets.token_bytes(KEY_BYTES)
 
         async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            self._writers.append(writer)
-            if await reader.readexactly(KEY_BYTES) == key and not self._source.done():
-                self._source.set_result(reader)
-                writer.write(GO)
-            else:
-                writer.close()
+            with suppress(OSError, EOFError), fail_after(limits.header_s):
+                if await reader.readexactly(KEY_BYTES) == key and not self._source.done():
+                    self._writers.append(writer)
+                    self._source.set_result(reader)
+                    listener.close()
+                    writer.write(GO)
+                    return
+            writer.close()  # not the process
 
         limits = self._limits
         async with self._limiter:
@@ -68,7 +67,8 @@ class Decoding:
                 port = listener.sockets[0].getsockname()[1]
                 memory = limits.decode_mb * 1_000_000
                 job = Job(str(path), self._split, port, key, memory, limits.decode_s)
-                return await to_process.run_sync(decode, job, cancellable=True)
+                one = CapacityLimiter(1)  # anyio's own has as many places as cores
+                return await to_process.run_sync(decode, job, cancellable=True, limiter=one)
             finally:
                 listener.close()
 

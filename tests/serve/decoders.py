@@ -1,6 +1,7 @@
 """Decoders of uploads that misbehave, for processes that import nothing slow."""
 
 import os
+import socket
 import time
 
 import numpy as np
@@ -46,6 +47,21 @@ def say_a_wrong_rate(job: Job) -> list[str]:
 
 def lack_the_key(job: Job) -> list[str]:
     return send(job._replace(key=bytes(16)), GOOD)
+
+
+def meet_strangers(job: Job) -> list[str]:
+    """Other programs connect: one leaves, one stays silent, and one comes later."""
+    place = ("127.0.0.1", job.port)
+    with socket.create_connection(place) as leaving:
+        leaving.sendall(b"GET")
+    with socket.create_connection(place, timeout=20) as silent:
+        assert silent.recv(1) == b""
+    with connected(job) as sink:
+        try:
+            socket.create_connection(place).close()
+        except ConnectionRefusedError:
+            sink.sendall(GOOD + bytes(4 * 8000))
+    return []
 
 
 def send_nothing(job: Job) -> list[str]:

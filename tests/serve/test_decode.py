@@ -1,5 +1,6 @@
-"""Uploads are decoded in processes of their own: whatever happens to these, the server goes on."""
+"""Uploads are decoded in other processes: whatever happens to these, the server goes on."""
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -16,11 +17,13 @@ import soundfile
 
 from asrkit.runtime import Recognizer
 from asrkit.serve import uploads
+from asrkit.serve.decode import NICE
 from asrkit.serve.server import Limits, Server
 from tests.conftest import PROJECT
 from tests.serve import decoders
 from tests.serve.running import serving
 from tests.serve.test_stream import converse, in_bytes, start, text_of
+from tests.serve.test_uploads import wait_until
 
 URL = "http://{}/v1/audio/transcriptions"
 linux = pytest.mark.skipif(sys.platform != "linux", reason="limits of Linux")
@@ -48,6 +51,7 @@ BROKEN = [
     (decoders.stop_within_a_sample, 400, "wrong samples"),
     (decoders.say_a_wrong_rate, 400, "wrong header"),
     (decoders.lack_the_key, 400, "wrong samples"),
+    (decoders.meet_strangers, 200, ""),
     (decoders.send_nothing, 400, "wrong samples"),
     (decoders.send_nan, 400, "finite"),
     (decoders.write_escapes, 400, "\\x1b[31mred"),
@@ -66,12 +70,14 @@ def test_broken_decoders_cost_one_upload(
     noise: Path,
     recordings: list[tuple[Path, np.ndarray]],
     tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     path, samples = recordings[0]
     expected, found = served.transcribe(path).text, []
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     before = set(tmp_path.iterdir())
-    with serving(Server({"m": served}, Limits(decode_s=4.0, decode_mb=300))) as address:
+    limits = Limits(decode_s=4.0, decode_mb=300, header_s=2.0)
+    with serving(Server({"m": served}, limits)) as address:
         over = threading.Event()
 
         def neighbour() -> None:
@@ -93,9 +99,30 @@ def test_broken_decoders_cost_one_upload(
             thread.join()
         monkeypatch.undo()
         assert upload(address, path).json()["text"] == expected
+    assert "Traceback" not in caplog.text
     assert found
     assert set(found) == {expected}
     assert set(tmp_path.iterdir()) == before
+
+
+@linux
+def test_a_process_has_no_more_memory_for_later_files() -> None:
+    """And live calls have priority over it."""
+    program = (
+        "import os, resource, numpy as np; from pathlib import Path\n"
+        "from asrkit.serve.decode import confine\n"
+        "def size(): return int(Path('/proc/self/statm').read_text().split()[0]) * 4096\n"
+        "sizes, limits = [], []\n"
+        "for _ in range(2):\n"
+        "    sizes.append(size()), confine(10**8, 60)\n"
+        "    limits.append(resource.getrlimit(resource.RLIMIT_AS)[0])\n"
+        "    kept = np.ones(3 * 10**7, np.uint8)\n"
+        "print(limits[1] - limits[0], sizes[1] - sizes[0] >= 3 * 10**7,"
+        " os.getpriority(os.PRIO_PROCESS, 0))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=PROJECT, capture_output=True)
+    priority = max(NICE, os.getpriority(os.PRIO_PROCESS, 0))
+    assert done.stdout.decode().split() == ["0", "True", str(priority)], done.stderr
 
 
 def test_it_starts_without_torch() -> None:
@@ -163,13 +190,15 @@ def test_uploads_wait_for_a_free_process(
             pytest.fail("no upload was decoded")
 
 
-def test_control_more_processes_take_more(
+def test_more_processes_than_cores_decode_at_the_same_time(
     monkeypatch: pytest.MonkeyPatch, served: Recognizer, noise: Path
 ) -> None:
-    server = Server({"m": served}, Limits(decoders=3, uploads_waiting=0, decode_s=1.0))
+    monkeypatch.setattr(os, "cpu_count", lambda: 1)
+    server = Server({"m": served}, Limits(decoders=3, uploads_waiting=0, decode_s=4.0))
     with serving(server) as address, ThreadPoolExecutor(3) as pool:
         monkeypatch.setattr(uploads, "decode", decoders.hang)
-        answers = list(pool.map(lambda _: upload(address, noise), range(3)))
+        answers = pool.map(lambda _: upload(address, noise), range(3))
+        wait_until(lambda: server.streams == 3)
         assert [each.status_code for each in answers] == [413, 413, 413]
 
 
