@@ -142,7 +142,7 @@ def test_a_trace_puts_segments_together(folder: Path) -> None:
     ((several, parts),) = traced(cut, [utterance])
     assert len(several.segments) > len(one.segments) == 1
     assert parts.hypothesis == whole.hypothesis  # greedy search has no memory beyond a token
-    assert len(parts.frames) == len(whole.frames)
+    assert len(parts.emissions) == len(whole.emissions)
     assert several == cut.transcribe(samples)
 
 
