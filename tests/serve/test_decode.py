@@ -174,8 +174,12 @@ def test_uploads_wait_for_a_free_process(
     server = Server({"m": served}, Limits(decoders=1, uploads_waiting=1, decode_s=3))
     with serving(server) as address, ThreadPoolExecutor(3) as pool:
         monkeypatch.setattr(uploads, "decode", decoders.hang)
-        answers = list(pool.map(lambda _: upload(address, noise), range(3)))
-        assert sorted(each.status_code for each in answers) == [413, 413, 503]
+        for _ in range(5):  # on a busy machine the third may come when the first has ended
+            answers = list(pool.map(lambda _: upload(address, noise), range(3)))
+            codes = sorted(each.status_code for each in answers)
+            if codes != [413, 413, 413]:
+                break
+        assert codes == [413, 413, 503]
         refused = max(answers, key=lambda each: each.status_code)
         assert refused.headers["retry-after"]
         assert "waiting already" in refused.text

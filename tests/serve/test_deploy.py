@@ -182,7 +182,7 @@ def test_attacks_from_another_address_harm_no_neighbour(
     port, trusting = proxy
     expected = asrkit.load("small-en-alnum", second_pass="full").transcribe(RECORDING).text
     call(port, trusting)  # warms up
-    alone = [call(port, trusting) for _ in range(10)]
+    alone = [call(port, trusting) for _ in range(20)]
     script = str(PROJECT / "tests/serve/attackers.py")
     attackers = [
         subprocess.Popen(
@@ -199,5 +199,5 @@ def test_attacks_from_another_address_harm_no_neighbour(
     rejected = sum(int(each.communicate()[0]) for each in attackers)
     assert {text for text, _ in [*alone, *beside]} == {expected}
     assert rejected > 0  # control: the proxy has seen the attack
-    slowest = [sorted(seconds for _, seconds in calls)[-2] for calls in (alone, beside)]
-    assert slowest[1] < 1.5 * slowest[0] + 0.2
+    p95, p95_beside = (sorted(seconds for _, seconds in calls)[-2] for calls in (alone, beside))
+    assert p95_beside < 1.5 * p95 + 0.2
