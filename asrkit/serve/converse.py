@@ -174,7 +174,7 @@ async def converse(conversation: "Conversation") -> None:
     line, server = conversation.line, conversation.server
     code, why = 1000, ""
     try:
-        with conversation.stack:
+        with server.connection(), conversation.stack:
             await conversation.run()
     except LeftError:
         if conversation.calls:
@@ -321,7 +321,8 @@ class Conversation:
         """Begin calls in place of the earlier ones.
 
         Raises:
-            UserError: for a wish that cannot be granted; the earlier calls continue.
+            UserError: for a wish that cannot be granted; the earlier calls then continue, unless
+                the server is full.
         """
         if item.token is not None and not self.server.admits(item.token):
             raise RefusedError(401, "token", "the parameter token is missing or wrong")

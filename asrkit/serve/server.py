@@ -31,7 +31,8 @@ class Limits(NamedTuple):
     ahead_s: float = 10.0  # audio of a call that may wait for the network
     call_s: float = 4 * 3600.0  # longest call, and longest recording
     silence_s: float = 60.0  # time without a message after which a call is ended
-    connections: int = 500  # connections beside those of calls; more requests are rejected
+    # Connections beside those of calls; at most half of them are WebSockets or Wyoming's.
+    connections: int = 500
     idle_s: float = 2.0  # time without any audio after which another call may take the place
     header_s: float = 10.0  # time for the first message of a call
     resume_s: float = 60.0  # time that a call without a connection is kept
@@ -176,6 +177,7 @@ class Server:
             same = [each for each in self.models.values() if each.recognizer is recognizer]
             self.models[name] = same[0] if same else self._model(name, recognizer, threads)
         self.calls: dict[Call, Place] = {}  # calls now
+        self.connections = 0  # WebSockets and Wyoming's connections now
         self._process = os.getpid()
         self.resumable: dict[str, Any] = {}  # those that can be resumed, by the call's name
 
@@ -301,6 +303,23 @@ class Server:
             return
         self.figures.refused.labels("streams").inc()
         raise RefusedError(503, "streams", f"all {most} streams are taken")
+
+    @contextmanager
+    def connection(self) -> Iterator[None]:
+        """A context manager of a connection that may have calls.
+
+        Raises:
+            RefusedError: if there are too many; requests still have room then.
+        """
+        most = self.limits.streams + self.limits.connections // 2
+        if self.connections >= most:
+            self.figures.refused.labels("connections").inc()
+            raise RefusedError(503, "streams", f"all {most} connections are taken")
+        self.connections += 1
+        try:
+            yield
+        finally:
+            self.connections -= 1
 
     def free(self, call: Call) -> None:
         """Free the place of a call."""
