@@ -14,13 +14,11 @@ from torch.nn import functional
 
 from asrkit.errors import UserError
 from asrkit.model.head import BLANK, CTCHead, Head
-from asrkit.model.pruned_transducer_loss import kept_places, pruned_arcs, simple_arcs
-from asrkit.model.transducer_loss import lattice_loss, transducer_loss
+from asrkit.model.transducer_loss import transducer_loss
 
 PredictorState = tuple[Tensor, ...]  # of B streams, batch first, of fixed shapes
 
 ACTIVATIONS = {"relu": torch.relu, "tanh": torch.tanh, "sigmoid": torch.sigmoid}
-SIMPLE_WEIGHT = 0.5  # of a simple joiner's loss beside the pruned one (Kuang et al. 2022)
 
 
 class LSTMPredictor(nn.Module):
@@ -116,14 +114,11 @@ class TransducerHead(Head):
         max_symbols: most labels that a search writes in a frame.
         dropout: dropout probability of the predictor's output and in the joiner.
         fast_emit: lambda of FastEmit, which favours early labels; see `transducer_loss`.
-        delay_penalty: lambda of another way to do so, nats a frame; see `transducer_loss`.
-        prune_range: places in each frame that training computes, see `pruned_transducer_loss`;
-            None computes all.
         adapter_dim: width of two linear layers between the encoder and the head, as in NeMo's
             models with a language prompt; None builds none.
     """
 
-    FREE = ("ctc_weight", "max_symbols", "dropout", "fast_emit", "delay_penalty", "prune_range")
+    FREE = ("ctc_weight", "max_symbols", "dropout", "fast_emit")
     IN_SEARCH = True
 
     def __init__(
@@ -141,24 +136,18 @@ class TransducerHead(Head):
         max_symbols: int = 10,
         dropout: float = 0.2,
         fast_emit: float = 0.0,
-        delay_penalty: float = 0.0,
-        prune_range: int | None = None,
         adapter_dim: int | None = None,
     ) -> None:
         super().__init__()
         for name, share in (("ctc_weight", ctc_weight), ("dropout", dropout)):
             if not 0.0 <= share < 1.0:
                 raise ValueError(f"{name} must be from 0 to below 1, got {share}")
-        for name, value in (("fast_emit", fast_emit), ("delay_penalty", delay_penalty)):
-            if not 0.0 <= value < math.inf:
-                raise ValueError(f"{name} must be 0 or more, got {value}")
-        if prune_range is not None and prune_range < 2:
-            raise ValueError(f"prune_range must be null, or 2 or more, got {prune_range}")
+        if not 0.0 <= fast_emit < math.inf:
+            raise ValueError(f"fast_emit must be 0 or more, got {fast_emit}")
         if adapter_dim is not None and adapter_dim < 1:
             raise ValueError(f"adapter_dim must be null, or 1 or more, got {adapter_dim}")
         self.vocab_size, self.max_symbols, self.ctc_weight = vocab_size, max_symbols, ctc_weight
-        self.early = fast_emit, delay_penalty
-        self.activation = activation
+        self.fast_emit, self.activation = fast_emit, activation
         self.predictor: LSTMPredictor | StatelessPredictor
         if predictor == "lstm":
             self.predictor = LSTMPredictor(vocab_size, predictor_dim, predictor_layers, dropout)
@@ -170,12 +159,6 @@ class TransducerHead(Head):
         self.dropout = nn.Dropout(dropout)
         self.out = nn.Linear(joint_dim, vocab_size)
         self.ctc = CTCHead(dim, vocab_size) if ctc_weight > 0.0 else None
-        self.prune_range = prune_range or 0
-        self.simple: nn.ModuleDict | None = None
-        if prune_range:
-            layers = {"frames": nn.Linear(dim, vocab_size)}
-            layers["labels"] = nn.Linear(predictor_dim, vocab_size)
-            self.simple = nn.ModuleDict(layers)
 
     def emissions(self, encoded: Tensor) -> Tensor:
         """Return the encoder's frames, after the adapter if there is one: (B, E, D)."""
@@ -187,38 +170,16 @@ class TransducerHead(Head):
     ) -> Tensor:
         """Return the weighted sum of the transducer's loss and the CTC layer's.
 
-        The logits take 4·B·E·(U + 1)·V bytes and their gradient as much; with a `prune_range` of S
-        they take S in place of U + 1.
+        The logits take 4·B·E·(U + 1)·V bytes and their gradient as much.
         """
-        predicted = self._predicted(tokens)
-        sizes = lengths, token_lengths
-        if self.simple is None:
-            added = self.from_predictor(predicted)[:, None]
-            logits = at_least_float32(self.join(self.project(emissions)[:, :, None], added))
-            loss = transducer_loss(logits, tokens, *sizes, *self.early)
-        else:
-            loss = self._pruned_loss(emissions, predicted, tokens, sizes)
+        logits = self.join(self.project(emissions)[:, :, None], self.outputs(tokens)[:, None])
+        logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+        loss = transducer_loss(logits, tokens, lengths, token_lengths, self.fast_emit)
         if self.ctc is None:
             return loss
         log_probs = self.ctc.emissions(emissions).float()
         ctc = self.ctc.loss(log_probs, lengths, tokens, token_lengths)
         return (1.0 - self.ctc_weight) * loss + self.ctc_weight * ctc
-
-    def _pruned_loss(
-        self, emissions: Tensor, predicted: Tensor, tokens: Tensor, sizes: tuple[Tensor, Tensor]
-    ) -> Tensor:
-        """Return the loss of the places that a simple joiner chooses, and a share of its own."""
-        assert self.simple is not None
-        of_frames = at_least_float32(self.simple["frames"](emissions))  # (B, E, V)
-        of_labels = at_least_float32(self.simple["labels"](predicted))  # (B, U + 1, V)
-        arcs = simple_arcs(of_frames, of_labels, tokens)
-        places = kept_places(arcs, *sizes, self.prune_range)  # (B, E, S)
-        added = self.from_predictor(predicted)  # (B, U + 1, J)
-        rows = torch.arange(len(tokens), device=places.device)[:, None, None]
-        projected = self.project(emissions)[:, :, None]
-        logits = at_least_float32(self.join(projected, added[rows, places]))
-        pruned = lattice_loss(*pruned_arcs(logits, tokens, places), *sizes, *self.early)
-        return pruned + SIMPLE_WEIGHT * lattice_loss(*arcs, *sizes, *self.early)
 
     def layer_head(self) -> Head:
         """Return the CTC layer: a transducer's loss of every layer would cost its memory again."""
@@ -264,7 +225,7 @@ class TransducerHead(Head):
         assert isinstance(other, TransducerHead)
         weights, sources = self.state_dict(), other.state_dict()
         for name in weights.keys() & sources.keys():
-            if name.startswith(("predictor.embed", "out.", "ctc.", "simple.")):
+            if name.startswith(("predictor.embed", "out.", "ctc.")):
                 weights[name][new] = sources[name][old]
             else:
                 weights[name].copy_(sources[name])
@@ -283,15 +244,9 @@ class TransducerHead(Head):
 
         (B, U) -> (B, U + 1, J)
         """
-        return self.from_predictor(self._predicted(tokens))
-
-    def _predicted(self, tokens: Tensor) -> Tensor:
-        """(B, U) -> (B, U + 1, H), the predictor's outputs with dropout."""
-        before = tokens.new_full((len(tokens), 1), BLANK)
-        predicted, _ = self.predictor(
-            torch.cat([before, tokens], dim=1), self.predictor.start(len(tokens))
-        )
-        return self.dropout(predicted)
+        tokens = functional.pad(tokens, (1, 0), value=BLANK)
+        predicted, _ = self.predictor(tokens, self.start(len(tokens)))
+        return self.from_predictor(self.dropout(predicted))
 
     def project(self, frames: Tensor) -> Tensor:
         """Return the joiner's share of frames: (…, D) -> (…, J)."""
@@ -327,8 +282,3 @@ class JoinerStep(nn.Module):
     def forward(self, frames: Tensor, predicted: Tensor) -> Tensor:
         """Return logits (N, V) of encoder frames (N, D) and predictor outputs (N, J)."""
         return self.head.join(self.head.project(frames), predicted)
-
-
-def at_least_float32(values: Tensor) -> Tensor:
-    """Return values in float32 if they are of less precision."""
-    return values.to(torch.promote_types(values.dtype, torch.float32))

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
+from torch.nn.functional import pad
 
 NEVER = -torch.inf
 HAS_TORCHAUDIO = find_spec("torchaudio") is not None
@@ -19,9 +20,8 @@ MOST_LOGITS = 2**31 - 1  # torchaudio counts them in 32 bits, and reads other me
 
 
 def transducer_loss(
-    logits: Tensor, tokens: Tensor, lengths: Tensor, token_lengths: Tensor,
-    fast_emit: float = 0.0, delay_penalty: float = 0.0,
-) -> Tensor:  # fmt: skip
+    logits: Tensor, tokens: Tensor, lengths: Tensor, token_lengths: Tensor, fast_emit: float = 0.0
+) -> Tensor:
     """Return the negative log-likelihood of each row's tokens, summed over all alignments.
 
     Values beyond a row's lengths have no influence and no gradient, NaN included.
@@ -33,26 +33,22 @@ def transducer_loss(
         token_lengths: (B,) valid tokens.
         fast_emit: lambda of FastEmit (Yu et al. 2020): the gradients of labels are 1 + lambda times
             as large, those of blanks unchanged. The value of the loss does not depend on it.
-        delay_penalty: lambda of Kang et al. 2023, nats a frame: a label's log-probability is
-            lambda x ((T - 1) / 2 - t) higher in frame t of T, so that early alignments weigh more.
 
     Returns:
         (B,) in nats; infinite for tokens without a frame.
     """
-    options = fast_emit, delay_penalty
-    if logits.is_cuda and HAS_TORCHAUDIO and suits(logits, lengths, token_lengths, *options):
+    if logits.is_cuda and HAS_TORCHAUDIO and suits(logits, lengths, token_lengths, fast_emit):
         return by_torchaudio(logits, tokens, lengths, token_lengths)
-    labels = following(tokens, logits.size(1))
-    blank, label = Arcs.apply(logits, labels)
-    return lattice_loss(blank, label[..., :-1], lengths, token_lengths, *options)
+    loss: Tensor = _TransducerLoss.apply(logits, tokens, lengths, token_lengths, fast_emit)
+    return loss
 
 
-def suits(logits: Tensor, lengths: Tensor, token_lengths: Tensor, *options: float) -> bool:
+def suits(logits: Tensor, lengths: Tensor, token_lengths: Tensor, fast_emit: float) -> bool:
     """Return whether torchaudio's kernels for GPUs compute the same loss.
 
     They write no loss of a row with one frame or without a token.
     """
-    plain = logits.dtype == torch.float32 and logits.numel() <= MOST_LOGITS and not any(options)
+    plain = logits.dtype == torch.float32 and logits.numel() <= MOST_LOGITS and not fast_emit
     return plain and int(lengths.min()) > 1 and int(token_lengths.min()) > 0
 
 
@@ -70,80 +66,48 @@ def by_torchaudio(logits: Tensor, tokens: Tensor, lengths: Tensor, token_lengths
     return loss
 
 
-def following(tokens: Tensor, frames: int) -> Tensor:
-    """(B, U) -> (B, T, U + 1): the label after each place; none, so any, after the last."""
-    return torch.nn.functional.pad(tokens, (0, 1))[:, None].expand(-1, frames, -1)
-
-
-def lattice_loss(
-    blank: Tensor, label: Tensor, lengths: Tensor, token_lengths: Tensor,
-    fast_emit: float = 0.0, delay_penalty: float = 0.0,
-) -> Tensor:  # fmt: skip
-    """Return the loss of the lattice of these arcs; see `transducer_loss`.
-
-    Args:
-        blank: (B, T, U + 1) log-probabilities of the arcs to the next frame; -inf for no arc.
-        label: (B, T, U) log-probabilities of the arcs to the next label; -inf for no arc.
-    """
-    options = fast_emit, delay_penalty
-    loss: Tensor = _LatticeLoss.apply(blank, label, lengths, token_lengths, *options)
-    return loss
-
-
-class Arcs(torch.autograd.Function):
-    """Logits (B, T, S, V) and a label of each place (B, T, S) -> the log-probabilities of the blank
-    and of the label, each (B, T, S).
-    """
+class _TransducerLoss(torch.autograd.Function):
+    """The loss whose gradient, by an arc's log-probability, is minus the arc's occupation."""
 
     @staticmethod
-    def forward(ctx: Any, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        total = logits.logsumexp(dim=3)  # (B, T, S)
-        ctx.save_for_backward(logits, total, labels)
-        return logits[..., 0] - total, logits.gather(3, labels[..., None])[..., 0] - total
+    def forward(
+        ctx: Any, logits: Tensor, tokens: Tensor, lengths: Tensor, token_lengths: Tensor,
+        fast_emit: float,
+    ) -> Tensor:  # fmt: skip
+        labels = pad(tokens, (0, 1))[:, None, :, None].expand(-1, logits.size(1), -1, 1)
+        total = logits.logsumexp(dim=3)  # (B, T, U + 1)
+        blank, label = logits[..., 0] - total, logits.gather(3, labels)[..., 0] - total
+        log_prob, *occupied = occupations(blank, label[..., :-1], lengths, token_lengths)
+        ctx.save_for_backward(logits, total, labels, *(each.to(total.dtype) for each in occupied))
+        ctx.fast_emit = fast_emit
+        return -log_prob.to(total.dtype)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: FunctionCtx, on_blank: Tensor, on_label: Tensor) -> tuple[Tensor, None]:
-        logits, total, labels = ctx.saved_tensors  # type: ignore[attr-defined]
+    def backward(ctx: FunctionCtx, weight: Tensor) -> tuple[Tensor | None, ...]:
+        logits, total, labels, on_blank, on_label = ctx.saved_tensors  # type: ignore[attr-defined]
+        weight = -weight[:, None, None]
+        on_blank = on_blank * weight
+        on_label = pad(on_label * (weight * (1.0 + ctx.fast_emit)), (0, 1))  # type: ignore[attr-defined]
         either = on_blank + on_label
         gradient = (logits - total[..., None]).exp_().mul_(-either[..., None])
         # A cell that no path reaches may hold NaN, which 0 times NaN would keep.
         gradient = gradient.masked_fill_((either == 0.0)[..., None], 0.0)
         gradient[..., 0] += on_blank
-        return gradient.scatter_add_(3, labels[..., None], on_label[..., None]), None
-
-
-class _LatticeLoss(torch.autograd.Function):
-    """The loss whose gradient, by the arcs' log-probabilities, is minus their occupations."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, blank: Tensor, label: Tensor, lengths: Tensor, token_lengths: Tensor,
-        fast_emit: float, delay_penalty: float,
-    ) -> Tensor:  # fmt: skip
-        log_prob, on_blank, on_label = occupations(
-            blank, label, lengths, token_lengths, delay_penalty
-        )
-        ctx.save_for_backward(on_blank.to(blank.dtype), on_label.to(blank.dtype))
-        ctx.fast_emit = fast_emit
-        return -log_prob.to(blank.dtype)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: FunctionCtx, weight: Tensor) -> tuple[Tensor | None, ...]:
-        on_blank, on_label = ctx.saved_tensors  # type: ignore[attr-defined]
-        weight = -weight[:, None, None]
-        on_label = on_label * (weight * (1.0 + ctx.fast_emit))  # type: ignore[attr-defined]
-        return on_blank * weight, on_label, None, None, None, None
+        return gradient.scatter_add_(3, labels, on_label[..., None]), None, None, None, None
 
 
 @torch.no_grad()
 def occupations(
-    blank: Tensor, label: Tensor, lengths: Tensor, token_lengths: Tensor, delay_penalty: float = 0.0
+    blank: Tensor, label: Tensor, lengths: Tensor, token_lengths: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return the log-likelihood (B,), and the probability that an alignment takes each arc.
 
-    The arcs are those of `lattice_loss`. The probabilities are in float64, 0 beyond a row.
+    The probabilities are in float64, 0 beyond a row.
+
+    Args:
+        blank: (B, T, U + 1) log-probabilities of the arcs to the next frame.
+        label: (B, T, U) log-probabilities of the arcs to the next label.
     """
     lengths, token_lengths = (sizes.to(blank.device) for sizes in (lengths, token_lengths))
     frame = torch.arange(blank.size(1), device=blank.device)[:, None]  # (T, 1)
@@ -152,11 +116,9 @@ def occupations(
     # In float32 the sums of a long row lose the digits of the occupations; cells are few.
     blank = blank.double().where(rows & (place <= token_lengths[:, None, None]), NEVER)
     label = label.double().where(rows & (place[:-1] < token_lengths[:, None, None]), NEVER)
-    if delay_penalty:
-        label = label + delay_penalty * ((lengths[:, None, None] - 1) / 2 - frame)
     batch, frames, places = blank.shape
     last = frames + places - 1  # number of the last anti-diagonal, which has only an end
-    blank, label = skewed(blank), skewed(torch.nn.functional.pad(label, (0, 1), value=NEVER))
+    blank, label = skewed(blank), skewed(pad(label, (0, 1), value=NEVER))
     forward = blank.new_full((batch, last + 1, places), NEVER)
     forward[:, 0, 0] = 0.0
     for n in range(1, last + 1):
@@ -185,14 +147,14 @@ def occupations(
 def shifted(cells: Tensor, by: int = 1) -> Tensor:
     """Return cells (…, U + 1) moved by one place up or down; nothing comes from outside."""
     if by > 0:
-        return torch.nn.functional.pad(cells[..., :-1], (1, 0), value=NEVER)
-    return torch.nn.functional.pad(cells[..., 1:], (0, 1), value=NEVER)
+        return pad(cells[..., :-1], (1, 0), value=NEVER)
+    return pad(cells[..., 1:], (0, 1), value=NEVER)
 
 
 def skewed(cells: Tensor) -> Tensor:
     """Return cells (B, T, U + 1) by anti-diagonals: (B, T + U, U + 1), (t, u) at (t + u, u)."""
     _, frames, places = cells.shape
-    padded = torch.nn.functional.pad(cells.transpose(1, 2), (0, places), value=NEVER)
+    padded = pad(cells.transpose(1, 2), (0, places), value=NEVER)
     # Row u of length T + U + 1, read as rows of length T + U, begins u places later.
     flat = padded.flatten(1)[:, : places * (frames + places - 1)]
     return flat.unflatten(1, (places, frames + places - 1)).transpose(1, 2)
@@ -201,5 +163,5 @@ def skewed(cells: Tensor) -> Tensor:
 def straight(cells: Tensor, frames: int) -> Tensor:
     """Undo `skewed`: (B, T + U, U + 1) -> (B, T, U + 1)."""
     places = cells.size(2)
-    flat = torch.nn.functional.pad(cells.transpose(1, 2).flatten(1), (0, places))
+    flat = pad(cells.transpose(1, 2).flatten(1), (0, places))
     return flat.unflatten(1, (places, frames + places))[:, :, :frames].transpose(1, 2)

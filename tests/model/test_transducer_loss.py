@@ -177,11 +177,11 @@ def test_what_torchaudio_computes_on_a_gpu() -> None:
     """Its kernels write nothing for one frame or no token, and count logits in 32 bits."""
     frames, labels = torch.tensor([4, 2]), torch.tensor([3, 1])
     logits = torch.zeros(2, 4, 4, 5)
-    assert suits(logits, frames, labels, 0.0, 0.0)  # control
-    assert not suits(logits, torch.tensor([4, 1]), labels, 0.0, 0.0)
-    assert not suits(logits, frames, torch.tensor([3, 0]), 0.0, 0.0)
-    assert not suits(logits, frames, labels, 0.1, 0.0)
-    assert not suits(logits.double(), frames, labels, 0.0, 0.0)
+    assert suits(logits, frames, labels, 0.0)  # control
+    assert not suits(logits, torch.tensor([4, 1]), labels, 0.0)
+    assert not suits(logits, frames, torch.tensor([3, 0]), 0.0)
+    assert not suits(logits, frames, labels, 0.1)
+    assert not suits(logits.double(), frames, labels, 0.0)
     for size, expected in ((MOST_LOGITS // 32, True), (MOST_LOGITS // 32 + 1, False)):
         large = torch.zeros(1).expand(2, 4, 4, size)  # takes no memory
-        assert suits(large, frames, labels, 0.0, 0.0) == expected
+        assert suits(large, frames, labels, 0.0) == expected

@@ -86,10 +86,10 @@ def file_with(head: dict[str, Any], letters: str) -> ModelFile:
         (TRANSDUCER, TRANSDUCER | {"predictor_dim": 6, "activation": "tanh"},
          "; the head begins anew except its CTC layer: model.head.predictor_dim is 8 there, 6 "
          "here; model.head.activation is relu there, tanh here", {"ctc"}),
-        (TRANSDUCER | {"ctc_weight": 0.0}, TRANSDUCER | {"dropout": 0.0, "prune_range": 3},
-         "; parts of the head begin anew: ctc, simple",
+        (TRANSDUCER | {"ctc_weight": 0.0}, TRANSDUCER | {"dropout": 0.0},
+         "; parts of the head begin anew: ctc",
          {"predictor", "from_encoder", "from_predictor", "out"}),
-        (TRANSDUCER | {"prune_range": 3}, TRANSDUCER | {"fast_emit": 0.01}, "",
+        (TRANSDUCER, TRANSDUCER | {"fast_emit": 0.01}, "",
          {"predictor", "from_encoder", "from_predictor", "out", "ctc"}),
     ],
 )  # fmt: skip
