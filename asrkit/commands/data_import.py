@@ -106,7 +106,7 @@ def import_corpus(options: argparse.Namespace) -> int:
     from asrkit.data.corpora.measure import rows_of
     from asrkit.data.corpora.registry import READERS, kind_of
     from asrkit.data.splits import divide, remarks, totals, with_roles
-    from asrkit.text.normalization import Changes, Normalizer
+    from asrkit.text.normalization import Normalizer
 
     output, omitted = Path(options.output), Omitted()
     pattern = options.speaker_pattern and compiled(options.speaker_pattern)
@@ -122,11 +122,9 @@ def import_corpus(options: argparse.Namespace) -> int:
     )
     unmet = set(channels)
     entries = (on_channel(entry, channels, unmet) for entry in entries)
-    changes = Changes()
     if wanted := normalization(options):
-        read = list(entries)
-        normalizer = Normalizer(wanted, (each.text or "" for each in read))
-        entries = (e._replace(text=e.text and normalizer(e.text, changes)) for e in read)
+        normalizer = Normalizer(wanted)
+        entries = (each._replace(text=each.text and normalizer(each.text)) for each in entries)
     rows = rows_of(entries, omitted, options.jobs or os.cpu_count() or 1)
     for line in omitted.lines():
         complain(PROGRAM, line)
@@ -148,7 +146,7 @@ def import_corpus(options: argparse.Namespace) -> int:
     if wanted:
         from asrkit.commands.data_normalize import report  # torch, which an import does not need
 
-        report(changes, {str(output / f"{name}.jsonl"): splits[name] for name in splits})
+        report(normalizer, {str(output / f"{name}.jsonl"): splits[name] for name in splits})
     found = ", ".join(dict.fromkeys(kinds))
     print(f"{output} ({found}): " + "; ".join(f"{name} {totals(splits[name])}" for name in splits))
     return 1 if omitted.total else 0

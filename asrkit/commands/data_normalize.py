@@ -12,7 +12,7 @@ from asrkit.cli.parser import Parser, Target, complain
 from asrkit.errors import printable
 
 if TYPE_CHECKING:
-    from asrkit.text.normalization import Changes
+    from asrkit.text.normalization import Normalizer
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -44,12 +44,6 @@ def add_normalization(arguments: Parser) -> None:
         "--numbers", metavar="LANGUAGE",
         help="language in which digits become words, such as en (default: digits stay)",
     )  # fmt: skip
-    group.add_argument(
-        "--letters",
-        choices=["keep", "usual"],
-        help="letters that look alike, such as two forms of the Arabic yeh: keep them, or write "
-        "the most frequent one and remove tatweels (default keep)",
-    )
 
 
 EXAMPLES = 3
@@ -59,20 +53,16 @@ def normalize(options: argparse.Namespace) -> int:
     from asrkit.data.checks.clean import rewrite
     from asrkit.data.checks.measure import valid_entries
     from asrkit.data.manifest import ManifestError, is_lhotse
-    from asrkit.text.normalization import Changes, Normalization, Normalizer
+    from asrkit.text.normalization import Normalization, Normalizer
 
-    path, changes = options.manifest, Changes()
+    path = options.manifest
     if is_lhotse(Path(path)):
         raise ManifestError(f"{path} is lhotse's: only plain manifests can be normalized")
     given = {name: getattr(options, name) for name in Normalization._fields}
     choices = Normalization(**{k: v for k, v in given.items() if v is not None})
     entries = valid_entries(path)
-    normalizer = Normalizer(choices, (each.utterance.text or "" for each in entries))
-    texts = {
-        each.line: normalizer(each.utterance.text, changes)
-        for each in entries
-        if each.utterance.text
-    }
+    normalizer = Normalizer(choices)
+    texts = {each.line: normalizer(each.utterance.text) for each in entries if each.utterance.text}
 
     def changed(number: int, line: bytes) -> dict[str, Any] | None:
         values: dict[str, Any] = json.loads(line)
@@ -80,7 +70,7 @@ def normalize(options: argparse.Namespace) -> int:
 
     kept, all_ = rewrite(path, options.output, changed)
     empty = [each.utterance.id for each in entries if not texts.get(each.line)]
-    report(changes, {options.output: [
+    report(normalizer, {options.output: [
         each.utterance.model_dump() | {"text": texts[each.line]}
         for each in entries if texts.get(each.line)
     ]})  # fmt: skip
@@ -92,15 +82,15 @@ def normalize(options: argparse.Namespace) -> int:
     return 1 if empty else 0
 
 
-def report(changes: Changes, manifests: Mapping[str, Sequence[dict[str, Any]]]) -> None:
+def report(normalizer: Normalizer, manifests: Mapping[str, Sequence[dict[str, Any]]]) -> None:
     """Print the kinds of changes, and what remains odd in the new manifests, training set first."""
     from asrkit.commands.data_check import default_config, encoder_of
     from asrkit.data.checks import Facts, Rules, examine
     from asrkit.data.checks.report import table
     from asrkit.data.manifest import Utterance
 
-    print("changes" if changes.counts else "no text changed")
-    for line in changes.lines():
+    print("changes" if normalizer.changes else "no text changed")
+    for line in normalizer.lines():
         print(f"  {line}")
     facts = [
         Facts(path, number, Utterance.model_construct(**row))

@@ -4,7 +4,7 @@ import html
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Literal, NamedTuple
 
@@ -12,27 +12,15 @@ from asrkit.errors import UserError, shown
 from asrkit.extras import need
 from asrkit.registry import refusal
 from asrkit.text.graphemes import in_one_line
-from asrkit.text.marks import (
-    FORMS,
-    MARKS,
-    MISREAD,
-    SPELLING,
-    SYMBOLS,
-    any_of,
-    plain_letters,
-    reread,
-    usual_letters,
-)
+from asrkit.text.marks import FORMS, MARKS, MISREAD, SPELLING, SYMBOLS, plain_letters, reread
 
 EXAMPLES = 4  # of each kind, the most frequent
-MOST_PAIRS = 10_000  # different changes of a kind that are counted one by one
 
 # Invisible characters that no script needs, unlike the joiners of Persian and Hindi.
 INVISIBLE = (
     r"\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f"
     r"\u00ad\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff"
 )
-ESCAPED = re.compile(r"\\u([0-9a-f]{4})|\\x([0-9a-f]{2})", re.IGNORECASE)
 USUAL = {sign: forms[0] for forms in FORMS for sign in forms[1:]}
 # Punctuation inside of these is not removed: a digit's comma, a sign inside a word.
 KEPT = (MARKS["address"], MARKS["annotation"], MARKS["digits"], SPELLING)
@@ -44,7 +32,6 @@ YEAR = re.compile(r"1[1-9]\d\d|20\d\d")
 DECIMAL_POINT = {"en", "he", "ja", "kn", "ko", "te", "th"}  # other languages have a comma
 SPOKEN_YEARS = {"da", "de", "en", "nl", "no", "sv"}  # 1984 as a year has other words
 FAULTS = (ArithmeticError, AttributeError, LookupError, NotImplementedError, TypeError, ValueError)
-SAME_LOOK = ("Unicode", "letters")  # rules that change letters to others of the same look
 
 
 class Normalization(NamedTuple):
@@ -57,8 +44,6 @@ class Normalization(NamedTuple):
     brackets: Literal["remove", "words", "keep"] = "remove"
     # Language in which digits become words, such as en; None keeps digits.
     numbers: str | None = None
-    # Letters that look alike: keep them, or write the most frequent one of the corpus.
-    letters: Literal["keep", "usual"] = "keep"
 
 
 class Rule(NamedTuple):
@@ -69,75 +54,54 @@ class Rule(NamedTuple):
     replace: Callable[[re.Match[str]], str]
 
 
-class Changes:
-    """Counts of changes by the name of their rule, with examples."""
+class Normalizer:
+    """A function that normalises a text.
 
-    def __init__(self) -> None:
-        self.counts: Counter[str] = Counter()
-        self.texts: Counter[str] = Counter()
-        self.pairs: dict[str, Counter[tuple[str, str]]] = {}
+    Attributes:
+        changes: counts of the changes by rule, as pairs of before and after.
+    """
 
-    def add(self, name: str, pairs: list[tuple[str, str]]) -> None:
-        """Count the changes that a rule made in a text, as pairs of before and after."""
-        known = self.pairs.setdefault(name, Counter())
-        self.counts[name] += len(pairs)
-        self.texts[name] += 1
-        known.update(pair for pair in pairs if pair in known or len(known) < MOST_PAIRS)
+    def __init__(self, choices: Normalization) -> None:
+        self.rules = rules_of(choices)
+        self.changes: dict[str, Counter[tuple[str, str]]] = {}
+
+    def __call__(self, text: str) -> str:
+        """Return the text after all rules, with single spaces."""
+        for rule in self.rules:
+            text = rule.pattern.sub(partial(self._replaced, rule), text)
+        return in_one_line(text)
+
+    def _replaced(self, rule: Rule, match: re.Match[str]) -> str:
+        old, new = match.group(), rule.replace(match)
+        if old != new:
+            self.changes.setdefault(rule.name, Counter())[old, new] += 1
+        return new
 
     def lines(self) -> Iterator[str]:
-        """Yield a line for each rule that changed a text."""
-        width = max(map(len, self.counts), default=0)
-        for name, count in self.counts.items():
-            pairs, format_ = self.pairs[name], ascii if name in SAME_LOOK else shown
+        """Yield a line for each rule that changed a text, with its most frequent changes."""
+        width = max(map(len, self.changes), default=0)
+        for name, pairs in self.changes.items():
+            format_ = ascii if name == "Unicode" else shown  # both forms look the same
             examples = "; ".join(
                 f"{format_(old[:40])} {f'→ {shown(new, 40)}' if new.strip() else 'removed'} {n}×"
                 for (old, new), n in pairs.most_common(EXAMPLES)
             )
             more = "; …" if len(pairs) > EXAMPLES else ""
-            yield f"{name:<{width}}{count:>7} in {self.texts[name]} texts: {examples}{more}"
-
-
-class Normalizer:
-    """A function that normalises a text and counts what it changes.
-
-    Args:
-        texts: all texts of the corpus, for `choices.letters`.
-    """
-
-    def __init__(self, choices: Normalization, texts: Iterable[str] = ()) -> None:
-        self.rules = rules_of(choices)
-        if choices.letters == "usual":
-            usual = usual_letters(list(map(self, texts)))
-            self.rules.append(Rule("letters", any_of(usual), lambda match: usual[match[0]]))
-
-    def __call__(self, text: str, changes: Changes | None = None) -> str:
-        """Return the text after all rules, with single spaces."""
-        for rule in self.rules:
-            pairs: list[tuple[str, str]] = []
-            text = rule.pattern.sub(partial(_replaced, rule.replace, pairs), text)
-            if pairs and changes is not None:
-                changes.add(rule.name, pairs)
-        return in_one_line(text)
-
-
-def _replaced(
-    replace: Callable[[re.Match[str]], str], pairs: list[tuple[str, str]], match: re.Match[str]
-) -> str:
-    old, new = match.group(), replace(match)
-    if old != new:
-        pairs.append((old, new))
-    return new
+            yield f"{name:<{width}}{pairs.total():>7}: {examples}{more}"
 
 
 def rules_of(choices: Normalization) -> list[Rule]:
     """Return the rules in their order: each sees the result of those before it."""
-    spaces = re.compile(r"[^\S ]+")
     rules = [
         Rule("encoding", MISREAD, lambda match: reread(match[0]) or match[0]),
-        Rule("entities", MARKS["markup"], _unescaped),
+        Rule(
+            "entities",
+            MARKS["markup"],
+            lambda match: html.unescape(match[0]) if match[0][0] == "&" else " ",
+        ),
         Rule("Unicode", re.compile(r"\S+"), _usual_form),
         Rule("invisible", re.compile(f"[{INVISIBLE}]"), lambda match: ""),
-        Rule("spaces", spaces, lambda match: " "),
+        Rule("spaces", re.compile(r"[^\S ]+"), lambda match: " "),
         Rule("emoji", MARKS["emoji"], lambda match: " "),
         Rule("signs", re.compile(f"[{''.join(USUAL)}]"), lambda match: USUAL[match[0]]),
     ]
@@ -161,16 +125,6 @@ def rules_of(choices: Normalization) -> list[Rule]:
 
 def _usual_form(match: re.Match[str]) -> str:
     return unicodedata.normalize("NFC", plain_letters(match[0]))
-
-
-def _unescaped(match: re.Match[str]) -> str:
-    """Return the letters of an entity or an escape; a tag, a line end or %20 is a space."""
-    if code := ESCAPED.fullmatch(match[0]):
-        letter = chr(int(code[1] or code[2], 16))
-        return letter if letter.isprintable() else " "
-    if match[0][0] == "&":
-        return html.unescape(match[0])
-    return match[0][1] if match[0] in ("\\'", '\\"') else " "
 
 
 def _unless_kept(match: re.Match[str]) -> str:

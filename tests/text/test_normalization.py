@@ -1,6 +1,5 @@
 """Normalisation of transcripts: each rule, what it leaves alone, and the counts of its changes."""
 
-import re
 import sys
 import time
 from importlib.util import find_spec
@@ -9,7 +8,7 @@ import pytest
 
 from asrkit.errors import UserError
 from asrkit.text.marks import marks_in
-from asrkit.text.normalization import Changes, Normalization, Normalizer
+from asrkit.text.normalization import Normalization, Normalizer
 from tests.conftest import skip
 from tests.data.checks.test_texts import FOUND, SOUND
 
@@ -19,8 +18,7 @@ PLAIN, BARE = Normalization(), Normalization(case="lower", punctuation="remove")
 @pytest.mark.parametrize(
     ("choices", "text", "expected"),
     [
-        (PLAIN, "Rock &amp; roll, it&#39;s <b>on</b> new%20york", "Rock & roll, it's on new york"),
-        (PLAIN, r"caf\u00e9 one\ntwo don\'t \x41 \ud800", "café one two don't A"),
+        (PLAIN, "Rock &amp; roll, it&#39;s <b>on</b>", "Rock & roll, it's on"),
         (PLAIN, "GrÃ¼n donâ€™t привет", "Grün don't привет"),
         (PLAIN, "cafe\u0301 so\u00adft a\u00a0b\tc \ufeffd", "café soft a b c d"),
         (PLAIN, "yes [laughs] (hm) no ♪ :-) 🙂", "yes no"),
@@ -61,43 +59,15 @@ def test_marks_are_found_as_they_are_written() -> None:
 
 
 def test_changes_are_counted() -> None:
-    changes, normalizer = Changes(), Normalizer(BARE)
-    for text in ("A, b.", "A [x]", "a b"):
-        normalizer(text, changes)
-    assert list(changes.lines()) == [
-        "punctuation      2 in 1 texts: ',' removed 1×; '.' removed 1×",
-        "case             2 in 2 texts: 'A' → 'a' 2×",
-        "brackets         1 in 1 texts: '[x]' removed 1×",
+    normalizer = Normalizer(BARE)
+    for text in ("A, b.", "A [x]", "a b", "cafe\u0301"):
+        normalizer(text)
+    assert list(normalizer.lines()) == [
+        "punctuation      2: ',' removed 1×; '.' removed 1×",
+        "case             2: 'A' → 'a' 2×",
+        "brackets         1: '[x]' removed 1×",
+        "Unicode          1: 'cafe\\u0301' → 'café' 1×",
     ]
-    changes = Changes()
-    Normalizer(PLAIN)("cafe\u0301", changes)
-    assert "'cafe\\u0301' → 'café'" in next(changes.lines())
-    changes = Changes()
-    Normalizer(Normalization(letters="usual"), [FARSI_YEH * 2, YEH])(YEH, changes)
-    assert f"'\\u064a' → '{FARSI_YEH}' 1×" in next(changes.lines())
-
-
-YEH, FARSI_YEH, MAKSURA, TATWEEL = "\u064a", "\u06cc", "\u0649", "\u0640"
-
-
-@pytest.mark.parametrize(
-    ("texts", "text", "expected"),
-    [
-        ([FARSI_YEH * 2], f"{YEH}{MAKSURA} \u0643", f"{FARSI_YEH * 2} \u0643"),
-        ([YEH * 3, FARSI_YEH, MAKSURA], f"{FARSI_YEH}{MAKSURA}", YEH + MAKSURA),
-        ([YEH, MAKSURA], YEH + MAKSURA, YEH + MAKSURA),  # Arabic has both
-        ([], f"ه{TATWEEL}ذا", "هذا"),
-        (["ș ș"], "ş", "ș"),
-        (["แม่"], "เเม่", "แม่"),
-        (["आम आम"], "अाम", "आम"),
-        (["1٢ ۲۲۲"], "٢", "۲"),
-        (["yes It's"], "no", "no"),
-    ],
-)
-def test_letters_that_look_alike(texts: list[str], text: str, expected: str) -> None:
-    usual = Normalizer(Normalization(letters="usual"), [*texts, text])
-    assert usual(text) == expected
-    assert Normalizer(PLAIN, [*texts, text])(text) == text  # the control
 
 
 NUMBERS = [
@@ -118,36 +88,20 @@ def test_numbers(language: str, text: str, expected: str | None) -> None:
     assert Normalizer(Normalization(numbers=language))(text) == (expected or text)
 
 
-def test_an_unknown_language() -> None:
-    if find_spec("num2words") is None:
-        skip("num2words is missing")
-    with pytest.raises(UserError, match=r"--numbers: the language must be one of am, .* got 'xx'"):
-        Normalizer(Normalization(numbers="xx"))
-
-
-def test_a_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_numbers_need_a_known_language_and_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    if find_spec("num2words") is not None:
+        with pytest.raises(UserError, match=r"--numbers: the language must be one of am, .* 'xx'"):
+            Normalizer(Normalization(numbers="xx"))
     monkeypatch.setitem(sys.modules, "num2words", None)
-    with pytest.raises(UserError, match=re.escape("num2words not installed: pip install")):
+    with pytest.raises(UserError, match="num2words not installed: pip install"):
         Normalizer(Normalization(numbers="en"))
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "[" * 9999,
-        "*" * 9999,
-        "1," * 9999,
-        "&a" * 9999,
-        "'" * 9999,
-        "_a " * 9999,
-        "a" * 20000,
-        "a." * 9999,
-        "a-" * 9999,
-        "a@" * 9999,
-        "Ã¼" * 9999,
-    ],
-)
+HOSTILE = ("[", "*", "1,", "&a", "'", "_a ", "a", "a.", "a-", "a@", "Ã¼")
+
+
+@pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_texts_have_a_bound_on_time(text: str) -> None:
     start = time.process_time()
-    Normalizer(BARE)(text)
+    Normalizer(BARE)(text * 9999)
     assert time.process_time() - start < 5

@@ -16,7 +16,6 @@ EXAMPLES = 3
 NORMALIZED = {
     "markup": "", "annotation": "", "emoji": "", "encoding": "", "signs": "",
     "invisible": "", "some-punctuation": " --punctuation remove", "case": " --case lower",
-    "look-alikes": " --letters usual",
     "digits": " --numbers LANGUAGE",
 }  # fmt: skip
 

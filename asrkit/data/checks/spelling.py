@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from asrkit.data.checks.facts import CorpusCheck, Facts, Found, Rules
 from asrkit.errors import shown
 from asrkit.text import WordTokenizer
-from asrkit.text.marks import FORMS, any_of, marks_in, usual_letters
+from asrkit.text.marks import FORMS, marks_in
 
 OFTEN = 5.0  # median number of utterances per label
 SHORTEST = 3  # letters of the shortest compared word: "US" and "us" are two words
@@ -95,21 +95,8 @@ def forms_of_signs(facts: Sequence[Facts], rules: Rules) -> Found:
             usual = forms[0]
         if forms is not FORMS[2] or ('"' in used and len(used) > 1):
             odd |= {c: usual for c in used if c != usual}
-    yield from _in_other_forms(facts, texts, odd)
-
-
-def look_alikes(facts: Sequence[Facts], rules: Rules) -> Found:
-    """Find letters that look like more frequent ones, such as an Arabic "ي" for a Persian "ی"."""
-    texts = [rules.encode.normalize(each.text) for each in facts]
-    yield from _in_other_forms(facts, texts, usual_letters(texts))
-
-
-def _in_other_forms(facts: Sequence[Facts], texts: Sequence[str], usual: dict[str, str]) -> Found:
-    pattern = any_of(usual)
     for each, text in zip(facts, texts, strict=True):
-        if found := dict.fromkeys(pattern.findall(text)):
-            codes = {form: " ".join(f"U+{ord(c):04X}" for c in form) for form in found}
-            wrong = (f"{f} ({code}) for {usual[f] or 'no letter'}" for f, code in codes.items())
+        if wrong := [f"{c} (U+{ord(c):04X}) for {odd[c]}" for c in dict.fromkeys(text) if c in odd]:
             yield each, f"{', '.join(wrong)} in {shown(text)}"
 
 
@@ -141,8 +128,6 @@ SPELLING_CHECKS: list[CorpusCheck] = [
         "remove it, or write it in all texts: a word with a sign attached is another word"),
     CorpusCheck("signs", "warning", "two forms of one apostrophe, hyphen or quote", forms_of_signs,
         "write one form in all texts, usually ' and -"),
-    CorpusCheck("look-alikes", "warning", "two letters that look alike", look_alikes,
-        "write one of them in all texts, unless the language has both: each is a separate label"),
     CorpusCheck("punctuation", "note", "punctuation", all_punctuation,
         "keep it if the model should learn to write it; each wrong sign then counts as a wrong"
         " word in the WER; otherwise remove it"),

@@ -64,7 +64,7 @@ def mixed_alphabets(facts: Facts, rules: Rules) -> str | None:
 
 
 TEXT_CHECKS: list[UtteranceCheck] = [
-    UtteranceCheck("markup", "warning", "entities, tags or escapes of a file format",
+    UtteranceCheck("markup", "warning", "entities or tags of a file format",
         marks_of("markup"), "decode them (html.unescape in Python), remove tags"),
     UtteranceCheck("address", "warning", "addresses of the web, of mail or of people",
         marks_of("address"), "write the words that are spoken: example dot com"),

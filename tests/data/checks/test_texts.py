@@ -11,8 +11,8 @@ from tests.data.checks.test_check import utterance
 from tests.data.encoding import ENCODE
 
 FOUND = {
-    "markup": ["rock &amp; roll", "it&#39;s", "it&#x27;s", "a&nbsp;b", "a &amp b", "<b>no</b>",
-               "yes<br/>no", "caf\\u00e9", "one\\ntwo", "new%20york", "GR&Uuml;N"],
+    "markup": ["rock &amp; roll", "it&#39;s", "it&#x27;s", "a&nbsp;b", "<b>no</b>",
+               "yes<br/>no", "GR&Uuml;N"],
     "address": ["see https://example.com/a?b=1", "www.example.com", "mail me@example.org now",
                 "HTTP://EXAMPLE.COM", "go to example.com", "thanks @anna", "so #happy"],
     "annotation": ["<unk>", "yes [laughs]", "{noise} no", "(inaudible)", "*cough* yes", "%uh no",
@@ -131,25 +131,6 @@ def test_two_forms_of_an_apostrophe_are_found() -> None:
     assert found[0].message == "’ (U+2019) for ' in 'won’t'"
     assert of_corpus("signs", "won’t")
     assert of_corpus("signs", "„ja“", "don't", "well-known") == []
-
-
-@pytest.mark.parametrize(
-    ("texts", "messages"),
-    [
-        (["علی کتاب", "می", "علي كتاب"],
-         ["ي (U+064A) for ی, ك (U+0643) for ک in 'علي كتاب'"]),
-        (["سـلام", "سلام"], ["ـ (U+0640) for no letter in 'سـلام'"]),
-        (["Galați", "Galaţi", "Iași", "Iaşi", "și"],
-         ["ţ (U+0163) for ț in 'Galaţi'", "ş (U+015F) for ș in 'Iaşi'"]),
-        (["แม่ แก", "เเม่"], ["เเ (U+0E40 U+0E40) for แ in 'เเม่'"]),
-        (["ﻋلي", "علي"], ["ﻋ (U+FECB) for ع in 'ﻋلي'"]),
-        (["ﻋﻠﻲ"], []),  # one form: nothing to confuse it with
-        (["علي على", "مى"], []),  # Arabic has both
-        (["Iași", "çà", "don't well-known"], []),
-    ],
-)  # fmt: skip
-def test_letters_that_look_alike_are_found(texts: list[str], messages: list[str]) -> None:
-    assert [f.message for f in of_corpus("look-alikes", *texts)] == messages
 
 
 def test_a_letter_that_occurs_once_is_found() -> None:
