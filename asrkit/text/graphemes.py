@@ -13,33 +13,21 @@ import unicodedata
 
 import regex
 
-# Scripts without spaces between words. Each character of the first line is a unit.
-IDEOGRAPHIC = (
-    "\u2e80-\u2fdf\u3001-\u30ff\u3105-\u312f\u31a0-\u31bf\u31f0-\u33ff\u3400-\u4dbf\u4e00-\u9fff"
-    "\ua000-\ua4cf\uf900-\ufaff\ufe30-\ufe4f\uff01-\uff60\uff66-\uff9f"
-    "\U00016fe0-\U00018dff\U0001aff0-\U0001b2ff\U0001f200-\U0001f2ff\U00020000-\U0003fffd"
+# Scripts without spaces between words, with their punctuation and without their digits
+UNSPACED = regex.compile(
+    r"(?!\p{Nd})[\p{Han}\p{Hiragana}\p{Katakana}\p{Bopomofo}\p{Yi}\p{Tangut}\p{Nushu}"
+    r"\p{Khitan_Small_Script}\u3001-\u30ff\uff01-\uff60"
+    r"\p{Thai}\p{Lao}\p{Tibetan}\p{Myanmar}\p{Khmer}\p{Tai_Le}\p{New_Tai_Lue}\p{Tai_Tham}\p{Tai_Viet}"
+    r"\p{Balinese}\p{Buginese}\p{Javanese}\p{Cham}\p{Ahom}]"
 )
-COMPLEX = (  # Thai, Lao, Tibetan, Myanmar, Khmer, Tai scripts, Balinese, Javanese, Ahom, …
-    "\u0e01-\u0e3a\u0e40-\u0e4e\u0e80-\u0ecd\u0edc-\u0edf\u0f00-\u0fff\u1000-\u1049\u1050-\u109f"
-    "\u1780-\u17d3\u17d7\u17dc\u17dd\u1950-\u19df\u1a00-\u1aad\u1b00-\u1b4c\ua980-\ua9c0"
-    "\ua9e0-\ua9ef\ua9fa-\ua9fe\uaa00-\uaa4d\uaa60-\uaadf\U00011700-\U0001172b"
-)
-UNSPACED = re.compile(f"[{IDEOGRAPHIC}{COMPLEX}]")
-SPACES = re.compile(rf"(?<={UNSPACED.pattern})\s+(?={UNSPACED.pattern})")
+SPACES = regex.compile(rf"(?<={UNSPACED.pattern})\s+(?={UNSPACED.pattern})")
 BETWEEN_IDEOGRAPHS = re.compile("(?<=[\u4e00-\u9fff])(?=[\u4e00-\u9fff])")  # is quick to find
-BEFORE_ITS_CONSONANT = (
-    "[\u0e40-\u0e44\u0ec0-\u0ec4\u19b5-\u19b7\u19ba\uaab5\uaab6\uaab9\uaabb\uaabc]"
-)
-CLUSTER = regex.compile(  # with every mark, and the letter after a virama (class 9)
-    rf"(?:{BEFORE_ITS_CONSONANT}(?=\p{{Lo}}))*+\X"
-    r"(?:(?:(?=\p{M})|(?<=\p{ccc=9})(?=\p{Lo}))\X)*+"
+CLUSTER = regex.compile(  # with a vowel before it, every mark, and the letter after a virama
+    r"(?:\p{Logical_Order_Exception}(?=\p{Lo}))*+\X(?:(?:(?=\p{M})|(?<=\p{ccc=9})(?=\p{Lo}))\X)*+"
 )
 OPENING = regex.compile(r"[\p{Ps}\p{Pi}]")
 NO_START = regex.compile(  # closing marks, small kana, and signs that cannot begin a line
-    r"[\p{Pe}\p{Pf}\p{Po}\p{Pd}\p{Sk}"
-    "\u3005\u301c\u303b\u3041\u3043\u3045\u3047\u3049\u3063\u3083\u3085\u3087\u308e\u3095\u3096"
-    "\u309b-\u309e\u30a0\u30a1\u30a3\u30a5\u30a7\u30a9\u30c3\u30e3\u30e5\u30e7\u30ee\u30f5\u30f6"
-    "\u30fb-\u30fe\u31f0-\u31ff\uff67-\uff70\u0e2f\u0e46\u0eaf\u0ec6\u17d7]"
+    r"[\p{Pe}\p{Pf}\p{Po}\p{Pd}\p{Sk}\p{Line_Break=CJ}\p{Line_Break=NS}\u0e2f\u0e46\u0eaf\u0ec6\u17d7]"
 )
 LONGEST = 64  # characters of a cluster, so that the time does not grow with the square of a unit
 EMOJI_STYLE = "\ufe0f"

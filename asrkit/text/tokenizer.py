@@ -1,21 +1,21 @@
 """Text to token ids and back. Id 0 is CTC's blank in every tokenizer."""
 
 import base64
-import binascii
 import io
 import json
 import re
 import unicodedata
-from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
+
+from pydantic import Base64Bytes, BaseModel, TypeAdapter, ValidationError
 
 from asrkit.errors import UserError, acts, shown
 from asrkit.text.graphemes import in_one_line
 
+Stored = TypeVar("Stored")
+
 IDEOGRAPH = re.compile(r"([\u4e00-\u9fff])")  # labels of their own, besides sub-words
-
-
 END_OF_TURN = "<eou>"  # label of `text.end_of_turn`
 ENDS = (END_OF_TURN, "<EOU>")  # labels that mark the end of a turn, the latter in NVIDIA's models
 EVENTS = (*ENDS, "<EOB>")  # labels that are not text, besides those of LANGUAGE
@@ -103,13 +103,16 @@ def is_visible(text: str) -> bool:
 
 def require_visible(symbols: Iterable[str]) -> None:
     """Reject characters that no transcript has and that would control a terminal."""
-    for symbol in symbols:
-        for each in symbol:
-            if acts(each):
-                raise TextError(
-                    f"symbol {shown(symbol)} has the control character {shown(each)}: "
-                    "remove it from the texts"
-                )
+    if odd := next((symbol for symbol in symbols if not is_visible(symbol)), None):
+        raise TextError(f"symbol {shown(odd)} has a control character: remove it from the texts")
+
+
+def read_json(kind: type[Stored], data: bytes, message: str) -> Stored:
+    """Read a value of this type from JSON; `message` says what other bytes are not."""
+    try:
+        return TypeAdapter(kind).validate_json(data)
+    except ValidationError:
+        raise TextError(message) from None
 
 
 class SymbolTokenizer:
@@ -157,10 +160,7 @@ class SymbolTokenizer:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "SymbolTokenizer":
-        symbols = json.loads(data)
-        if not isinstance(symbols, list) or not all(isinstance(s, str) for s in symbols):
-            raise TextError("a symbol table must be a JSON list of strings")
-        return cls(symbols)
+        return cls(read_json(list[str], data, "a symbol table must be a JSON list of strings"))
 
 
 class CharTokenizer(SymbolTokenizer):
@@ -241,19 +241,9 @@ class SentencePieceTokenizer:
         return pieces
 
     def extended(self, texts: Iterable[str]) -> "SentencePieceTokenizer":
-        """Return this tokenizer. Raise TextError for texts that its sub-words cannot write."""
-        lacking, bad, total = Counter[str](), 0, 0
+        """Return this tokenizer, which cannot be extended. Raise TextError if it lacks a letter."""
         for text in texts:
-            total += 1
-            if 0 in self._encoded(text, int):
-                lacking.update(sorted(set(text) - self._letters - {" "}))
-                bad += 1
-        if bad:
-            named = ", ".join(f"{shown(each)} {n}×" for each, n in lacking.most_common(10))
-            raise TextError(
-                f"the sub-words cannot write {bad} of {total} texts: {named}"
-                f"{', …' * (len(lacking) > 10)}"
-            )
+            self.encode(text)
         return self
 
     def with_label(self, label: str) -> "SentencePieceTokenizer":
@@ -274,6 +264,13 @@ class SentencePieceTokenizer:
     @classmethod
     def from_bytes(cls, data: bytes) -> "SentencePieceTokenizer":
         return cls(data)
+
+
+class StoredPieces(BaseModel):
+    """The contents of a `PieceTokenizer` in JSON."""
+
+    pieces: list[str]
+    sentencepiece: Base64Bytes
 
 
 class PieceTokenizer(SymbolTokenizer):
@@ -320,11 +317,6 @@ class PieceTokenizer(SymbolTokenizer):
 
     @classmethod
     def from_bytes(cls, data: bytes) -> "PieceTokenizer":
-        try:
-            values = json.loads(data)
-            pieces, model = values["pieces"], base64.b64decode(values["sentencepiece"])
-        except (ValueError, KeyError, TypeError, binascii.Error, RecursionError):
-            raise TextError("not the labels and the sentencepiece model of a tokenizer") from None
-        if not isinstance(pieces, list) or not all(isinstance(each, str) for each in pieces):
-            raise TextError("labels must be a list of strings")
-        return cls(model, pieces)
+        message = "not the labels and the sentencepiece model of a tokenizer"
+        stored = read_json(StoredPieces, data, message)
+        return cls(stored.sentencepiece, stored.pieces)
