@@ -4,11 +4,9 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from pathlib import Path
 
 from asrkit import audio
 from asrkit.data.checks.facts import CorpusCheck, Facts, Found, Rules
-from asrkit.data.splits import remarks
 
 # Letters a second, without spaces. Read English has 12 (the median of librispeech-mini). Real
 # recordings have 0.97 (an4: a spelled letter) to 27 (fsdd: a digit, cut tightly).
@@ -59,35 +57,6 @@ def shared_speakers(facts: Sequence[Facts], rules: Rules) -> Found:
             named.add((again.manifest, speaker))
             here, there = count[again.manifest, speaker], count[first.manifest, speaker]
             yield again, f"speaker {speaker!r}: {here} here, {there} in {first.manifest}"
-
-
-def doubtful_parts(facts: Sequence[Facts], rules: Rules) -> Found:
-    """Find parts with one speaker, and a large dev, by the names of the manifests."""
-    parts: dict[str, list[Facts]] = {}
-    for each in facts:
-        parts.setdefault(Path(each.manifest).stem, []).append(each)
-    splits = {
-        name: [{"speaker": f.utterance.speaker, "duration": f.seconds or 0.0} for f in its]
-        for name, its in parts.items()
-    }
-    for name, message in remarks(splits):
-        yield parts[name][0], message
-
-
-def shared_texts(facts: Sequence[Facts], rules: Rules) -> Found:
-    """Find texts of two manifests, with their share: commands recur, sentences should not."""
-    pairs = [
-        (first, again)
-        for first, again in _repeats(facts, lambda f: rules.encode.normalize(f.text) or None)
-        if first.manifest != again.manifest
-    ]
-    shared, all_ = (Counter(f.manifest for f in part) for part in ([b for _, b in pairs], facts))
-    for first, again in pairs:
-        share = shared[again.manifest] / all_[again.manifest]
-        yield (
-            again,
-            f"{again.text!r} is in {first.manifest} too, like {share:.0%} of {again.manifest}",
-        )
 
 
 def _repeats(
@@ -151,10 +120,6 @@ CORPUS_CHECKS: list[CorpusCheck] = [
         "remove it from one manifest: scores of trained recordings do not predict new ones"),
     CorpusCheck("speaker-overlap", "warning", "speakers of an earlier manifest", shared_speakers,
         "split by speaker: scores of trained voices do not predict those of new voices"),
-    CorpusCheck("division", "warning", "parts with one speaker, or a large dev", doubtful_parts,
-        "divide all by speaker, with more speakers or another --dev"),
-    CorpusCheck("text-overlap", "note", "texts of an earlier manifest", shared_texts,
-        "fine for commands; sentences should be new in dev"),
     CorpusCheck("low-rate", "note", "sample rates below 16 kHz", low_rates,
         "if all audio has this rate, set model.frontend.high_frequency to half of it to use all "
         "mel bins"),

@@ -24,7 +24,6 @@ class Signal(NamedTuple):
     not_finite: int  # number of samples
     digest: bytes  # equal for equal samples, in any file format
     quiet: tuple[float, float] = (0.0, 0.0)  # start and end of the longest quiet stretch, s
-    highest_hz: float | None = None  # highest frequency with sound; None if unknown
     mix_db: float = 0.0  # level of the mix of the channels, see `audio.reading.mix_db`
 
 

@@ -35,13 +35,6 @@ BLOCK_SECONDS = 30.0  # limits the memory for an hour of audio
 FRAME_S = 0.05  # seconds of audio per level
 LOUD_FRAMES = 5  # the loudness of a recording is the level of its fifth loudest frame
 QUIET_DB, QUIETEST = -30.0, 1e-4  # quiet levels: below the loudness; amplitude in any recording
-WINDOW = 1024  # samples of a spectrum
-LOWEST_HZ = 200.0  # lowest frequency of speech, above hum
-SMOOTHING_HZ = 100.0
-# Relative to the strongest frequency. With this bound, 2365 real recordings of three corpora have
-# sound up to 6.6 kHz or more. Resampling from 8 kHz leaves lower levels above 5.3 kHz.
-EMPTY_DB = -55.0
-TOP_HZ = 7700.0  # a good low-pass filter for 16 kHz may begin here
 
 
 class ManifestEntry(NamedTuple):
@@ -140,7 +133,7 @@ def measure(blocks: Iterable[np.ndarray], rate: int) -> Signal | None:
     digest = hashlib.blake2b(digest_size=16)
     low, high, total, squares = float("inf"), -float("inf"), 0.0, 0.0
     frames = size = clipped = not_finite = 0
-    sound = Sound(rate)
+    levels = Levels(rate)
     channels: np.ndarray | float = 0.0  # energy of each channel
     for block in blocks:
         digest.update(block.tobytes())
@@ -153,7 +146,7 @@ def measure(blocks: Iterable[np.ndarray], rate: int) -> Signal | None:
         channels = channels + np.square(block, dtype=np.float64).sum(axis=0)
         low, high = min(low, float(mono.min())), max(high, float(mono.max()))
         total, squares = total + float(mono.sum()), squares + float(mono @ mono)
-        sound.add(mono)
+        levels.add(mono)
         frames, size = frames + len(block), size + block.size
     if not frames:
         return None
@@ -167,8 +160,7 @@ def measure(blocks: Iterable[np.ndarray], rate: int) -> Signal | None:
         not_finite=not_finite,
         mix_db=mix_db(squares, channels),
         digest=digest.digest(),
-        quiet=sound.quiet(),
-        highest_hz=sound.highest_hz(),
+        quiet=levels.quiet(),
     )
 
 
@@ -183,24 +175,21 @@ def in_runs(high: np.ndarray) -> int:
     return int(np.count_nonzero(inside))
 
 
-class Sound:
-    """Measurements of one recording's mono samples."""
+class Levels:
+    """The levels of one recording's mono samples."""
 
     def __init__(self, rate: int) -> None:
         self.rate = rate
         self.frame = max(1, round(FRAME_S * rate))
         self.rest = np.zeros(0)  # samples of an incomplete frame
-        self.waiting = np.zeros(0)  # samples of an incomplete window
         self.levels: list[np.ndarray] = []  # mean squares
-        self.spectrum = np.zeros(WINDOW // 2 + 1)
-        self.shape = np.hanning(WINDOW)
 
     def add(self, samples: np.ndarray) -> None:
         """Measure the next samples (n,)."""
-        frames, self.rest = whole(np.concatenate([self.rest, samples]), self.frame)
+        waiting = np.concatenate([self.rest, samples])
+        count = len(waiting) // self.frame * self.frame
+        frames, self.rest = waiting[:count].reshape(-1, self.frame), waiting[count:]
         self.levels.append(np.square(frames - frames.mean(axis=1, keepdims=True)).mean(axis=1))
-        windows, self.waiting = whole(np.concatenate([self.waiting, samples]), WINDOW)
-        self.spectrum += np.square(np.abs(np.fft.rfft(windows * self.shape, axis=1))).sum(axis=0)
 
     def quiet(self) -> tuple[float, float]:
         """Return the start and the end in seconds of the longest quiet stretch."""
@@ -214,20 +203,3 @@ class Sound:
             return 0.0, 0.0
         first, last = max(zip(steps[::2], steps[1::2], strict=True), key=lambda s: s[1] - s[0])
         return float(first * self.frame / self.rate), float(last * self.frame / self.rate)
-
-    def highest_hz(self) -> float | None:
-        """Return the highest frequency with sound, up to TOP_HZ; None if it cannot be measured."""
-        hertz = np.arange(len(self.spectrum)) * self.rate / WINDOW
-        width = max(1, round(SMOOTHING_HZ * WINDOW / self.rate))
-        smooth = np.convolve(self.spectrum, np.ones(width) / width, "same")
-        heard = (hertz >= LOWEST_HZ) & (hertz <= TOP_HZ)
-        if self.rate < audio.SAMPLE_RATE or not smooth[heard].max(initial=0.0) > 0.0:
-            return None
-        there = heard & (smooth >= smooth[heard].max() * 10 ** (EMPTY_DB / 10))
-        return float(hertz[there].max())
-
-
-def whole(samples: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the samples in rows of `size`, and the rest, which does not fill a row."""
-    count = len(samples) // size * size
-    return samples[:count].reshape(-1, size), samples[count:]

@@ -101,7 +101,7 @@ def commands(findings: Sequence[Finding], manifests: Sequence[str]) -> list[str]
             f"  to normalize texts: asrkit data normalize {shlex.quote(path)} --output {output}"
             f"{wanted}"
         )
-    if any(f.check in ("speaker-overlap", "audio-overlap", "division") for f in findings):
+    if any(f.check in ("speaker-overlap", "audio-overlap") for f in findings):
         named = " ".join(map(shlex.quote, manifests))
         found.append(
             f"  to divide all by speaker: asrkit data import manifest {named} --output DIR"

@@ -1,15 +1,12 @@
 """Checks of the spelling in a corpus: each word, letter and sign should have only one form."""
 
-import statistics
 from collections import Counter
 from collections.abc import Sequence
 
 from asrkit.data.checks.facts import CorpusCheck, Facts, Found, Rules
 from asrkit.errors import shown
-from asrkit.text import WordTokenizer
 from asrkit.text.marks import FORMS, marks_in
 
-OFTEN = 5.0  # median number of utterances per label
 SHORTEST = 3  # letters of the shortest compared word: "US" and "us" are two words
 
 
@@ -55,19 +52,6 @@ def some_punctuation(facts: Sequence[Facts], rules: Rules) -> Found:
                 yield each, f"{', '.join(map(shown, dict.fromkeys(marks)))} in {shown(each.text)}"
 
 
-def all_punctuation(facts: Sequence[Facts], rules: Rules) -> Found:
-    """Find punctuation, if at least half of the first manifest's texts have it, once a manifest."""
-    if not _punctuated(facts):
-        return
-    for manifest in dict.fromkeys(each.manifest for each in facts):
-        texts = [each for each in facts if each.manifest == manifest]
-        marked = [each for each in texts if "punctuation" in marks_in(each.text)]
-        if marked:
-            signs = Counter(c for each in marked for c in marks_in(each.text)["punctuation"])
-            most = ", ".join(f"{c!r} {count}" for c, count in signs.most_common(5))
-            yield marked[0], f"{len(marked)} of {len(texts)} texts: {most}"
-
-
 def _punctuated(facts: Sequence[Facts]) -> bool:
     """Return whether at least half of the texts of the first manifest have punctuation."""
     texts = [each for each in facts if each.text and _first(each, facts)]
@@ -100,27 +84,6 @@ def forms_of_signs(facts: Sequence[Facts], rules: Rules) -> Found:
             yield each, f"{', '.join(wrong)} in {shown(text)}"
 
 
-def rare_labels(facts: Sequence[Facts], rules: Rules) -> Found:
-    """Find letters, or words for a tokenizer of words, in only one text of the first manifest.
-
-    Nothing is found unless most labels are frequent: all labels are rare in texts of few words, and
-    most Chinese characters are rare too.
-    """
-    whole = isinstance(rules.encode.tokenizer, WordTokenizer)
-    holders: dict[str, Facts] = {}
-    count: Counter[str] = Counter()
-    for each in facts:
-        if _first(each, facts):
-            text = rules.encode.normalize(each.text)
-            for label in set(text.split() if whole else text):
-                count[label] += 1
-                holders.setdefault(label, each)
-    if count and statistics.median(count.values()) >= OFTEN:
-        for label, number in count.items():
-            if number == 1 and label.isprintable():
-                yield holders[label], f"{shown(label)} in {shown(holders[label].text)}"
-
-
 SPELLING_CHECKS: list[CorpusCheck] = [
     CorpusCheck("case", "warning", "texts or words in another case than most", other_case,
         "set text.case to lower or upper, or write them like the others"),
@@ -128,9 +91,4 @@ SPELLING_CHECKS: list[CorpusCheck] = [
         "remove it, or write it in all texts: a word with a sign attached is another word"),
     CorpusCheck("signs", "warning", "two forms of one apostrophe, hyphen or quote", forms_of_signs,
         "write one form in all texts, usually ' and -"),
-    CorpusCheck("punctuation", "note", "punctuation", all_punctuation,
-        "keep it if the model should learn to write it; each wrong sign then counts as a wrong"
-        " word in the WER; otherwise remove it"),
-    CorpusCheck("rare", "note", "labels of one text only", rare_labels,
-        "too few to be learned: add texts with them, or spell them differently"),
 ]  # fmt: skip

@@ -1,11 +1,9 @@
-"""Checks of one text: characters and marks that are not spoken, or that only look alike.
+"""Checks of one text: characters and marks that are not spoken.
 
 A transcript becomes labels without changes. Characters that are not spoken are therefore learned as
 noise, and count as errors in each score.
 """
 
-import re
-import unicodedata
 from collections.abc import Callable, Iterable
 
 from asrkit.data.checks.facts import Facts, Rules, UtteranceCheck
@@ -13,9 +11,6 @@ from asrkit.errors import shown
 from asrkit.text.marks import MISREAD, marks_in, reread
 
 EXAMPLES = 3  # marks of a text in a message
-# Alphabets with letters that look alike: А Α A. A word is in only one of them.
-ALPHABETS = {"LATIN", "CYRILLIC", "GREEK", "ARMENIAN", "COPTIC", "CHEROKEE"}
-WORD = re.compile(r"[^\W\d_]+")
 
 
 def named(marks: Iterable[str], text: str) -> str:
@@ -43,26 +38,6 @@ def wrong_encoding(facts: Facts, rules: Rules) -> str | None:
     return None
 
 
-def alphabet(letter: str) -> str | None:
-    """Return the name of a letter's alphabet in ALPHABETS, or None."""
-    name = unicodedata.name(letter, "").partition(" ")[0]
-    return name if name in ALPHABETS else None
-
-
-def mixed_alphabets(facts: Facts, rules: Rules) -> str | None:
-    """Find words with look-alike letters of two alphabets, such as a Cyrillic "Е" in "SЕVEN"."""
-    for word in WORD.findall(facts.text):
-        if word.isascii():
-            continue
-        letters = [(c, alphabet(c)) for c in word]
-        names = [name for _, name in letters if name]
-        if len(set(names)) > 1:
-            usual = max(names, key=names.count)
-            odd = (f"{c!r} is {n.title()}" for c, n in letters if n and n != usual)
-            return f"{', '.join(dict.fromkeys(odd))} in {shown(word)}"
-    return None
-
-
 TEXT_CHECKS: list[UtteranceCheck] = [
     UtteranceCheck("markup", "warning", "entities or tags of a file format",
         marks_of("markup"), "decode them (html.unescape in Python), remove tags"),
@@ -78,6 +53,4 @@ TEXT_CHECKS: list[UtteranceCheck] = [
         "write the words that are spoken: per cent, dollars, and"),
     UtteranceCheck("encoding", "warning", "text that was read in a wrong encoding", wrong_encoding,
         "read the source as UTF-8 and write the manifest again"),
-    UtteranceCheck("alphabets", "warning", "words with letters of two alphabets", mixed_alphabets,
-        "replace the letters that only look alike: each is a separate label"),
 ]  # fmt: skip

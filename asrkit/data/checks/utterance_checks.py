@@ -3,26 +3,23 @@
 import math
 import unicodedata
 from collections.abc import Callable
-from itertools import pairwise
 
 from asrkit import audio
 from asrkit.audio.samples import CANCELLED_DB
 from asrkit.data.checks.facts import Facts, Rules, Signal, UtteranceCheck
-from asrkit.data.checks.texts import alphabet
 from asrkit.text import TextError
 
 TOLERANCE = 0.1  # s, as when reading: headers of lossy formats have slightly too long lengths
 # All 4645 recordings of five real corpora (an4, fsdd, yesno, librispeech-mini, kerstin) are
 # above -48 dBFS. The noise of rounding to 16 bits is at -101.
-SILENT_DB, FAINT_DB = -70.0, -55.0
+SILENT_DB = -70.0
 SAME = 0.5  # of the level in dB that the mix of equal channels has above that of independent ones
 TOO_LOUD = 1000.0  # times full scale: damaged, or integers that were written as floats
 CLIPPED_SHARE = 0.001  # 16 samples a second at 16 kHz; these recordings have at most 0.00002
 # These recordings have at most 3.7 s of silence, a quarter of the length. Recordings that are half
 # silent have at most 0.8 s.
 LONG_SILENCE, SILENCE, SILENT_SHARE = 5.0, 2.5, 0.6
-NARROW_HZ = 5500.0  # above 4000, because resamplers leave a little sound above the edge
-JOINERS = "\u200c\u200d"  # spelling in Persian and Hindi; not in ALPHABETS
+JOINERS = "\u200c\u200d"  # spelling in Persian and Hindi
 
 
 def other_header(facts: Facts, rules: Rules) -> str | None:
@@ -108,12 +105,6 @@ def silent(signal: Signal) -> str | None:
 
 
 @of_samples
-def faint(signal: Signal) -> str | None:
-    level = decibels(signal.rms)
-    return f"RMS {level:.0f} dBFS" if SILENT_DB <= level < FAINT_DB else None
-
-
-@of_samples
 def long_silence(signal: Signal) -> str | None:
     """Find long quiet stretches: 30 dB or more below the loudest sounds, or most of a recording."""
     if decibels(signal.rms) < SILENT_DB:
@@ -123,15 +114,6 @@ def long_silence(signal: Signal) -> str | None:
     if length < LONG_SILENCE and not (length >= SILENCE and length >= SILENT_SHARE * seconds):
         return None
     return f"{length:.1f} of {seconds:.1f} s, from {start:.1f} to {end:.1f} s"
-
-
-def empty_band(facts: Facts, rules: Rules) -> str | None:
-    """Find a file at 16 kHz or more that has only the frequencies of a telephone."""
-    highest = facts.signal and facts.signal.highest_hz
-    rate = facts.sample_rate or 0
-    if highest is None or highest >= NARROW_HZ or rate < audio.SAMPLE_RATE or silent(facts, rules):
-        return None
-    return f"nothing above {highest / 1000:.1f} kHz in a file of {rate} Hz"
 
 
 def decibels(level: float) -> float:
@@ -158,7 +140,6 @@ def invisible_characters(facts: Facts, rules: Rules) -> str | None:
     if text.isascii() and text.isprintable():
         return None
     odd = {c for c in text if unicodedata.category(c)[0] == "C" or c == "\ufffd"} - set(JOINERS)
-    odd |= {c for before, c in pairwise(text) if c in JOINERS and alphabet(before)}
     named = ", ".join(f"U+{ord(c):04X}" for c in sorted(odd))
     return f"{named} in {facts.text!r}" if odd else None
 
@@ -211,16 +192,11 @@ UTTERANCE_CHECKS: list[UtteranceCheck] = [
     UtteranceCheck("mixed", "warning", "several channels without a channel", mixed,
         'if they are different voices, add "channel": N to the line, from 0; asrkit data import '
         "--channels agent=0,customer=1 does so by speaker"),
-    UtteranceCheck("faint", "warning", "very quiet", faint,
-        "listen to it: the microphone may have been off, or the channel may be wrong"),
     UtteranceCheck("clipped", "warning", "clipped", of_samples(
             lambda s: f"{s.clipped:.1%} of the samples" if s.clipped >= CLIPPED_SHARE else None),
         "record at a lower level; augmentation.gain_db does not repair it"),
     UtteranceCheck("silence", "warning", "long silence", long_silence,
         "remove it with start and duration, or complete a text that lacks words"),
-    UtteranceCheck("empty-band", "warning", "no sound in the upper band", empty_band,
-        "it was resampled from 8 kHz: look for a better source; if all audio is like this, set "
-        "model.frontend.high_frequency=4000 to use all mel bins"),
     UtteranceCheck("invisible", "warning", "invisible characters", invisible_characters,
         "remove them from the texts"),
 ]  # fmt: skip

@@ -41,7 +41,7 @@ def test_a_good_corpus(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert check(corpus / "train.jsonl", corpus / "dev.jsonl") == 0
     shown = capsys.readouterr().out
     assert "dev0: as train0 in" in shown
-    assert "0 errors, 3 warnings, 3 notes" in shown
+    assert "0 errors, 3 warnings, 0 notes" in shown
     assert check(corpus / "train.jsonl", corpus / "dev.jsonl", "--strict") == 1
 
 
@@ -204,9 +204,7 @@ def test_real_recordings(
     monkeypatch.chdir(RECORDINGS / "an4")
     assert check("train.jsonl", "dev.jsonl", "--jobs", 1) == 0
     shown = capsys.readouterr().out
-    assert "0 errors, 1 warning, 2 notes" in shown
-    assert "dev has 50 % of the hours" in shown
-    assert "17% of dev.jsonl" in shown
+    assert "0 errors, 0 warnings, 0 notes" in shown
 
 
 def test_texts_that_no_tokenizer_may_hold_are_findings(

@@ -5,7 +5,7 @@ import pytest
 from asrkit.data.checks import ADVICE, OF_CORPORA, OF_UTTERANCES, Rules, examine
 from asrkit.data.dataset import TextEncoder
 from asrkit.model.head import ctc_frames
-from asrkit.text import CharTokenizer, WordTokenizer, is_visible, normalize
+from asrkit.text import CharTokenizer, is_visible, normalize
 from asrkit.text.marks import marks_in
 from tests.data.checks.test_check import utterance
 from tests.data.encoding import ENCODE
@@ -23,8 +23,7 @@ FOUND = {
     "symbols": ["5 %", "$ five", "five €", "a & b", "a+b", "snake_case", "20 °", "either/or",
                 "№ one", "≥ two", "＄ one", "© me"],
     "encoding": ["GrÃ¼n", "donâ€™t", "naÃ¯ve", "Ð¿Ñ\u0080Ð¸Ð²ÐµÑ\u0082"],
-    "alphabets": ["SЕVEN", "yеs", "Αlpha", "Straβe", "сolor", "МоscoW"],
-    "invisible": ["\ufeffyes", "ye\u200bs", "n\u200do", "\u2060yes", "\u202eyes",
+    "invisible": ["\ufeffyes", "ye\u200bs", "\u2060yes", "\u202eyes",
                   "soft\u00adhyphen"],
 }  # fmt: skip
 SOUND = [
@@ -41,14 +40,14 @@ def kinds(text: str) -> set[str]:
     return {f.check for f in examine([utterance(text=text)], rules)} & names
 
 
-def encoder(texts: list[str], tokenizer: type = CharTokenizer, case: str = "keep") -> TextEncoder:
+def encoder(texts: list[str], case: str = "keep") -> TextEncoder:
     spell = lambda text: normalize(text, case)  # type: ignore[arg-type] # noqa: E731
     return TextEncoder(
-        tokenizer.train(filter(is_visible, map(spell, texts))),
+        CharTokenizer.train(filter(is_visible, map(spell, texts))),
         spell,
         ENCODE.num_frames,
         ctc_frames,
-    )  # type: ignore[attr-defined]
+    )
 
 
 def of_corpus(
@@ -93,15 +92,7 @@ def test_each_check_says_what_to_do() -> None:
 def test_punctuation_in_few_texts_is_a_warning_for_each() -> None:
     found = of_corpus("some-punctuation", "yes", "no", "yes, no.", "no", "(no")
     assert [f.message for f in found] == ["',', '.' in 'yes, no.'", "'(' in '(no'"]
-    assert of_corpus("punctuation", "yes", "no", "yes, no.") == []
-
-
-def test_punctuation_as_the_style_is_one_note_with_counts() -> None:
-    texts = ("Ja.", "Nein, nein!", "Ja", "So.")
-    (found,) = of_corpus("punctuation", *texts)
-    assert found.severity == "note"
-    assert found.message == "3 of 4 texts: '.' 2, ',' 1, '!' 1"
-    assert of_corpus("some-punctuation", *texts) == []
+    assert of_corpus("some-punctuation", "Ja.", "Nein, nein!", "Ja", "So.") == []
 
 
 @pytest.mark.parametrize("odd", ["YES", "Yes", "YES NO", "go YES", "Yes no"])
@@ -133,13 +124,3 @@ def test_two_forms_of_an_apostrophe_are_found() -> None:
     assert of_corpus("signs", "„ja“", "don't", "well-known") == []
 
 
-def test_a_letter_that_occurs_once_is_found() -> None:
-    texts = ["yes no", "no yes"] * 5
-    (found,) = of_corpus("rare", *texts, "yes nox")
-    assert found.message == "'x' in 'yes nox'"
-    assert of_corpus("rare", *texts) == []
-    assert of_corpus("rare", "one", "two", "three") == []  # all letters are rare
-    assert of_corpus("rare", *texts, dev=("x",)) == []  # judged by the training texts
-    words = Rules(encoder([*texts, "go"], WordTokenizer), 0.1, 30.0)
-    (found,) = of_corpus("rare", *texts, "go", rules=words)
-    assert found.message == "'go' in 'go'"
