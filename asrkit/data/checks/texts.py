@@ -1,4 +1,4 @@
-"""Checks of one text: characters and marks that are not spoken.
+"""Checks of one text: characters and marks that are not spoken, or that only look alike.
 
 A transcript becomes labels without changes. Characters that are not spoken are therefore learned as
 noise, and count as errors in each score.
@@ -6,11 +6,15 @@ noise, and count as errors in each score.
 
 from collections.abc import Callable, Iterable
 
+import regex
+
 from asrkit.data.checks.facts import Facts, Rules, UtteranceCheck
 from asrkit.errors import shown
 from asrkit.text.marks import MISREAD, marks_in, reread
 
 EXAMPLES = 3  # marks of a text in a message
+LATIN, OTHER = r"\p{Latin}", r"[\p{Cyrillic}\p{Greek}]"  # alphabets with letters that look alike
+MIXED = regex.compile(rf"\b(?=\w*{LATIN})(?=\w*{OTHER})\w+")
 
 
 def named(marks: Iterable[str], text: str) -> str:
@@ -38,6 +42,14 @@ def wrong_encoding(facts: Facts, rules: Rules) -> str | None:
     return None
 
 
+def mixed_alphabets(facts: Facts, rules: Rules) -> str | None:
+    """Find words with letters of two alphabets, such as a Cyrillic "Е" in "SЕVEN"."""
+    if word := MIXED.search(facts.text):
+        letters = [regex.findall(alphabet, word[0]) for alphabet in (LATIN, OTHER)]
+        return named(min(letters, key=len), word[0])
+    return None
+
+
 TEXT_CHECKS: list[UtteranceCheck] = [
     UtteranceCheck("markup", "warning", "entities or tags of a file format",
         marks_of("markup"), "decode them (html.unescape in Python), remove tags"),
@@ -53,4 +65,6 @@ TEXT_CHECKS: list[UtteranceCheck] = [
         "write the words that are spoken: per cent, dollars, and"),
     UtteranceCheck("encoding", "warning", "text that was read in a wrong encoding", wrong_encoding,
         "read the source as UTF-8 and write the manifest again"),
+    UtteranceCheck("alphabets", "warning", "words with letters of two alphabets", mixed_alphabets,
+        "replace the letters that only look alike: each is a separate label"),
 ]  # fmt: skip

@@ -23,6 +23,7 @@ FOUND = {
     "symbols": ["5 %", "$ five", "five €", "a & b", "a+b", "snake_case", "20 °", "either/or",
                 "№ one", "≥ two", "＄ one", "© me"],
     "encoding": ["GrÃ¼n", "donâ€™t", "naÃ¯ve", "Ð¿Ñ\u0080Ð¸Ð²ÐµÑ\u0082"],
+    "alphabets": ["SЕVEN", "yеs", "Αlpha", "Straβe", "сolor", "МоscoW"],
     "invisible": ["\ufeffyes", "ye\u200bs", "\u2060yes", "\u202eyes",
                   "soft\u00adhyphen"],
 }  # fmt: skip
@@ -122,5 +123,3 @@ def test_two_forms_of_an_apostrophe_are_found() -> None:
     assert found[0].message == "’ (U+2019) for ' in 'won’t'"
     assert of_corpus("signs", "won’t")
     assert of_corpus("signs", "„ja“", "don't", "well-known") == []
-
-
