@@ -66,7 +66,7 @@ def main() -> None:
     audio = str(DIGITS / longest["audio"])
     print(f"\nStreaming the longest one, as fast as it was spoken; reference: {longest['text']}")
     run(
-        "-m", "asrkit.stream", "--model", str(MODEL), "--file", audio, "--chunk-ms", "320",
+        "-m", "asrkit.stream", "--model", str(MODEL), audio, "--chunk-ms", "320",
         "--simulate-realtime", *([] if sys.stdout.isatty() else ["--partials"]),
     )  # fmt: skip
     run("-m", "asrkit", "verify", "--model", str(MODEL), audio)

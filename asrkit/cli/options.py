@@ -1,39 +1,25 @@
 """Options that several commands share."""
 
 import argparse
-import re
 from collections.abc import Iterable
 from functools import partial
 
 from asrkit.cli.parser import Parser, one_of, real, whole
 from asrkit.errors import UserError, checked_token, shown
-from asrkit.hub import LANGUAGE
 from asrkit.lm import LIMIT
 from asrkit.lm.hotwords import WEIGHT
 
-MODEL = "a .safetensors model file, a name of asrkit models, or hf://owner/name"
+MODEL = (
+    "a .safetensors model file, a name of asrkit models, or hf://owner/name; NAME:de-DE chooses "
+    "the language of a model with a prompt"
+)
 LONGEST_MS = 3_600_000  # limit of times in options
 LONGEST_NAME = 20  # characters of a speaker's name, which a line of subtitles must hold
 MULTIPLE = "a multiple of the model's frame, usually 40 ms"
 
 
 def add_model_file(arguments: Parser) -> None:
-    group = arguments.group("model")
-    group.add_argument("--model", required=True, help=MODEL)
-    group.add_argument(
-        "--prompt", type=language, metavar="LANGUAGE",
-        help="language of a model with a language prompt, such as de-DE; --model NAME:LANGUAGE is "
-        "the same",
-    )  # fmt: skip
-
-
-def language(text: str) -> str:
-    """The type of argument for the language of a prompt."""
-    if not re.fullmatch(LANGUAGE, text):
-        raise argparse.ArgumentTypeError(
-            f"must be a language of the model, such as de-DE or auto, got {shown(text)}"
-        )
-    return text
+    arguments.group("model").add_argument("--model", required=True, help=MODEL)
 
 
 def add_model(arguments: Parser) -> None:

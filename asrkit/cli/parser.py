@@ -62,8 +62,6 @@ class Parser(argparse.ArgumentParser):
             given = given[:end] + files
         options = super().parse_intermixed_args(given, namespace)
         refuse_overwriting(options)
-        if getattr(options, "prompt", None) and hasattr(options, "model"):
-            options.model += f":{options.prompt}"
         return options
 
     def error(self, message: str) -> NoReturn:

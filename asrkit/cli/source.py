@@ -25,7 +25,6 @@ def add_live_output(arguments: Parser) -> None:
 def add_source(arguments: Parser) -> None:
     group = arguments.group("source")
     add_channel(arguments, split=True)
-    group.add_argument("--file", help="same as FILE")
     group.add_argument(
         "--sample-rate", type=whole(1000, 768_000), metavar="HZ",
         help="rate of raw samples on standard input (default 16000)",
@@ -47,7 +46,6 @@ def add_source(arguments: Parser) -> None:
     group.add_argument(
         "--mic-device", metavar="DEVICE", help="number or (part of the) name of the microphone"
     )
-    group.add_argument("--no-meter", action="store_true", help="hide the level of the microphone")
     group.add_argument(
         "--save-audio", metavar="FILE", help="record the audio into a new .wav or .flac file"
     )

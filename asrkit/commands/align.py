@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from asrkit.cli.options import add_channel, add_context, add_model, add_output, refuse_channel
 from asrkit.cli.parser import Parser
 from asrkit.errors import UserError
-from asrkit.lines import LineKind, text_lines
 
 if TYPE_CHECKING:
     from asrkit.data.labelled import Labelled
@@ -31,14 +29,10 @@ def main(argv: list[str] | None = None) -> int:
     arguments.add_argument("file", nargs="?", help="an audio file")
     source = arguments.add_mutually_exclusive_group(required=True)
     source.add_argument("--text", help="the transcript of the file")
-    source.add_argument("--text-file", help="a text file with the transcript")
     source.add_argument("--manifest", help="manifest, or lhotse's cuts, with texts")
     add_channel(arguments)
     add_output(arguments, "ctm")
     return arguments.run(align, argv)
-
-
-LONGEST_TEXT = 10_000_000  # bytes: 200 hours of speech
 
 
 def align(options: argparse.Namespace) -> int:
@@ -48,15 +42,14 @@ def align(options: argparse.Namespace) -> int:
     from asrkit.transcription.output import Output
 
     if (options.file is None) == (options.manifest is None):
-        raise UserError("--text and --text-file need an audio file; --manifest takes none")
+        raise UserError("--text needs an audio file; --manifest takes none")
     left_out: list[LeftOut] = []
     if options.manifest:
         refuse_channel(options)
         jobs = jobs_of([], options.manifest, left_out)
     else:
-        text = text_in(options.text_file) if options.text is None else options.text
-        channel, track = options.channel, options.track
-        jobs = [Labelled(as_text(options.file), options.file, text, channel=channel, track=track)]
+        where = {"channel": options.channel, "track": options.track}
+        jobs = [Labelled(as_text(options.file), options.file, options.text, **where)]
     output = Output(options.format, options.output_dir, jobs)
     recognizer = load_plain(options)
     for job in jobs:
@@ -67,12 +60,6 @@ def align(options: argparse.Namespace) -> int:
     for line in left_out:
         print(f"asrkit align: {line}", file=sys.stderr)
     return 1 if left_out else 0
-
-
-def text_in(path: str) -> str:
-    """Return the text of a file, or of a pipe."""
-    kind = LineKind("a text", UserError, LONGEST_TEXT, LONGEST_TEXT)
-    return "\n".join(line for _, line in text_lines(Path(path), kind, LONGEST_TEXT))
 
 
 def aligned(recognizer: Recognizer, job: Labelled) -> Recording:

@@ -30,34 +30,22 @@ def main(argv: list[str] | None = None) -> int:
     arguments.add_argument("text", metavar="TEXT", help="its text: a text file, .srt or .vtt")
     arguments.add_argument("--output", required=True, type=Target, metavar="FILE", help="manifest")
     arguments.add_argument("--speaker", help="name of the speaker, for the manifest")
-    group = arguments.group("pieces")
-    group.add_argument(
+    arguments.add_argument(
         "--min-score", type=real(0.0, 1.0), default=0.1, metavar="P",
         help="lowest score, of a piece's worst word; other pieces are left out (default 0.1)",
-    )  # fmt: skip
-    group.add_argument(
-        "--pause", type=real(0.04, 10.0), default=0.2, metavar="S",
-        help="shortest pause in which the recording is cut, seconds (default 0.2)",
-    )  # fmt: skip
-    group.add_argument(
-        "--shortest", type=real(0.1, 600.0), default=1.0, metavar="S",
-        help="shortest piece, seconds (default 1)",
-    )  # fmt: skip
-    group.add_argument(
-        "--longest", type=real(1.0, 600.0), default=15.0, metavar="S",
-        help="longest piece, seconds (default 15)",
     )  # fmt: skip
     add_channel(arguments)
     return arguments.run(segment, argv)
 
 
 SUBTITLES = (".srt", ".vtt")
+LONGEST_TEXT = 10_000_000  # bytes: 200 hours of speech
 
 
 def segment(options: argparse.Namespace) -> int:
     from asrkit.cli.recognizer import load_plain
-    from asrkit.commands.align import text_in
     from asrkit.data.corpora.cues import read_cues
+    from asrkit.data.corpora.entry import lines_of
     from asrkit.data.labelled import Labelled
     from asrkit.evaluation.wer import without_errors
     from asrkit.text.graphemes import in_one_line, units
@@ -73,17 +61,12 @@ def segment(options: argparse.Namespace) -> int:
     if source.suffix.lower() in SUBTITLES:
         text = "\n".join(cue.text for cue in read_cues(source))
     else:
-        text = text_in(options.text)
+        text = "\n".join(line for _, line in lines_of(source, LONGEST_TEXT))
     if not text.strip():
         raise UserError(f"{shown(source)} has no text")
-    limits = Options(options.pause, options.shortest, options.longest, options.min_score)
-    if limits.shortest >= limits.longest:
-        raise UserError(
-            f"--shortest must be less than --longest {limits.longest:g}, got {limits.shortest:g}"
-        )
     recognizer = load_plain(options)
     job = Labelled(options.file, options.file, text, channel=options.channel)
-    pieces = pieces_of(recognizer, job, recognizer.normalizer, limits)
+    pieces = pieces_of(recognizer, job, recognizer.normalizer, Options(least=options.min_score))
     found = [*bar(pieces, "aligning", "piece")]
     left_out = [each for each in found if each.problem or each.score < options.min_score]
     kept = [each for each in found if not each.problem and each.score >= options.min_score]

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from asrkit.cli.options import language
 from asrkit.cli.parser import Parser, Target, one_of, whole
 from asrkit.cli.terms import add_terms, terms_of
 from asrkit.errors import UserError, shown
@@ -38,7 +37,7 @@ def main(argv: list[str] | None = None) -> int:
         "it)",
     )  # fmt: skip
     arguments.add_argument(
-        "--prompt", type=language, metavar="LANGUAGE",
+        "--prompt", metavar="LANGUAGE",
         help="language of a model of NeMo with a language prompt, such as de-DE or auto",
     )  # fmt: skip
     arguments.add_argument(
@@ -46,7 +45,6 @@ def main(argv: list[str] | None = None) -> int:
         help="encoder frame of a start from Whisper in ms (default: 40; 20, as in Whisper, takes "
         "twice the time)",
     )  # fmt: skip
-    arguments.add_argument("--name", help="name of the model (default: the checkpoint's)")
     return arguments.run(import_, argv)
 
 
@@ -54,9 +52,6 @@ def toolkits() -> Iterable[str]:
     from asrkit.interop import FORMATS
 
     return FORMATS
-
-
-MOST_CHARACTERS = 200  # length limit of a name
 
 
 def import_(options: argparse.Namespace) -> int:
@@ -79,13 +74,8 @@ def import_(options: argparse.Namespace) -> int:
             f"{shown(Path(options.checkpoint))} does not state its licence: add --licence, as its "
             "publisher states it, such as --licence CC-BY-4.0"
         )
-    name = options.name or ""
-    if len(name) > MOST_CHARACTERS or not name.isprintable():
-        raise UserError(
-            f"--name must be printable, of at most {MOST_CHARACTERS} characters, got {shown(name)}"
-        )
-    known = path.resolve().stem if source is None else source.name
-    file = recorded(imported, options.name or known, options.prompt, terms)
+    name = path.resolve().stem if source is None else source.name
+    file = recorded(imported, name, options.prompt, terms)
     save_model(options.output, file)
     for part, count in imported.left_out.items():
         print(f"left out: {part}, {count / 1e6:.2f} M parameters")

@@ -36,7 +36,6 @@ def main(argv: list[str] | None = None) -> int:
     )  # fmt: skip
     add_terms(arguments, "that of the model file")
     arguments.add_argument("--private", action="store_true", help="make a private repository")
-    arguments.add_argument("--message", help="commit message")
     arguments.add_argument(
         "--overwrite-card", action="store_true", help="replace an existing README.md"
     )
@@ -97,8 +96,7 @@ def push(options: argparse.Namespace) -> int:
         print(card)
         print(f"{address} would get {name}, {size}, and this {CARD} unless it has one")
         return 0
-    message = options.message or f"Upload {name} with asrkit"
-    commit, has_card = upload(path, card, address, message, options.private, options.overwrite_card)
+    commit, has_card = upload(path, card, address, options.private, options.overwrite_card)
     wrote = f" and {CARD}" if has_card else f"; its {CARD} stays (--overwrite-card)"
     print(f"{address._replace(revision=commit)}: {name}, {size}{wrote}")
     return 0

@@ -67,13 +67,8 @@ def add_models(arguments: Parser) -> None:
     group = arguments.group("model")
     group.add_argument(
         "--model", action="append", metavar="[NAME=]MODEL",
-        help=f"{MODEL}; NAME is the name that clients ask for; may be repeated (default "
-        "small-en-alnum)",
-    )  # fmt: skip
-    group.add_argument(
-        "--alias", action="append", default=[], metavar="NAME=MODEL",
-        help="further name of a served model, for clients that always ask for this one, such as "
-        "whisper-1=small-en-alnum; may be repeated",
+        help=f"{MODEL}; NAME is the name that clients ask for; may be repeated, also for two names "
+        "of one model (default small-en-alnum)",
     )  # fmt: skip
     add_device(arguments)
 
@@ -200,11 +195,10 @@ def serve(options: argparse.Namespace) -> int:
     set_threads()
     store_of(options)  # its errors come before models are loaded
     models = recognizers(options)
-    aliases(options.alias, models)
     workers, options.is_measured = options.workers, options.streams is None
     if options.is_measured:
         threads = options.threads * workers
-        options.streams = max(1, min(capacity(m, threads) for m in models.values()) // workers)
+        options.streams = max(1, min(capacity(m, threads) for m in {*models.values()}) // workers)
     wyoming = None
     if options.wyoming is not None:
         wyoming = bound(options, "--wyoming", options.wyoming)
@@ -310,8 +304,8 @@ def server_of(options: argparse.Namespace, models: dict[str, Recognizer]) -> Ser
 
     store, key = store_of(options)
     return Server(
-        models | aliases(options.alias, models), limits_of(options), options.threads,
-        token_of(options), tuple(options.origin), tuple(options.allow_host), store, key,
+        models, limits_of(options), options.threads, token_of(options),
+        tuple(options.origin), tuple(options.allow_host), store, key,
     )  # fmt: skip
 
 
@@ -344,30 +338,17 @@ def recognizers(options: argparse.Namespace) -> dict[str, Recognizer]:
     from asrkit.cli.recognizer import load_recognizer
 
     found: dict[str, Recognizer] = {}
+    loaded: dict[str, Recognizer] = {}  # by path
     for text in options.model or [DEFAULT]:
         name, _, path = text.partition("=")
         if not path or Path(name).name != name:  # a file's path, which may contain "="
             name, path = name_of(text), text
         if name in found:
             raise UserError(f"two models have the name {shown(name)}: write --model OTHER={path}")
-        one = argparse.Namespace(**vars(options) | {"model": path})
-        found[name] = load_recognizer(one)
-    return found
-
-
-def aliases(given: list[str], models: dict[str, Recognizer]) -> dict[str, Recognizer]:
-    """Return the recognisers by the further names of --alias."""
-    found: dict[str, Recognizer] = {}
-    for text in given:
-        name, _, model = text.partition("=")
-        if not name or model not in models:
-            known = ", ".join(models)
-            raise UserError(
-                f"--alias must be NAME=MODEL with a served model of {known}, got {shown(text)}"
-            )
-        if name in models or name in found:
-            raise UserError(f"--alias {shown(text)}: the name is taken already")
-        found[name] = models[model]
+        if path not in loaded:
+            one = argparse.Namespace(**vars(options) | {"model": path})
+            loaded[path] = load_recognizer(one)
+        found[name] = loaded[path]
     return found
 
 

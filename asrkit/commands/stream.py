@@ -93,14 +93,13 @@ def check_source(options: argparse.Namespace) -> None:
     """Raise UserError unless there is one source, and a name for its copy."""
     from asrkit.audio.recorder import check_recording
 
-    options.source += [options.file] * (options.file is not None)
     if len(options.source) + options.mic != 1:
         raise UserError(
             "needs one source: FILE, --mic, or - for standard input, got "
             f"{len(options.source) + options.mic} (asrkit decode takes several files)"
         )
-    if not options.mic and (options.mic_device is not None or options.no_meter):
-        raise UserError("--mic-device and --no-meter need --mic")
+    if not options.mic and options.mic_device is not None:
+        raise UserError("--mic-device needs --mic")
     live = options.mic or options.source == ["-"]
     if live and (options.channel not in (None, "split") or options.track is not None):
         raise UserError("--channel N and --track need a file")
@@ -137,7 +136,7 @@ def run(options: argparse.Namespace, start: Callable[[int, int], Live], screen: 
             device = Microphone(options.mic_device, options.packet_ms, channels)
             microphone = stack.enter_context(device)
             rate = microphone.sample_rate
-            packets = watched(microphone, screen, not options.no_meter)
+            packets = watched(microphone, screen)
         else:
             rate, channels, packets = file_packets(options)
             if options.simulate_realtime:
@@ -180,7 +179,7 @@ def run(options: argparse.Namespace, start: Callable[[int, int], Live], screen: 
     return report_losses(microphone) if microphone else 0
 
 
-def watched(microphone: Microphone, screen: Screen, with_meter: bool) -> Iterator[np.ndarray]:
+def watched(microphone: Microphone, screen: Screen) -> Iterator[np.ndarray]:
     """Yield the packets of a microphone; show its level and problems on the screen."""
     from asrkit.cli.microphone_monitor import Watch
 
@@ -189,8 +188,7 @@ def watched(microphone: Microphone, screen: Screen, with_meter: bool) -> Iterato
     for packet in microphone:
         for text in watch(packet):
             screen.note(text)
-        if with_meter:
-            screen.meter(watch.level(), microphone.waiting)
+        screen.meter(watch.level(), microphone.waiting)
         yield packet
 
 

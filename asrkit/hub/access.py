@@ -53,7 +53,7 @@ def explained(address: Address) -> Iterator[None]:
 
 
 def upload(
-    path: Path, card: str, address: Address, message: str, private: bool, overwrite_card: bool
+    path: Path, card: str, address: Address, private: bool, overwrite_card: bool
 ) -> tuple[str, bool]:
     """Write a model file and its card in one commit; return it, and whether it has the card."""
     need("huggingface_hub")
@@ -74,6 +74,7 @@ def upload(
             del files[CARD]
         done = api.create_commit(
             repository, [CommitOperationAdd(*each) for each in files.items()],
-            commit_message=message, revision=branch, parent_commit=there.sha,
+            commit_message=f"Upload {file or MODEL} with asrkit", revision=branch,
+            parent_commit=there.sha,
         )  # fmt: skip
     return done.oid, CARD in files

@@ -202,8 +202,8 @@ def prompt_column(settings: dict[str, Any], prompt: str | None) -> int | None:
     known = known if isinstance(known, dict) else {}
     if prompt not in known:
         raise CheckpointError(
-            f"the model reads a language prompt, got {shown(prompt)}: choose one with --prompt, "
-            f"from {', '.join(map(shown, known))}"
+            f"the model reads a language prompt, got {shown(prompt)}: choose one, as in NAME:de-DE "
+            f"or by --prompt, from {', '.join(map(shown, known))}"
         )
     count = whole_number(defaults.get("num_prompts"), 1)
     if count is None or settings.get("num_prompts", count) != count:

@@ -110,7 +110,7 @@ def test_a_stream_of_each_channel(
         assert streamed(capsys.readouterr().out) == alone
     sound.samples, sound.pace = samples.astype(np.float32) / 32768, 0.0
     sound.DEVICES[0] |= {"max_input_channels": 2}
-    assert run(*STREAM, *named, "--mic", "--no-meter") == 1  # disconnected at the end
+    assert run(*STREAM, *named, "--mic") == 1  # disconnected at the end
     assert streamed(capsys.readouterr().out) == alone
     assert run(*STREAM, *options[:2], path) == 0
     assert "channel 1: " in capsys.readouterr().out

@@ -135,7 +135,7 @@ def test_another_search(
         options = ["--model", model, "--search", search, "--beam", beam]
         assert run("decode", *options, wav) == 0
         texts.append(capsys.readouterr().out)
-        assert run("stream", *ONE_PASS, *options, "--file", wav) == 0
+        assert run("stream", *ONE_PASS, *options, wav) == 0
         assert capsys.readouterr().out == texts[-1]
     assert texts[0] != texts[1]
 
@@ -199,7 +199,7 @@ def test_bad_audio(
     assert message in shown.err
     assert str(path) in shown.err
     assert shown.out.startswith(str(wav))
-    assert run("stream", "--model", model, "--file", path) == 2
+    assert run("stream", "--model", model, path) == 2
     shown = capsys.readouterr()
     assert message in shown.err
     assert len(shown.err.splitlines()) == 1
@@ -222,7 +222,7 @@ def test_bad_models(
 ) -> None:
     arguments = {
         "decode": ["--model", model, wav],
-        "stream": ["--model", model, "--file", wav],
+        "stream": ["--model", model, wav],
         "verify": ["--model", model, wav],
         "info": [model],
         "export": ["--model", model, "--output", tmp_path / "x.ts"],
@@ -250,7 +250,7 @@ def test_bad_models(
         ("decode", ["--search", "bean", "x.wav"], "'search.kind': must be one of greedy, prefix_"),
         ("decode", ["--search", "{kind: x", "x.wav"], "--search must be a kind or YAML, got"),
         ("decode", ["--beam", "4", "x.wav"], "--beam needs --search prefix_beam, got greedy"),
-        ("stream", ["--search", "bean", "--file", "x.wav"], "'search.kind': must be one of"),
+        ("stream", ["--search", "bean", "x.wav"], "'search.kind': must be one of"),
         (
             "decode",
             ["--max-segment-ms", "9", "x.wav"],
@@ -263,7 +263,7 @@ def test_bad_models(
         ),
         ("decode", ["--search", "prefix_beam", "--beam", "0", "x.wav"], "--beam: must be a whole"),
         ("decode", ["--endpoint-ms", "soon", "x.wav"], "--endpoint-ms: must be off or a whole"),
-        ("stream", ["--endpoint-ms", "0", "--file", "x.wav"], "from 1 to 3600000, got '0'"),
+        ("stream", ["--endpoint-ms", "0", "x.wav"], "from 1 to 3600000, got '0'"),
         ("decode", ["--lm", "a", "--lm-weight", "-1", "x.wav"], "--lm-weight: must be a number"),
         (
             "decode",
@@ -277,15 +277,14 @@ def test_bad_models(
         ("decode", ["--manifest", "none.jsonl"], "none.jsonl does not exist"),
         (
             "stream",
-            ["--file", "x.wav", "--packet-ms", "0"],
+            ["x.wav", "--packet-ms", "0"],
             "--packet-ms: must be a whole number from 1",
         ),
         ("stream", ["-", "--sample-rate", "7"], "--sample-rate: must be a whole number"),
         ("stream", [], "needs one source: FILE, --mic, or -"),
-        ("stream", ["-", "--file", "x.wav"], "needs one source: FILE, --mic, or -"),
-        ("stream", ["--file", "x.wav", "--mic"], "needs one source: FILE, --mic, or -"),
-        ("stream", ["x.wav", "--mic-device", "1"], "--mic-device and --no-meter need --mic"),
-        ("stream", ["-", "--no-meter"], "--mic-device and --no-meter need --mic"),
+        ("stream", ["-", "x.wav"], "needs one source: FILE, --mic, or -"),
+        ("stream", ["x.wav", "--mic"], "needs one source: FILE, --mic, or -"),
+        ("stream", ["x.wav", "--mic-device", "1"], "--mic-device needs --mic"),
         ("stream", ["--mic", "--simulate-realtime"], "--simulate-realtime needs a file"),
         (
             "export",

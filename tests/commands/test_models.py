@@ -48,7 +48,7 @@ def test_every_command_takes_a_name(
     wav, dev = corpus / "audio" / "dev0.flac", corpus / "dev.jsonl"
     for command, *arguments in (
         ("decode", wav),
-        ("stream", "--file", wav),
+        ("stream", wav),
         ("evaluate", "--chunk-ms", "640", dev),
         ("verify", "--chunk-ms", "640", wav),
         ("export", "--output", "x.ts"),

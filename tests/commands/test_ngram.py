@@ -39,7 +39,7 @@ def test_ngram_and_decoding_with_it(
         options += ["--lm-weight", "3", "--word-bonus", "1"]
         assert run("decode", *options, wav) == 0
         found.add(capsys.readouterr().out)
-        assert run("stream", *ONE_PASS, *options, "--file", wav) == 0
+        assert run("stream", *ONE_PASS, *options, wav) == 0
         assert capsys.readouterr().out in found
     assert len(found) == 3
 

@@ -186,11 +186,10 @@ def test_align_lines_of_a_script_without_spaces(
     wavs: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Their ends are no spaces, which the labels lack; control: a space in the text is refused."""
-    model, text = str(tmp_path / "zh.safetensors"), tmp_path / "text"
+    model = str(tmp_path / "zh.safetensors")
     save_model(model, a_file(CharTokenizer(list("零一二三四五六七八九"))))
-    text.write_text("一二\n三四\r\n五", encoding="utf-8")
     arguments = ["--model", model, wavs[0]]
-    assert align.main([*arguments, "--text-file", str(text)]) == 0
+    assert align.main([*arguments, "--text", "一二\n三四\r\n五"]) == 0
     shown = capsys.readouterr().out
     assert [line.split()[4] for line in shown.splitlines()] == [*"一二三四五"]
     assert align.main([*arguments, "--text", "一二三四五"]) == 0
@@ -199,24 +198,12 @@ def test_align_lines_of_a_script_without_spaces(
     assert "not in the vocabulary: ' '" in capsys.readouterr().err
 
 
-def test_align_a_text_file(
-    model: str, wavs: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "text"
-    path.write_text("ab\ncd\n")
-    assert align.main(["--model", model, wavs[0], "--text-file", str(path)]) == 0
+def test_align_one_file(model: str, wavs: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert align.main(["--model", model, wavs[0], "--text", "ab cd"]) == 0
     shown = capsys.readouterr().out
     assert [line.split()[4] for line in shown.splitlines()] == ["ab", "cd"]
-    assert align.main(["--model", model, wavs[0], "--text", "ab cd"]) == 0
-    assert capsys.readouterr().out == shown
-    path.write_bytes(path.read_text().encode("utf-16"))  # as Windows writes it
-    assert align.main(["--model", model, wavs[0], "--text-file", str(path)]) == 0
-    assert capsys.readouterr().out == shown
-    path.write_bytes(b"\xff\xfd")
-    assert align.main(["--model", model, wavs[0], "--text-file", str(path)]) == 2
-    assert "not UTF-8: convert the file" in capsys.readouterr().err
     assert align.main(["--model", model, "--text", "ab"]) == 2
-    assert "--text and --text-file need an audio file" in capsys.readouterr().err
+    assert "--text needs an audio file" in capsys.readouterr().err
     assert align.main(["--model", model, wavs[0], "--text", ""]) == 1
     assert "the text to align is missing or empty" in capsys.readouterr().err
 

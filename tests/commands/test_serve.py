@@ -19,7 +19,7 @@ import pytest
 import soundfile
 
 import asrkit
-from asrkit.commands.serve import check_origins, main, name_of
+from asrkit.commands.serve import arguments_of, check_origins, main, name_of, recognizers
 from asrkit.errors import UserError
 from asrkit.pretrained import ready_models
 from asrkit.runtime import BatchedSession, Batcher
@@ -142,10 +142,6 @@ REFUSED = [
     (["--token", "grün"], "got another one as character 3"),
     (["--chunk-ms", "full", "--second-pass", "off"], "full context"),
     (["--port", "70000"], "--port"),
-    (["--alias", "whisper-1"], "--alias must be NAME=MODEL"),
-    (["--alias", "whisper-1=other"], "--alias must be NAME=MODEL with a served model of small-en"),
-    (["--alias", "small-en-alnum=small-en-alnum"], "taken already"),
-    (["--alias", "a=small-en-alnum", "--alias", "a=small-en-alnum"], "taken already"),
     (["--wyoming", "0", "--token", "a"], "--wyoming has no token"),
     (["--wyoming", "0", "--host", "0.0.0.0", "--token", "a"], "--wyoming has no token"),
     (["--origin", "*"], "--origin '*' lets the pages of all sites use the server"),
@@ -224,5 +220,12 @@ def test_models_by_name(
     odd = tmp_path / "a=b" / "c=d.safetensors"
     odd.parent.mkdir()
     odd.write_bytes(ready_models()["small-en-alnum"].read_bytes())
-    assert main(["--model", "en=small-en-alnum", "--model", str(odd), "--insecure"]) == 0
-    assert capsys.readouterr().err.startswith("en, 320+160 ms, full; c=d, 320+160 ms, full, ")
+    named = ["--model", "en=small-en-alnum", "--model", str(odd), "--insecure"]
+    assert main([*named, "--model", "whisper-1=small-en-alnum"]) == 0
+    told = capsys.readouterr().err
+    assert told.startswith("en, 320+160 ms, full; c=d, 320+160 ms, full; whisper-1, 320+160 ms")
+    options = arguments_of().parse_intermixed_args(
+        ["--model", "a=small-en-alnum", "--model", "b=small-en-alnum"]
+    )
+    found = recognizers(options)
+    assert found["a"] is found["b"]  # loaded once

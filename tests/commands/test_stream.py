@@ -32,14 +32,14 @@ def test_stream_a_file(model: Path, wav: Path, capsys: pytest.CaptureFixture[str
     assert run("stream", *ONE_PASS, "--model", model, wav, wav) == 2
     assert "got 2 (asrkit decode takes several files)" in capsys.readouterr().err
     for packet in (1, 37, 1000):
-        assert run("stream", *ONE_PASS, "--model", model, "--file", wav, "--packet-ms", packet) == 0
+        assert run("stream", *ONE_PASS, "--model", model, wav, "--packet-ms", packet) == 0
         assert capsys.readouterr().out == expected
 
 
 def test_stream_standard_input(
     model: Path, wav: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert run("stream", *ONE_PASS, "--model", model, "--file", wav) == 0
+    assert run("stream", *ONE_PASS, "--model", model, wav) == 0
     expected = capsys.readouterr().out
     raw = soundfile.read(wav, dtype="int16")[0].tobytes() + b"\x01"  # and half a sample
 
@@ -145,7 +145,7 @@ def test_stream_redraws_on_a_terminal(
 ) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     monkeypatch.setenv("NO_COLOR", "1")
-    assert run("stream", *ONE_PASS, "--model", model, "--file", wav) == 0
+    assert run("stream", *ONE_PASS, "--model", model, wav) == 0
     shown = capsys.readouterr().out
     lines = shown.split("\r\x1b[K")
     assert len(lines) > 3
@@ -166,21 +166,21 @@ def test_segments_on_lines(
     assert run("decode", *options, "--format", "jsonl", wav) == 0
     segments = [each["text"] for each in json.loads(capsys.readouterr().out)["segments"]]
     assert len(segments) == len(set(segments)) > 2
-    assert run("stream", *ONE_PASS, *options, "--file", wav) == 0
+    assert run("stream", *ONE_PASS, *options, wav) == 0
     assert capsys.readouterr().out.splitlines() == segments
-    assert run("stream", *ONE_PASS, *options, "--file", wav, "--postprocess", "builtins:repr") == 0
+    assert run("stream", *ONE_PASS, *options, wav, "--postprocess", "builtins:repr") == 0
     assert capsys.readouterr().out.splitlines() == [repr(text) for text in segments]
     (wav.parent / "shouting.py").write_text("def shout(text): return text.upper()\n")
     monkeypatch.chdir(wav.parent)  # where a user keeps such a function
     path = [path for path in sys.path if path]
     monkeypatch.setattr(sys, "path", [*path])
-    assert run("stream", *ONE_PASS, *options, "--file", wav, "--postprocess", "spelled") == 0
+    assert run("stream", *ONE_PASS, *options, wav, "--postprocess", "spelled") == 0
     capsys.readouterr()
     assert sys.path == path
-    assert run("stream", *ONE_PASS, *options, "--file", wav, "--postprocess", "shouting:shout") == 0
+    assert run("stream", *ONE_PASS, *options, wav, "--postprocess", "shouting:shout") == 0
     assert capsys.readouterr().out.splitlines() == [text.upper() for text in segments]
     assert sys.path == [*path, ""]
-    assert run("stream", *ONE_PASS, *options, "--file", wav, "--partials", "--packet-ms", 40) == 0
+    assert run("stream", *ONE_PASS, *options, wav, "--partials", "--packet-ms", 40) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line for line in lines if not line.startswith("…")] == segments
     assert lines.index(segments[1]) > lines.index(segments[0])
@@ -190,7 +190,7 @@ def test_segments_on_lines(
 def test_stream_partials_on_lines(
     model: Path, wav: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run("stream", *ONE_PASS, "--model", model, "--file", wav, "--partials") == 0
+    assert run("stream", *ONE_PASS, "--model", model, wav, "--partials") == 0
     *partials, final = capsys.readouterr().out.splitlines()
     assert len(partials) > 1
     assert all(line.startswith("… ") for line in partials)
@@ -199,7 +199,7 @@ def test_stream_partials_on_lines(
 
 def test_stream_simulates_real_time(model: Path, wav: Path) -> None:
     start = time.monotonic()
-    assert run("stream", *ONE_PASS, "--model", model, "--file", wav, "--simulate-realtime") == 0
+    assert run("stream", *ONE_PASS, "--model", model, wav, "--simulate-realtime") == 0
     assert time.monotonic() - start > 1.9
 
 

@@ -45,15 +45,15 @@ def test_a_model_file_that_says_where_it_is_from(
 ) -> None:
     output = tmp_path / "m.safetensors"
     options = ("import", "nemo", nemo, "--output", output, "--licence", "CC-BY-4.0")
-    assert run(*options, "--name", "small") == 0
+    assert run(*options) == 0
     assert "from NeMo 2.5.0" in capsys.readouterr().out
     record = load_model(output).training["imported"]
     assert record["licence"] == "CC-BY-4.0"
-    assert record["name"] == "small"
+    assert record["name"] == "m"
     assert len(record["sha256"]["m.nemo"]) == 64
     assert run("info", output) == 0
     shown = capsys.readouterr().out
-    assert "imported    small, from NeMo 2.5.0 (m.nemo); licence CC-BY-4.0" in shown
+    assert "imported    m, from NeMo 2.5.0 (m.nemo); licence CC-BY-4.0" in shown
     assert "decodes at  1120 ms with 5600 ms before it" in shown
     assert "head        ctc" in shown
 

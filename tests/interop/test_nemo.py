@@ -56,7 +56,7 @@ def fixture(request: pytest.FixtureRequest) -> Fixture:
 @pytest.mark.parametrize(
     ("name", "told"),
     [
-        ("rnnt-prompt", "reads a language prompt, got None: choose one with --prompt"),
+        ("rnnt-prompt", "reads a language prompt, got None: choose one, as in NAME:de-DE"),
         ("fullcontext", "must be"),
     ],
 )  # fmt: skip

@@ -375,7 +375,7 @@ def test_labels_for_languages_are_not_text(tmp_path: Path) -> None:
         ("rnnt", "ctc", None, "the model has no CTC head, which --head asks for: leave it out"),
         ("ctc", "transducer", None, "the model has no transducer, which --head asks for"),
         ("rnnt", None, "de-DE", "only models with a language prompt take --prompt, got 'de-DE'"),
-        ("rnnt-prompt", None, "xx", "got 'xx': choose one with --prompt, from 'en-US', 'en', 'de-"),
+        ("rnnt-prompt", None, "xx", "by --prompt, from 'en-US', 'en', 'de-"),
         ("rnnt-prompt", None, None, "the model reads a language prompt, got None: choose one"),
     ],
 )  # fmt: skip

@@ -122,7 +122,7 @@ def test_commands(model: Path, corpus: Path, capsys: pytest.CaptureFixture[str])
     expected = recognizer.transcribe(wav, hotwords={"hi": 2.0, "fa": 6.0}).text
     other = recognizer.transcribe(wav, hotwords={"hi": 9.0, "fa": 6.0}).text
     assert len({expected, other, recognizer.transcribe(wav).text}) == 3
-    for command in (["decode", wav], ["stream", *ONE_PASS, "--file", wav]):
+    for command in (["decode", wav], ["stream", *ONE_PASS, wav]):
         assert run(*command, *options) == 0
         assert capsys.readouterr().out == f"{expected}\n"
         assert run(*command, *options, "--hotword-weight", 9) == 0
