@@ -11,10 +11,7 @@ final = session.finish()
 from typing import TYPE_CHECKING
 
 from asrkit.errors import UserError
-from asrkit.extras import warn_of_another
 from asrkit.version import __version__
-
-warn_of_another()
 
 __all__ = [
     "Batcher",

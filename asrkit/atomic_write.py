@@ -21,26 +21,23 @@ BLOCK = 1 << 22  # bytes of a file that are hashed at once
 
 
 @contextmanager
-def replacing(path: str | Path, is_private: bool = False, flushes: bool = True) -> Iterator[Path]:
+def replacing(path: str | Path) -> Iterator[Path]:
     """Return a temporary file beside `path`; it replaces `path` if the block raises no exception.
 
-    Only its owner can ever read a private file. Without `flushes` a power cut may leave an empty
-    file. A symbolic link is kept, and its target is replaced.
+    A symbolic link is kept, and its target is replaced.
     """
     given = Path(path)
     if not given.name or (given.exists() and not given.is_file()):
         raise UserError(f"cannot write {shown(given)}: it is not a file; give the path of a file")
     path = Path(os.path.realpath(given))
     with _temporary(path, given) as temporary:
-        temporary.touch(mode=0o600 if is_private else 0o666, exist_ok=False)
+        temporary.touch(exist_ok=False)
         mode = stat.S_IMODE(temporary.stat().st_mode)
         yield temporary
         temporary.chmod(mode)  # some writers make files that only the owner can read
-        if flushes:
-            flush(temporary)
+        flush(temporary)
         os.replace(temporary, path)
-        if flushes:
-            flush(path.parent)
+        flush(path.parent)
 
 
 def write_text(path: str | Path, text: str, errors: str = "strict") -> None:
@@ -102,10 +99,7 @@ def _temporary(path: Path, given: Path) -> Iterator[Path]:
 
 def flush(path: Path) -> None:
     """Wait until a file's contents, or the names in a folder, are on the disk."""
-    if path.is_dir() and os.name != "posix":
-        return
-    # Windows flushes only files that are open for writing.
-    descriptor = os.open(path, os.O_RDONLY if os.name == "posix" else os.O_RDWR)
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     except OSError as error:

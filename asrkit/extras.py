@@ -5,17 +5,13 @@ The name asrkit on the package index is another project's.
 
 import json
 import shlex
-import sys
-import warnings
 from collections.abc import Collection
 from contextlib import suppress
 from importlib.util import find_spec
-from pathlib import Path
 
 from asrkit.errors import UserError
 
 DISTRIBUTION = "asrkit-streaming"  # imported as asrkit, run as asrkit
-SUMMARY = "Streaming Conformer speech recognition"  # how its description begins
 PACKAGES = {  # import names of the packages of each extra
     "datasets": ("pyarrow",),
     "hub": ("huggingface_hub",),
@@ -83,19 +79,3 @@ def requirement(*extras: str) -> str:
             editable = "--editable " if origin["dir_info"].get("editable") else ""
             return editable + shlex.quote(folder + bracket)
     return shlex.quote(DISTRIBUTION + bracket)
-
-
-def warn_of_another() -> None:
-    """Warn if the other project's distribution is installed too: both write the folder asrkit."""
-    if not any(any(Path(folder).glob("asrkit-*.dist-info")) for folder in sys.path):
-        return  # the library below takes more time than all else that a start imports
-    from importlib.metadata import distribution
-
-    other = distribution("asrkit")
-    if str(other.metadata["Summary"]).startswith(SUMMARY):  # this one, by its former name
-        return
-    warnings.warn(
-        f"another project's package, asrkit {other.version}, is installed over {DISTRIBUTION}: "
-        f"pip uninstall asrkit, then install {DISTRIBUTION} again",
-        stacklevel=3,
-    )

@@ -30,6 +30,10 @@ class Terms(NamedTuple):
         values = self.metadata().items()
         return {key: " ".join(v) if isinstance(v, list) else v for key, v in values}
 
+    def or_else(self, others: "Terms") -> "Terms":
+        """Return these terms; where they are unknown, the others."""
+        return Terms(self.licence or others.licence, self.languages or others.languages)
+
 
 UNKNOWN = Terms()
 
@@ -75,29 +79,3 @@ def read_terms(values: Mapping[str, Any]) -> Terms:
     return Terms(
         None if licence is None else checked_licence(licence), checked_languages(languages)
     )
-
-
-def inherited(own: Terms, sources: Mapping[str, Terms], option: str) -> tuple[Terms, list[str]]:
-    """Return the terms of a model that was made from others, and notes; `own` take precedence."""
-    stated = {name: terms.licence for name, terms in sources.items() if terms.licence is not None}
-    licence, notes = own.licence, []
-    if licence is not None:
-        notes = differences(licence, sources)
-    elif len({*map(spelled, stated.values())}) > 1:
-        named = ", ".join(f"{name} {shown(licence)}" for name, licence in stated.items())
-        raise UserError(f"the models have different licences: {named}; choose one by {option}")
-    elif stated:
-        licence = [*stated.values()][-1]
-        notes = [f"licence {licence}, that of {' and '.join(stated)}"]
-    codes = {code: 0 for terms in sources.values() for code in terms.languages}
-    return Terms(licence, own.languages or tuple(codes)), notes
-
-
-def differences(licence: str, sources: Mapping[str, Terms]) -> list[str]:
-    """Return a line for each model with another licence than this one."""
-    return [
-        f"licence {licence}, but {name} is under {terms.licence}: a licence may require that "
-        "changed versions keep it"
-        for name, terms in sources.items()
-        if terms.licence is not None and spelled(terms.licence) != spelled(licence)
-    ]

@@ -6,7 +6,6 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -59,18 +58,13 @@ def test_a_folder_that_cannot_be_written_is_named(
     assert raised.value.filename == str(tmp_path / "x")
 
 
-@pytest.mark.parametrize(("is_private", "mode"), [(False, 0o644), (True, 0o600)])
-def test_a_file_has_its_mode_without_another_umask(
-    is_private: bool, mode: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The umask belongs to all threads, which may create files meanwhile."""
-    before = os.umask(0o022)
+@pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o077, 0o600)])
+def test_a_file_has_the_mode_of_the_umask(mask: int, mode: int, tmp_path: Path) -> None:
+    before = os.umask(mask)
     try:
-        with monkeypatch.context() as patch:
-            patch.setattr(os, "umask", lambda mask: pytest.fail("the umask is changed"))
-            with replacing(tmp_path / "m.bin", is_private) as temporary:
-                temporary.write_text("whole")
-                temporary.chmod(0o400)  # as a writer may do
+        with replacing(tmp_path / "m.bin") as temporary:
+            temporary.write_text("whole")
+            temporary.chmod(0o400)  # as a writer may do
     finally:
         os.umask(before)
     assert (tmp_path / "m.bin").stat().st_mode & 0o777 == mode
@@ -83,11 +77,10 @@ def test_a_name_as_long_as_names_can_be(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-@pytest.mark.parametrize("flushes", [True, False])
 def test_contents_are_on_the_disk_before_their_name(
-    flushes: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And the name, when the block ends. Without `flushes` nothing is waited for: the control."""
+    """And the name, when the block ends."""
     acts: list[str] = []
 
     def synced(descriptor: int) -> None:
@@ -100,9 +93,9 @@ def test_contents_are_on_the_disk_before_their_name(
 
     monkeypatch.setattr(os, "fsync", synced)
     monkeypatch.setattr(os, "replace", renamed)
-    with replacing(tmp_path / "x", flushes=flushes) as temporary:
+    with replacing(tmp_path / "x") as temporary:
         temporary.write_text("whole")
-    assert acts == (["whole", "rename", "folder"] if flushes else ["rename"])
+    assert acts == ["whole", "rename", "folder"]
 
 
 def test_only_the_owner_of_writes_renames() -> None:
@@ -151,24 +144,3 @@ def test_a_folder_with_a_link_that_leads_nowhere(tmp_path: Path) -> None:
     assert (tmp_path / "a" / "link").is_symlink()
     with pytest.raises(OSError, match="'/proc/a'"), new_folder(Path("/proc/a")):
         pass
-
-
-@pytest.mark.parametrize("system", ["nt", "posix"])
-def test_windows_flushes_files_that_are_open_for_writing(
-    system: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Linux flushes any file: as the control, it fails with the rule of Windows."""
-    import fcntl
-
-    def fsync(descriptor: int) -> None:
-        if fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
-            raise OSError(errno.EBADF, "Bad file descriptor")
-
-    (tmp_path / "x").touch()
-    monkeypatch.setattr(files, "os", SimpleNamespace(**vars(os) | {"name": system, "fsync": fsync}))
-    if system == "posix":
-        with pytest.raises(OSError, match="Bad file descriptor"):
-            files.flush(tmp_path / "x")
-    else:
-        files.flush(tmp_path / "x")
-        files.flush(tmp_path)  # has no flush there

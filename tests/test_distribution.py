@@ -1,17 +1,12 @@
-"""The distribution's name: what pip is told to install, and another project's asrkit beside it."""
+"""The distribution's name: the requirement that pip is told to install."""
 
 import json
-import os
-import subprocess
 import sys
-import warnings
 from pathlib import Path
 
 import pytest
 
-from asrkit.extras import DISTRIBUTION, SUMMARY, requirement, warn_of_another
-from asrkit.version import __version__
-from tests.conftest import PROJECT
+from asrkit.extras import DISTRIBUTION, requirement
 
 ORIGINS = {  # what pip wrote at the installation, and what it is told to install
     "index": (None, "'asrkit-streaming[mic,serve]'"),
@@ -45,30 +40,3 @@ def test_requirement_names_the_folder_or_the_distribution(
     install(tmp_path / "clone", DISTRIBUTION, "1.0")  # as a clone's egg-info: says nothing of it
     monkeypatch.setattr(sys, "path", [str(tmp_path / "clone"), str(tmp_path)])
     assert requirement("mic", "serve") == expected
-
-
-def test_another_projects_asrkit_is_reported(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with warnings.catch_warnings():  # a control
-        warnings.simplefilter("error")
-        warn_of_another()
-    install(tmp_path, "asrkit", "0.5.5")
-    monkeypatch.syspath_prepend(tmp_path)
-    metadata = tmp_path / "asrkit-0.5.5.dist-info" / "METADATA"
-    whole = metadata.read_text()
-    metadata.write_text(f"{whole}Summary: {SUMMARY}: streaming equals offline\n")
-    with warnings.catch_warnings():  # a clone that was installed by the former name
-        warnings.simplefilter("error")
-        warn_of_another()
-    metadata.write_text(whole)
-    assert f'description = "{SUMMARY}' in (PROJECT / "pyproject.toml").read_text()
-    with pytest.warns(UserWarning, match=r"package, asrkit 0\.5\.5, is installed over asrkit-s"):
-        warn_of_another()
-    paths = os.pathsep.join([str(PROJECT), str(tmp_path)])
-    done = subprocess.run(
-        [sys.executable, "-m", "asrkit", "--version"], env=os.environ | {"PYTHONPATH": paths},
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    assert done.stdout == f"asrkit {__version__}\n"
-    assert "pip uninstall asrkit, then install asrkit-streaming again" in done.stderr

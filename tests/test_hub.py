@@ -1,7 +1,6 @@
 """Models of the hub: hf:// alone asks it, one file comes, and it is checked as any other."""
 
 import hashlib
-import os
 import resource
 import shutil
 import socket
@@ -428,9 +427,7 @@ def test_a_repository_that_another_program_downloaded(
     names = (".gitattributes", "sub/model.safetensors", "model.safetensors")
     *_, path = [Path(hf_hub_download("me/tiny", name)) for name in names]
     cache = tmp_path / "cache" / "hub"
-    size = downloads.bytes_here()["me/tiny"]
     shutil.copytree(cache / "models--me--tiny", cache / "datasets--me--tiny")
-    assert downloads.bytes_here() == {"me/tiny": size}
     hub_server.use(monkeypatch, remote.address, tmp_path / "cache", offline=True)
     assert model_path("hf://me/tiny") == path
 
@@ -593,23 +590,6 @@ def test_a_name_of_the_catalogue(named: Entry, remote: hub_server.Hub) -> None:
     assert model_path("small-1.0") == file.path
     assert len(remote.requests) == count
     assert refusal("smal-1.0").endswith("; did you mean small-1.0?")
-
-
-def test_models_are_printed(named: Entry, nemo: bytes, capsys: pytest.CaptureFixture[str]) -> None:
-    converted = model_path("small-1.0")
-    assert downloads.bytes_here() == {"me/small": len(nemo) + converted.stat().st_size}
-    assert run("models") == 0
-    assert "| small-1.0 | en | " in capsys.readouterr().out
-
-
-def test_models_with_a_wrong_variable() -> None:
-    environment = os.environ | {"HF_HUB_ETAG_TIMEOUT": "ten", "PYTHONPATH": ":".join(sys.path)}
-    done = subprocess.run(
-        [sys.executable, "-m", "asrkit", "models"], env=environment, text=True, capture_output=True
-    )
-    assert done.returncode == 2
-    (line,) = done.stderr.splitlines()
-    assert line.startswith("asrkit models: huggingface_hub cannot be used: one of its variables")
 
 
 @pytest.mark.parametrize("change", [{"size": 5}, {"sha256": "0" * 64}])

@@ -8,6 +8,7 @@ from asrkit.cli.parser import Parser, one_of, real, whole
 from asrkit.errors import UserError, checked_token, shown
 from asrkit.lm import LIMIT
 from asrkit.lm.hotwords import WEIGHT
+from asrkit.terms import Terms, checked_languages, checked_licence
 
 MODEL = (
     "a .safetensors model file, a name of asrkit models, or hf://owner/name; NAME:de-DE chooses "
@@ -270,3 +271,23 @@ def given_token(options: argparse.Namespace) -> str | None:
         except (OSError, UnicodeDecodeError) as error:
             raise UserError(f"--token-file {shown(options.token_file)}: {error}") from None
     return None if token is None else checked_token(token)
+
+
+def add_terms(arguments: Parser, default: str) -> None:
+    """Add the options for a model's terms; their help names the default source of the terms."""
+    group = arguments.group("terms")
+    group.add_argument(
+        "--licence", "--license", metavar="NAME",
+        help=f"licence of the weights, such as CC-BY-4.0 (default: {default})",
+    )  # fmt: skip
+    group.add_argument(
+        "--language", action="append", default=[], metavar="CODE",
+        help=f"language of the model, such as en; may be repeated (default: {default})",
+    )  # fmt: skip
+
+
+def terms_of(options: argparse.Namespace) -> Terms:
+    licence = options.licence
+    return Terms(
+        None if licence is None else checked_licence(licence), checked_languages(options.language)
+    )

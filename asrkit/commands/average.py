@@ -1,23 +1,22 @@
 """Average the weights of models with a common start: asrkit average a.safetensors b.safetensors
 
-The labels are the first model's. Models that were fine-tuned from the same weights are often worse
+Models that were fine-tuned from the same weights are often worse
 than their average (Wortsman et al. 2022, Model soups).
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from asrkit.cli.parser import Parser, Target, complain
-from asrkit.cli.terms import add_terms, terms_of
-from asrkit.errors import UserError
-from asrkit.terms import Terms, inherited
+from asrkit.cli.options import add_terms, terms_of
+from asrkit.cli.parser import Parser, Target
+from asrkit.errors import UserError, shown
+from asrkit.terms import Terms, spelled
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from asrkit.model_file import ModelFile
 
 
@@ -42,10 +41,7 @@ Part = tuple[str, float]  # name or path of a model, and its share
 def average(options: argparse.Namespace) -> int:
     from asrkit.model_file import save_model
 
-    file, notes = mean(parts_of(options.models), terms_of(options))
-    save_model(options.output, file)
-    for note in notes:
-        complain("asrkit average", note)
+    save_model(options.output, mean(parts_of(options.models), terms_of(options)))
     print(f"{options.output} written")
     return 0
 
@@ -69,8 +65,8 @@ def parts_of(models: list[str]) -> list[Part]:
     return parts
 
 
-def mean(parts: list[Part], given: Terms) -> tuple[ModelFile, list[str]]:
-    """Return the first model with the mean weights of all, and notes about its licence."""
+def mean(parts: list[Part], given: Terms) -> ModelFile:
+    """Return the first model with the mean weights of all."""
     import torch
 
     from asrkit.model_file import load_model
@@ -85,30 +81,25 @@ def mean(parts: list[Part], given: Terms) -> tuple[ModelFile, list[str]]:
         other.require_trained()
         if different := differences(first.config.model, other.config.model):
             raise UserError(f"{name} does not fit {parts[0][0]}: {different}")
+        if other.tokenizer.to_bytes() != first.tokenizer.to_bytes():
+            raise UserError(f"{name} has other labels than {parts[0][0]}: average equal ones")
         sources[name] = other.terms
-        for key, each in relabelled(other, first).items():
+        for key, each in other.model.state_dict().items():
             total[key] += share * each.double()
     first.model.load_state_dict({key: total[key].to(own[key].dtype) for key in own})
     record = [
         {"model": Path(name).name, "share": share, **sources[name].metadata()}
         for name, share in parts
     ]
-    terms, notes = inherited(given, sources, "--licence")
-    return first._replace(training={"average": record}, terms=terms), notes
+    terms = inherited(given, sources)
+    return first._replace(training={"average": record}, terms=terms)
 
 
-def relabelled(other: ModelFile, first: ModelFile) -> dict[str, Tensor]:
-    """Return a model's weights, its head with the labels of the first; the first's own weights
-    where a label is missing."""
-    import copy
-
-    import torch
-
-    from asrkit.training.warm_start import same_labels
-
-    head = copy.deepcopy(first.model.head)
-    old, new = map(list, zip(*same_labels(other.tokenizer, first.tokenizer), strict=True))
-    with torch.no_grad():
-        head.copy_labels(other.model.head, old, new)
-    heads = {f"head.{name}": each for name, each in head.state_dict().items()}
-    return other.model.state_dict() | heads
+def inherited(given: Terms, sources: Mapping[str, Terms]) -> Terms:
+    """Return the given terms, else the licence and the languages of the models."""
+    stated = {name: terms.licence for name, terms in sources.items() if terms.licence is not None}
+    if given.licence is None and len({*map(spelled, stated.values())}) > 1:
+        named = ", ".join(f"{name} {shown(licence)}" for name, licence in stated.items())
+        raise UserError(f"the models have different licences: {named}; choose one by --licence")
+    codes = {code: 0 for terms in sources.values() for code in terms.languages}
+    return given.or_else(Terms(next(iter(stated.values()), None), tuple(codes)))

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from asrkit.cli.options import add_terms, terms_of
 from asrkit.cli.parser import Parser, Target, one_of, whole
-from asrkit.cli.terms import add_terms, terms_of
 from asrkit.errors import UserError, shown
 from asrkit.hub import PREFIX, address_of
 from asrkit.terms import UNKNOWN, Terms
@@ -65,10 +65,8 @@ def import_(options: argparse.Namespace) -> int:
     imported = import_checkpoint(
         options.format, path, options.head, options.prompt, options.frame_ms
     )
-    given, card = terms_of(options), UNKNOWN if source is None else source.listing.terms
-    terms = Terms(
-        given.licence or imported.licence or card.licence, given.languages or card.languages
-    )
+    card = UNKNOWN if source is None else source.listing.terms
+    terms = terms_of(options).or_else(Terms(imported.licence)).or_else(card)
     if terms.licence is None:
         raise UserError(
             f"{shown(Path(options.checkpoint))} does not state its licence: add --licence, as its "

@@ -18,29 +18,28 @@ def main(argv: list[str] | None = None) -> int:
 
 TITLES = [
     "name", "languages", "parameters", "licence", "chunk + ahead in ms", "writes", "download",
-    "on this disk", "note",
+    "note",
 ]  # fmt: skip
 MOST_LANGUAGES = 4  # languages in a cell
 
 
 def models(options: argparse.Namespace) -> int:
     from asrkit.hub.catalogue import read_catalogue
-    from asrkit.hub.downloads import bytes_here
 
-    found, here = read_catalogue(), bytes_here()
-    print(markdown(TITLES, (cells(each, here[str(each.repository)]) for each in found.models)))
+    found = read_catalogue()
+    print(markdown(TITLES, map(cells, found.models)))
     print("\nnot runnable:")
     for each in found.cannot_run:
         print(f"{', '.join(each.names)}: {each.why}; the nearest one is {each.nearest}")
     return 0
 
 
-def cells(entry: Entry, size_here: int) -> list[str]:
-    """Return the row of a model, whose repository has these bytes in the caches."""
+def cells(entry: Entry) -> list[str]:
+    """Return the row of a model."""
     languages = " ".join(entry.languages)
     if len(entry.languages) > MOST_LANGUAGES:
         languages = f"{len(entry.languages)} languages"
-    ready = entry.repository is None
+    size = f"{entry.size / 1e6:.0f} MB" if entry.size else "–"
     return [
         entry.name,
         languages,
@@ -48,11 +47,6 @@ def cells(entry: Entry, size_here: int) -> list[str]:
         entry.licence or "that of its card",
         ", ".join(entry.contexts),
         ", ".join(entry.writes) or "words",
-        "none: in the package" if ready else megabytes(entry.size),
-        megabytes(entry.size if ready else size_here),
+        "none: in the package" if entry.repository is None else size,
         entry.note,
     ]
-
-
-def megabytes(size: int | None) -> str:
-    return f"{size / 1e6:.0f} MB" if size else "–"

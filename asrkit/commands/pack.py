@@ -3,9 +3,8 @@
 import argparse
 from pathlib import Path
 
-from asrkit.cli.options import add_model_file
+from asrkit.cli.options import add_model_file, add_terms, terms_of
 from asrkit.cli.parser import Parser, Target
-from asrkit.cli.terms import add_terms, changed_terms
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -25,7 +24,7 @@ def pack(options: argparse.Namespace) -> int:
     from asrkit.model_file import load_model, save_model
 
     file = load_model(options.model)
-    terms = changed_terms("asrkit pack", options, file.terms)
+    terms = terms_of(options).or_else(file.terms)
     save_model(options.output, file._replace(terms=terms), torch.float16)
     size = Path(options.output).stat().st_size
     print(f"{options.output}: {size / 1e6:.1f} MB, weights in float16")

@@ -7,10 +7,9 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from asrkit.cli.options import MODEL
+from asrkit.cli.options import MODEL, add_terms, terms_of
 from asrkit.cli.parser import Parser, complain
 from asrkit.cli.table import markdown
-from asrkit.cli.terms import add_terms, changed_terms
 from asrkit.errors import UserError, shown
 from asrkit.extras import need
 from asrkit.hub import CARD, PREFIX, Address, address_of
@@ -84,7 +83,7 @@ def push(options: argparse.Namespace) -> int:
     path = model_path(options.model)
     file = load_model(path)
     file.require_trained()
-    terms = changed_terms("asrkit push", options, file.terms)
+    terms = terms_of(options).or_else(file.terms)
     if terms.licence is None:
         raise UserError(
             f"{shown(options.model)} does not state its licence: add --licence, such as --licence "

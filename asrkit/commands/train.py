@@ -18,7 +18,7 @@ from asrkit.cli.parser import Parser
 from asrkit.errors import UserError
 from asrkit.extras import need
 from asrkit.registry import refusal
-from asrkit.terms import UNKNOWN, Terms, inherited, read_terms
+from asrkit.terms import UNKNOWN, Terms, read_terms
 
 if TYPE_CHECKING:
     from asrkit.config import Config, DataConfig
@@ -74,7 +74,7 @@ def train(options: argparse.Namespace) -> int:
 
 
 def with_terms(config: Config, former: Path | None) -> Config:
-    """Fill the configuration's missing terms with those of `training.start_from`, and log these.
+    """Fill the configuration's missing terms with those of `training.start_from`.
 
     Args:
         former: configuration file of the same training before it was resumed. A resumed training
@@ -84,12 +84,9 @@ def with_terms(config: Config, former: Path | None) -> Config:
 
     terms = Terms(config.data.licence, tuple(config.data.languages))
     if former is not None:
-        before = former_terms(former)
-        terms = Terms(terms.licence or before.licence, terms.languages or before.languages)
+        terms = terms.or_else(former_terms(former))
     elif start := config.training.start_from:
-        terms, notes = inherited(terms, {start: read_terms_of(start)}, "data.licence")
-        for note in notes:
-            logger.warning("%s", note)
+        terms = terms.or_else(read_terms_of(start))
     stated = {"licence": terms.licence, "languages": [*terms.languages]}
     return config.model_copy(update={"data": config.data.model_copy(update=stated)})
 

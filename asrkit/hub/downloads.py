@@ -8,11 +8,9 @@ import hashlib
 import json
 import logging
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, suppress
 from fnmatch import fnmatchcase
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 from urllib.parse import quote
@@ -154,19 +152,6 @@ def write(path: Path, text: str) -> None:
     """Write a file of the cache, unless the cache is only read."""
     with suppress(OSError), replacing(path) as temporary:
         temporary.write_text(text)
-
-
-def bytes_here() -> Counter[str]:
-    """Return the size of each repository in the caches: downloads and converted models."""
-    if find_spec("huggingface_hub") is None:
-        return Counter()
-    with explained(Address("…")):
-        sizes = Counter[str]()
-        for each in cached_models():
-            converted = cache_of(each.repo_id).glob("*/*.safetensors")
-            sizes[each.repo_id] += each.size_on_disk
-            sizes[each.repo_id] += sum(path.stat().st_size for path in converted)
-    return sizes
 
 
 def cached_models() -> list[Any]:

@@ -127,11 +127,11 @@ def kept_or_made(
             return None
         if len(samples) > LONGEST * digits.SAMPLE_RATE:
             return None
-        with replacing(path, flushes=False) as temporary:
+        with replacing(path) as temporary:
             kind = FORMATS[path.suffix]
             soundfile.write(temporary, samples, digits.SAMPLE_RATE, **kind, **encoding)
         found = wanted | {"speaker": speaker}
-        with replacing(note, flushes=False) as temporary:
+        with replacing(note) as temporary:
             temporary.write_text(json.dumps(found), encoding="utf-8")
     return {"id": path.stem, "audio": path, "duration": audio_seconds(path),
             "text": wanted["text"], "speaker": found["speaker"]}  # fmt: skip
