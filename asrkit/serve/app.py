@@ -2,7 +2,6 @@
 
 import asyncio
 import ipaddress
-import mimetypes
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
@@ -18,7 +17,7 @@ from starlette.datastructures import Headers, QueryParams
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
@@ -32,7 +31,6 @@ from asrkit.serve.dialects.deepgram_files import listen_to_file
 from asrkit.serve.dialects.deepgram_live import Deepgram
 from asrkit.serve.dialects.openai_files import refused, transcriptions
 from asrkit.serve.dialects.openai_realtime import Realtime
-from asrkit.serve.dialects.openapi import described
 from asrkit.serve.dialects.twilio import Twilio
 from asrkit.serve.dialects.vosk import Vosk
 from asrkit.serve.logs import log
@@ -47,8 +45,7 @@ NOT_OFFERED = {  # OpenAI's other address for audio
     " the language that is spoken"
 }
 PAGE = Path(__file__).with_name("page")
-# All other paths need the token: openapi.json names the models. Twilio sends the token in its first
-# message, which its protocol checks.
+# All other paths need the token. Twilio sends it in its first message, which its protocol checks.
 PUBLIC = {
     "http": {"/healthz", "/readyz", "/schema.json", "/", *(f"/{p.name}" for p in PAGE.iterdir())},
     "websocket": {"/twilio"},
@@ -180,42 +177,30 @@ async def schema(request: Request, server: Server) -> Response:
     return JSONResponse(messages.schema())
 
 
-async def openapi(request: Request, server: Server) -> Response:
-    return JSONResponse(described(server))
-
-
 ANSWERS = {
     "/healthz": alive, "/readyz": ready, "/metrics": metrics, "/schema.json": schema,
-    "/openapi.json": openapi, "/v1/models": models, "/v1/models/{name}": model,
+    "/v1/models": models, "/v1/models/{name}": model,
 }  # fmt: skip
 
 
 def page_routes() -> list[Route]:
-    """Return the routes of the page's files, which stay in memory.
+    """Return the routes of the page's files."""
+    files = {"/": PAGE / "index.html"} | {f"/{file.name}": file for file in PAGE.iterdir()}
+    return [Route(path, partial(page_file, file=file)) for path, file in files.items()]
 
-    Reading a file takes a thread, whose work is charged to no client.
-    """
 
-    def route(path: str, file: Path) -> Route:
-        content, kind = file.read_bytes(), mimetypes.guess_type(file.name)[0]
-
-        async def answer(request: Request) -> Response:
-            return Response(content, media_type=kind)
-
-        return Route(path, answer, include_in_schema=False)
-
-    return [route("/", PAGE / "index.html"), *(route(f"/{p.name}", p) for p in PAGE.iterdir())]
+async def page_file(request: Request, file: Path) -> Response:
+    return FileResponse(file)
 
 
 def elsewhere(app: Starlette) -> ASGIApp:
     """Return the application for all other addresses: status 404."""
-    sockets = ", ".join(each.path for each in app.routes if isinstance(each, WebSocketRoute))
 
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        what, where = "nothing", "/openapi.json lists the addresses"
-        if scope["type"] == "websocket":
-            what, where = "no WebSocket", f"choose from {sockets}"
-        text = f"{what} is at {shown(scope['path'])}: {where}"
+        is_socket = scope["type"] == "websocket"
+        kind, what = (WebSocketRoute, "no WebSocket") if is_socket else (Route, "nothing")
+        known = ", ".join(each.path for each in app.routes if isinstance(each, kind))
+        text = f"{what} is at {shown(scope['path'])}: choose from {known}"
         error = RefusedError(404, "not_found", NOT_OFFERED.get(scope["path"], text))
         await reject(error, scope, receive, send)
 

@@ -100,6 +100,9 @@ def test_deepgram(address: str, served: Recognizer, recordings: Recordings) -> N
         ({"channels": "split", "stream": "true"}, "not with channels=split"),
         ({"channels": "split", "known_speaker_names[]": "a"}, "2 channels, but 1 names"),
         ({"channels": "split", "known_speaker_names[]": ["a", "b\nc"]}, "expected 1 to 100"),
+        ({"stream": "perhaps"}, "stream must be one of true"),
+        ({"stream": ["true", "false"]}, "more than once"),
+        ({"timestamp_granularities[]": "letter"}, "segment, word"),
     ],
 )
 def test_what_cannot_be_is_refused(address: str, fields: dict[str, Any], told: str) -> None:

@@ -65,6 +65,23 @@ def test_the_addresses_without_a_token(kind: str) -> None:
     assert {each for each in paths if not guard.why_not(scope | {"path": each})} == PUBLIC[kind]
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "status", "allowed"),
+    [
+        ("HEAD", "/v1/models", 200, ""), ("POST", "/v1/models", 405, "GET, HEAD"),
+        ("OPTIONS", "/v1/audio/transcriptions", 405, "POST"),
+        ("GET", "/v1/audio/transcriptions", 405, "POST"), ("GET", "/healthz/", 404, ""),
+        ("HEAD", "/", 200, ""), ("GET", "/page.js", 200, ""), ("POST", "/", 405, "GET, HEAD"),
+    ],
+)  # fmt: skip
+def test_methods(address: str, method: str, path: str, status: int, allowed: str) -> None:
+    answer = httpx.request(method, f"http://{address}{path}")
+    assert answer.status_code == status
+    assert {*answer.headers.get("allow", "").split(", ")} == {*allowed.split(", ")}
+    if status >= 400:
+        assert {"message", "type", "code"} <= answer.json()["error"].keys()
+
+
 def test_a_new_address_needs_the_token(monkeypatch: pytest.MonkeyPatch) -> None:
     routes = [*app.page_routes(), Route("/new", lambda request: PlainTextResponse("ok"))]
     monkeypatch.setattr(app, "page_routes", lambda: routes)
