@@ -22,14 +22,15 @@ from starlette.routing import BaseRoute, Route, WebSocketRoute
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
-from asrkit.errors import UserError, shown
+from asrkit.errors import shown
 from asrkit.serve.admission import CLIENT, client_of
 from asrkit.serve.converse import Conversation, Dialect, WebSocketLine, converse
 from asrkit.serve.dialects import messages
 from asrkit.serve.dialects.asrkit_stream import AsrkitStream
-from asrkit.serve.dialects.deepgram_files import listen_to_file
+from asrkit.serve.dialects.deepgram_files import ListenToFile
 from asrkit.serve.dialects.deepgram_live import Deepgram
-from asrkit.serve.dialects.openai_files import refused, transcriptions
+from asrkit.serve.dialects.files import transcribe
+from asrkit.serve.dialects.openai_files import Transcription, model_of, refused
 from asrkit.serve.dialects.openai_realtime import Realtime
 from asrkit.serve.dialects.twilio import Twilio
 from asrkit.serve.dialects.vosk import Vosk
@@ -74,7 +75,10 @@ def app_of(server: Server, *beside: AbstractAsyncContextManager[None]) -> Starle
 
     routes: list[BaseRoute] = [
         *(Route(path, partial(each, server=server)) for path, each in ANSWERS.items()),
-        *(Route(path, partial(each, decoders=decoders), methods=["POST"]) for path, each in FILES),
+        *(
+            Route(path, partial(transcribe, kind=kind, decoders=decoders), methods=["POST"])
+            for path, kind in FILES.items()
+        ),
         *(WebSocketRoute(path, partial(talk, path, server=server)) for path in DIALECTS),
         *page_routes(),
     ]
@@ -123,9 +127,7 @@ DIALECTS: dict[str, Callable[[WebSocket, Server], Dialect]] = {
     "/": lambda socket, server: Vosk(),  # Vosk's own server has no path
     "/twilio": lambda socket, server: Twilio(token_of(socket.scope)),
 }
-
-
-FILES = ("/v1/audio/transcriptions", transcriptions), ("/v1/listen", listen_to_file)
+FILES = {"/v1/audio/transcriptions": Transcription, "/v1/listen": ListenToFile}
 
 
 async def talk(path: str, websocket: WebSocket, server: Server) -> None:
@@ -167,9 +169,9 @@ async def models(request: Request, server: Server) -> Response:
 async def model(request: Request, server: Server) -> Response:
     name = request.path_params["name"]
     try:
-        return JSONResponse(about_model(name, server.model(name)))
-    except UserError as error:
-        return refused(RefusedError(404, "model_not_found", str(error)))
+        return JSONResponse(about_model(name, model_of(server, name)))
+    except RefusedError as error:
+        return refused(error)
 
 
 async def schema(request: Request, server: Server) -> Response:

@@ -4,7 +4,7 @@ import hashlib
 import json
 import subprocess
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -12,17 +12,19 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-import soundfile
-import soxr
-from websockets.exceptions import ConnectionClosed
-from websockets.sync.client import connect
+from starlette.datastructures import QueryParams
 
 import asrkit
+from asrkit.errors import UserError
 from asrkit.runtime import Recognizer
+from asrkit.serve.converse import Commit, Finish
 from asrkit.serve.dialects.audio import A_LAW, MU_LAW
-from asrkit.serve.server import Limits, Server
+from asrkit.serve.dialects.deepgram_live import Deepgram
+from asrkit.serve.server import Server
 from tests.conftest import PROJECT, skip
+from tests.serve.offline import Offline, fields, segment
 from tests.serve.running import serving
+from tests.serve.test_stream_channels import call_of
 
 try:
     from deepgram import DeepgramClient
@@ -113,115 +115,126 @@ def test_a_stream(address: str, served: Recognizer, recordings: Recordings) -> N
     assert (last["channels"], last["duration"]) == (1, round(len(samples) / 16000, 3))
 
 
-def test_without_interim_results_there_are_final_ones_only(
-    address: str, served: Recognizer, recordings: Recordings
-) -> None:
-    path, samples = recordings[0]
-    found = stream(address, ["keep_alive", samples.tobytes(), "keep_alive"], endpointing="false")
-    assert [each["type"] for each in found] == ["Results", "Metadata"]
-    alone = served.with_decoding(served.decoding._replace(endpointer=None))
-    assert text_of(found) == alone.transcribe(path).text
+def test_channels(address: str, served: Recognizer, recordings: Recordings) -> None:
+    """Each channel is a stream of its own, bit for bit; without multichannel they are mixed."""
+    both = call_of(recordings, 0, 1)
+    found = stream(address, [both.tobytes()], channels=2, multichannel=True, interim_results=True)
+    texts = set()
+    for number in range(2):
+        own, expected = results(found, number), served.transcribe(both[:, number])
+        assert words_of(own) == [(w.text, w.start, w.end) for w in expected.words]
+        assert all(each["channel_index"] == [number, 2] for each in own)
+        texts.add(text_of(found, number))
+    assert len(texts) == 2
+    mixed = stream(address, ["keep_alive", both.tobytes()], channels=2)
+    assert text_of(mixed) == served.transcribe(both).text
 
 
 def test_finalize_ends_the_segment(
     address: str, served: Recognizer, recordings: Recordings
 ) -> None:
-    """The text is that of the audio before it, and a result says so, once if it is asked twice."""
+    """The text is that of the audio before it, and a result says so."""
     parts = [samples.tobytes() for _, samples in recordings[:2]]
     sent = [parts[0], "finalize", parts[1], "finalize", "finalize"]
     found = stream(address, sent, endpointing=False, interim_results=True)
-    marked = [each for each in results(found) if each["from_finalize"]]
+    marked = [transcript(each) for each in results(found) if each["from_finalize"]]
     alone = served.with_decoding(served.decoding._replace(endpointer=None))
-    texts = [*map(transcript, marked)]
-    assert texts == [alone.transcribe(path).text for path, _ in recordings[:2]]
-    assert all(each["speech_final"] for each in marked)
+    assert marked[:2] == [alone.transcribe(path).text for path, _ in recordings[:2]]
+    assert marked[2:] in ([], [""])  # two that come together have one answer
+
+
+def opened(server: Server, **options: Any) -> Offline:
+    query = {name: value for name, value in (FORMAT | options).items() if value is not None}
+    return Offline(Deepgram(QueryParams([*pairs(query)])), server)
+
+
+def pairs(query: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    for name, value in query.items():
+        yield from ((name, each) for each in ([value] if isinstance(value, str) else value))
+
+
+def test_updates(server: Server) -> None:
+    """The messages of an update, by the options."""
+    talk = opened(server, interim_results="true", vad_events="true", utterance_end_ms="1000")
+    kinds = ("type", "is_final", "from_finalize", "start", "duration")
+    first = talk.write(live="four", start=0.5, seconds=1.0)
+    assert fields(first, *kinds) == [
+        ("SpeechStarted", None, None, None, None), ("Results", False, False, 0.0, 1.0),
+    ]  # fmt: skip
+    assert talk.write(live="four", start=0.5, seconds=1.2) == []  # nothing new
+    ended = talk.write(segment("four five", 0.5, 2.0), seconds=2.0)
+    assert fields(ended, *kinds) == [("Results", True, False, 0.0, 2.0)]
+    assert text_of(ended) == "four five"
+    (end,) = talk.write(seconds=2.5)
+    assert end == {"type": "UtteranceEnd", "channel": [0, 1], "last_word_end": 1.4}
+    assert talk.write(segment("", 2.0, 3.0), seconds=3.0) == []
+    (empty,) = talk.write(seconds=3.5, commits=1)
+    assert fields([empty], *kinds) == [("Results", True, True, 3.0, 0.5)]
+    both = talk.write(segment("six", 3.5, 4.0), segment("", 4.0, 5.0), seconds=5.0, commits=2)
+    assert fields(both, *kinds)[1:3] == [
+        ("Results", True, False, 3.0, 1.0), ("Results", True, True, 4.0, 1.0),
+    ]  # fmt: skip
+    quiet = opened(server)
+    assert quiet.write(live="four", seconds=9.0) == []
+    assert fields(quiet.write(segment("four")), "type") == [("Results",)]
+
+
+def test_messages(server: Server) -> None:
+    talk = opened(server, channels="2", multichannel="true")
+    assert talk.samples(b"ab\0\0\1", b"\0\2\0") == [[[25185, 0]], [[1, 2]]]
+    assert talk.read('{"type": "KeepAlive"}') == []
+    asked = [{}, {"channel": 1}]
+    assert [talk.read(json.dumps({"type": "Finalize", **each})) for each in asked] == [
+        [Commit()], [Commit(1)],
+    ]  # fmt: skip
+    assert fields(talk.read('{"type": "Configure"}'), "type") == [("ConfigureFailure",)]
+    assert talk.read('{"type": "CloseStream"}') == talk.read(b"") == [Finish()]
+    for text in ("{", "[]", '{"type": 7}', '{"type": "Stop"}', "[" * 2000, '{"type": "Finalize", '
+                 '"channel": 2}', '{"type": "Finalize", "channel": []}'):  # fmt: skip
+        with pytest.raises(UserError) as caught:
+            talk.read(text)
+        (answer,) = fields([talk.dialect.wrong(caught.value) or {}], "type", "variant")
+        assert answer == ("Error", "SchemaError")
 
 
 @pytest.mark.parametrize(("encoding", "table"), [("mulaw", MU_LAW), ("alaw", A_LAW)])
-def test_telephony(
-    address: str, served: Recognizer, recordings: Recordings, encoding: str, table: np.ndarray
+def test_telephony(server: Server, encoding: str, table: np.ndarray) -> None:
+    talk = opened(server, encoding=encoding, sample_rate="8000")
+    assert talk.samples(bytes(range(256))) == [(table / 32768).tolist()]
+
+
+@pytest.mark.parametrize(
+    ("options", "pause_ms", "warning"),
+    [
+        ({}, None, ""), ({"endpointing": "false"}, 0, ""), ({"endpointing": "900"}, 900, ""),
+        ({"endpointing": "10"}, 200, "endpointing 10 is within words too: 200 is used"),
+        ({"language": "de"}, None, "language 'de' has no effect: the model recognises en"),
+        ({"keyterm": ["oh seven", "☃"], "keywords": "eleven:2"}, None,
+         "the model cannot write '☃': left out of the preferred phrases; "
+         "keywords: weights have no effect"),
+        ({"punctuate": "true", "diarize": "false", "version": "latest", "token": "x"}, None,
+         "no effect here: punctuate, version"),
+    ],
+)  # fmt: skip
+def test_options(
+    server: Server, options: dict[str, Any], pause_ms: int | None, warning: str
 ) -> None:
-    samples = soxr.resample(recordings[1][1] / 32768, 16000, 8000) * 32767
-    codes = np.abs(table[None].astype(int) - samples[:, None]).argmin(axis=1).astype(np.uint8)
-    found = stream(address, [codes.tobytes()], encoding=encoding, sample_rate=8000)
-    assert text_of(found) == served.transcribe(table[codes], 8000).text
-
-
-def test_channels(address: str, served: Recognizer, recordings: Recordings) -> None:
-    """Each channel is a stream of its own, bit for bit; without multichannel they are mixed."""
-    one, two = (samples for _, samples in recordings[:2])
-    both = np.zeros((max(len(one), len(two)), 2), np.int16)
-    both[: len(one), 0], both[: len(two), 1] = one, two
-    expected = [served.transcribe(both[:, number]) for number in range(2)]
-    data = [both.tobytes()]
-    found = stream(address, data, channels=2, multichannel=True, interim_results=True)
-    for number in range(2):
-        own = results(found, number)
-        assert text_of(found, number) == expected[number].text
-        assert words_of(own) == [(w.text, w.start, w.end) for w in expected[number].words]
-        assert all(each["channel_index"] == [number, 2] for each in own)
-    assert found[-1]["channels"] == 2
-    assert expected[0].text != expected[1].text
-    query = httpx.QueryParams({**FORMAT, "channels": "2", "multichannel": "true"})
-    with connect(f"ws://{address}/v1/listen?{query}") as client:  # one of them is finalized
-        for text in ('{"type": "Finalize", "channel": 2}', '{"type": "Finalize", "channel": []}'):
-            client.send(text)
-            assert "channel must be 0 to 1" in json.loads(client.recv(timeout=10))["description"]
-        client.send('{"type": "Finalize", "channel": 1}')
-        client.send('{"type": "CloseStream"}')
-        (result, _) = [json.loads(each) for each in client]
-        assert (result["channel_index"], result["from_finalize"]) == ([1, 2], True)
-    mixed = stream(address, data, channels=2)
-    assert text_of(mixed) == served.transcribe(both).text
-
-
-def test_the_end_of_an_utterance(address: str, recordings: Recordings) -> None:
-    samples = spaced_out(recordings).tobytes()
-    found = stream(address, [samples], utterance_end_ms=1000, interim_results=True)
-    ends = [each["last_word_end"] for each in found if each["type"] == "UtteranceEnd"]
-    words = words_of(results(found))
-    assert len(ends) >= 2
-    assert set(ends) <= {end for _, _, end in words}
-
-
-def test_pauses(address: str, served: Recognizer, recordings: Recordings) -> None:
-    samples = spaced_out(recordings)
-    for asked, pause_ms in (("900", 900), ("10", 200)):
-        own = asrkit.Endpointer(pause_ms)
-        expected = served.with_decoding(served.decoding._replace(endpointer=own))
-        found = stream(address, [samples.tobytes()], endpointing=asked)
-        segments = [each.text for each in expected.transcribe(samples).segments if each.text]
-        assert [*map(transcript, results(found))] == segments
-        said = "endpointing 10 is within words too: 200 is used"
-        assert (said in found[-1]["warnings"]) == (asked == "10")
-
-
-def test_options(address: str, served: Recognizer, recordings: Recordings) -> None:
-    path, samples = recordings[0]
-    found = stream(
-        address, [samples.tobytes() + b"x"], model="small-en-alnum", language="de",
-        keyterm=["oh seven", "☃"], keywords="eleven:2", punctuate=True, diarize=False,
-        smart_format=True, version="latest",
-    )  # fmt: skip
-    preferred = served.with_hotwords(["oh seven", "eleven"])
-    assert text_of(found) == preferred.transcribe(path).text
-    said = "; ".join(found[-1]["warnings"])
-    for each in (
-        "'☃'", "language 'de'", "no effect here: punctuate, smart_format, version",
-        "keywords: weights", "1 bytes are not used",
-    ):  # fmt: skip
-        assert each in said
-    assert "diarize" not in said
-    clean = stream(address, [samples.tobytes()], model="small-en-alnum")
-    assert "warnings" not in clean[-1]
+    """Warnings come with the first result and at the end."""
+    talk = opened(server, model="small-en-alnum", **options)
+    assert talk.begun[0].wish.pause_ms == pause_ms
+    first, second = talk.write(segment("one"), segment("two"))
+    said = [each.get("warnings", []) for each in (first["metadata"], *talk.dialect.ended())]
+    assert ["; ".join(each) for each in said] == [warning, warning]
+    assert "warnings" not in second["metadata"]
+    if "keyterm" in options:
+        assert talk.begun[0].wish.phrases == ["oh seven", "☃", "eleven"]
 
 
 REFUSED = [
     ({"encoding": "opus"}, "encoding must be one of linear16, mulaw, alaw, got 'opus'"),
-    ({"encoding": None}, "the WebM or Ogg of a browser's MediaRecorder, are not read live"),
+    ({"encoding": None}, "the WebM or Ogg of a browser's MediaRecorder"),
     ({"sample_rate": None}, "sample_rate: Field required"),
     ({"sample_rate": "1"}, "sample_rate"),
-    ({"sample_rate": "11999"}, "not a usual sample rate"),
     ({"channels": "9"}, "channels"),
     ({"channels": "x"}, "channels"),
     ({"endpointing": "-1"}, "endpointing"),
@@ -235,51 +248,18 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("options", "why"), REFUSED)
-def test_refusals(address: str, options: dict[str, str | None], why: str) -> None:
-    query = {name: each for name, each in (FORMAT | options).items() if each is not None}
-    with connect(f"ws://{address}/v1/listen?{httpx.QueryParams(query)}") as client:
-        found = json.loads(client.recv(timeout=10))
-        assert found["type"] == "Error"
-        assert why in found["description"]
-        with pytest.raises(ConnectionClosed):
-            client.recv(timeout=10)
-
-
-def test_messages_that_cannot_be_followed_are_answered(
-    address: str, served: Recognizer, recordings: Recordings
-) -> None:
-    path, samples = recordings[0]
-    with connect(f"ws://{address}/v1/listen?{httpx.QueryParams(FORMAT)}") as client:
-        for text in ("{", "[]", '{"type": 7}', '{"type": "Stop"}', "[" * 2000):
-            client.send(text)
-            found = json.loads(client.recv(timeout=10))
-            assert (found["type"], found["variant"]) == ("Error", "SchemaError")
-        client.send('{"type": "Configure", "keyterms": []}')
-        assert json.loads(client.recv(timeout=10))["type"] == "ConfigureFailure"
-        client.send(samples.tobytes())
-        client.send(b"")  # closes the stream, too
-        assert text_of([json.loads(each) for each in client]) == served.transcribe(path).text
-
-
-def test_a_full_server(served: Recognizer) -> None:
-    """Channels are streams: two of them do not fit, and none of them stays."""
-    server = Server({"m": served}, Limits(streams=1))
-    query = httpx.QueryParams({**FORMAT, "channels": "2", "multichannel": "true"})
-    with serving(server) as address:
-        for _ in range(2):
-            with connect(f"ws://{address}/v1/listen?{query}") as client:
-                assert json.loads(client.recv(timeout=10))["variant"] == "streams"
-                with suppress(ConnectionClosed):
-                    client.recv(timeout=10)
-        assert server.streams == 0
+def test_refusals(server: Server, options: dict[str, str | None], why: str) -> None:
+    with pytest.raises(UserError, match=why):
+        opened(server, **options)
 
 
 def test_a_file(address: str, served: Recognizer, recordings: Recordings) -> None:
     path, _ = recordings[0]
     found = client_of(address).listen.v1.media.transcribe_file(
-        request=path.read_bytes(), model="nova-3", utterances=True, punctuate=True,
+        request=path.read_bytes(), model="nova-3", utterances=True, punctuate=True, utt_split=1.2,
     )  # fmt: skip
-    expected = served.transcribe(path)
+    own = served.with_decoding(served.decoding._replace(endpointer=asrkit.Endpointer(1200)))
+    expected = own.transcribe(path)
     (channel,) = found.results.channels
     (best,) = channel.alternatives
     assert best.transcript == expected.text
@@ -297,21 +277,7 @@ def test_a_file(address: str, served: Recognizer, recordings: Recordings) -> Non
     ]  # fmt: skip
 
 
-def test_utterances_of_a_file_end_at_pauses(
-    address: str, served: Recognizer, recordings: Recordings, tmp_path: Path
-) -> None:
-    samples, path = spaced_out(recordings), tmp_path / "a.wav"
-    soundfile.write(path, samples, 16000)
-
-    own = served.with_decoding(served.decoding._replace(endpointer=asrkit.Endpointer(1200)))
-    texts = [each.text for each in own.transcribe(path).segments if each.text]
-    found = client_of(address).listen.v1.media.transcribe_file(
-        request=path.read_bytes(), utterances=True, utt_split=1.2
-    )
-    assert [each.transcript for each in found.results.utterances] == texts
-
-
-def test_files_that_cannot_be(address: str, served: Recognizer) -> None:
+def test_files_that_cannot_be(address: str) -> None:
     client = client_of(address)
     with pytest.raises(ApiError) as caught:
         client.listen.v1.media.transcribe_url(url="http://127.0.0.1/a.wav", model="nova-3")

@@ -100,7 +100,7 @@ def test_deepgram(address: str, served: Recognizer, recordings: Recordings) -> N
         ({"channels": "split", "stream": "true"}, "not with channels=split"),
         ({"channels": "split", "known_speaker_names[]": "a"}, "2 channels, but 1 names"),
         ({"channels": "split", "known_speaker_names[]": ["a", "b\nc"]}, "expected 1 to 100"),
-        ({"stream": "perhaps"}, "stream must be one of true"),
+        ({"stream": "perhaps"}, "stream must be one of false"),
         ({"stream": ["true", "false"]}, "more than once"),
         ({"timestamp_granularities[]": "letter"}, "segment, word"),
     ],

@@ -6,15 +6,14 @@ from datetime import datetime, timezone
 from typing import Annotated, Any, Literal, TypeAlias, get_args
 from uuid import NAMESPACE_OID, uuid4, uuid5
 
-import numpy as np
 from pydantic import BaseModel, Field
 from starlette.datastructures import QueryParams
 
 from asrkit.audio.samples import MAX_RATE, MIN_RATE
 from asrkit.errors import UserError
 from asrkit.registry import refusal
-from asrkit.runtime import Segment, Word
-from asrkit.runtime.words import confidence_of
+from asrkit.runtime import Word
+from asrkit.runtime.words import confidence_of, joined
 from asrkit.serve.calls import MOST_CHANNELS
 from asrkit.serve.dialects.audio import A_LAW, MU_LAW
 from asrkit.serve.dialects.parsing import checked, without_effect
@@ -29,7 +28,7 @@ REFUSED = {  # options that a client relies on, and why they cannot be had
 }
 OFF = ("", "false", "0")
 Encoding: TypeAlias = Literal["linear16", "mulaw", "alaw"]
-TABLES = {"mulaw": MU_LAW, "alaw": A_LAW}  # values of encodings of a byte a sample
+TABLES = {"mulaw": MU_LAW, "alaw": A_LAW}  # values of the codes of a byte
 
 Phrase = Annotated[str, Field(max_length=1000)]
 
@@ -71,11 +70,6 @@ class LiveOptions(Options):
             return None if self.endpointing else 0
         return max(SHORTEST_MS, self.endpointing) if self.endpointing > 0 else 0
 
-    @property
-    def table(self) -> np.ndarray | None:
-        """The values of the bytes of a sample; None for 16-bit samples."""
-        return TABLES.get(self.encoding)
-
 
 class FileOptions(Options):
     utterances: bool = False
@@ -96,18 +90,13 @@ def options_of(kind: Any, query: QueryParams) -> tuple[Any, list[str]]:
     Raises:
         UserError: for an invalid value, and for an option that the client relies on.
     """
-    lists = ("keyterm", "keywords")
-    given: dict[str, Any] = {
-        name: query.getlist(name) if name in lists else query[name] for name in query
-    }
-    for name, why in REFUSED.items():
-        if is_on(given.get(name, "")):
-            raise UserError(f"{name}: {why}")
-    without = [
-        name
-        for name in given
-        if name not in kind.model_fields and name != "token" and is_on(given[name])
-    ]
+    given: dict[str, Any] = dict(query)
+    given |= {name: query.getlist(name) for name in ("keyterm", "keywords") if name in query}
+    others = [name for name in query if name not in kind.model_fields and name != "token"]
+    without = [name for name in others if query[name].lower() not in OFF]
+    for name in without:
+        if name in REFUSED:
+            raise UserError(f"{name}: {REFUSED[name]}")
     encoding, known = given.get("encoding"), get_args(Encoding)
     if kind is LiveOptions and encoding not in known:
         raise UserError(
@@ -125,11 +114,6 @@ def options_of(kind: Any, query: QueryParams) -> tuple[Any, list[str]]:
     return options, warnings
 
 
-def is_on(value: str) -> bool:
-    """Whether an option asks for anything."""
-    return value.lower() not in OFF
-
-
 class About:
     """The identity of a request, as its messages have it.
 
@@ -142,11 +126,7 @@ class About:
         self.created = datetime.now(timezone.utc).isoformat().replace("+00:00", "Z")
         self.model_id = str(uuid5(NAMESPACE_OID, model.name))
         self.model_info = {"name": model.name, "version": __version__, "arch": "asrkit"}
-
-    @property
-    def short(self) -> dict[str, Any]:
-        """The metadata of a live result."""
-        return {
+        self.short: dict[str, Any] = {  # metadata of a live result
             "request_id": self.request_id, "model_info": self.model_info,
             "model_uuid": self.model_id,
         }  # fmt: skip
@@ -163,24 +143,14 @@ class About:
         }  # fmt: skip
 
 
-def alternative(text: str, words: Sequence[Word]) -> dict[str, Any]:
-    """Return a text with its words."""
-    return {
-        "transcript": text,
-        "confidence": confidence_of(words),
-        "words": [
-            {
-                "word": each.text, "start": each.start, "end": each.end,
-                "confidence": each.confidence, "punctuated_word": each.text,
-            }
-            | ({} if each.spaced else {"spaced": False})
-            for each in words
-        ],
-    }  # fmt: skip
-
-
-def utterance(segment: Segment, channel: int) -> dict[str, Any]:
-    """Return a segment of a file's channel."""
-    found = alternative(segment.text, segment.words)
-    times = {"start": segment.spoken, "end": segment.spoken_end}
-    return {**times, "channel": channel, "id": str(uuid4()), **found}
+def alternative(words: Sequence[Word]) -> dict[str, Any]:
+    """Return the text of words, with each of them."""
+    shown = [
+        {
+            "word": each.text, "start": each.start, "end": each.end,
+            "confidence": each.confidence, "punctuated_word": each.text,
+        }
+        | ({} if each.spaced else {"spaced": False})
+        for each in words
+    ]  # fmt: skip
+    return {"transcript": joined(words), "confidence": confidence_of(words), "words": shown}

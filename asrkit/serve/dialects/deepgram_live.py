@@ -14,12 +14,7 @@ from asrkit.runtime import Word
 from asrkit.serve.calls import CallUpdate
 from asrkit.serve.converse import Append, Begin, Commit, Dialect, Finish
 from asrkit.serve.dialects.audio import SampleReader
-from asrkit.serve.dialects.deepgram import (
-    About,
-    LiveOptions,
-    alternative,
-    options_of,
-)
+from asrkit.serve.dialects.deepgram import TABLES, About, LiveOptions, alternative, options_of
 from asrkit.serve.dialects.parsing import object_of
 from asrkit.serve.server import Grant
 
@@ -33,17 +28,15 @@ class Channel:
     Attributes:
         index: number of the channel, and number of channels.
         start: end of the last segment, seconds.
-        asked, commits: number of commits, and number of those that were reported.
-        finalized: samples before the last commit.
+        commits: number of commits that were reported.
         interim: text of the last interim result of the open segment.
         is_speaking: whether the start of the open segment's speech was reported.
         last_word_end: end of the last word, until the end of its utterance is reported.
     """
 
     def __init__(self, index: list[int]) -> None:
-        self.index, self.start, self.interim = index, 0.0, ""
-        self.asked, self.commits, self.finalized = 0, 0, 0
-        self.is_speaking, self.last_word_end = False, 0.0
+        self.index, self.start, self.commits = index, 0.0, 0
+        self.interim, self.is_speaking, self.last_word_end = "", False, 0.0
 
 
 class Deepgram(Dialect):
@@ -64,11 +57,12 @@ class Deepgram(Dialect):
 
     def open(self) -> Iterator[Begin]:
         self.options, self.warnings = options_of(LiveOptions, self.query)
-        count = self.options.channels if self.options.multichannel else 1
+        options, channels = self.options, self.options.channels
+        count = channels if options.multichannel else 1
         self.channels = [Channel([number, count]) for number in range(count)]
-        channels, table = self.options.channels, self.options.table
+        table = TABLES.get(options.encoding)
         self.reader = SampleReader(channels=channels, table=table, mixes=count == 1)
-        yield Begin(self.options.wish(), self.options.sample_rate, count)
+        yield Begin(options.wish(), options.sample_rate, count)
 
     def begun(self, begin: Begin, grant: Grant) -> tuple[()]:
         self.about = About(grant.model)
@@ -77,113 +71,81 @@ class Deepgram(Dialect):
         return ()
 
     def read(self, message: str | bytes) -> Iterator[Any]:
-        if isinstance(message, str):
-            try:
-                kind, channels = self.request_of(message)
-            except UserError as wrong:
-                about = {"variant": "SchemaError", "description": str(wrong)}
-                yield {"type": "Error", **about, "message": message[:200]}
-                return
-            if kind == "Finalize":
-                for channel in channels:
-                    yield from self.finalize(channel)
-            elif kind == "Configure":
-                yield {
-                    "type": "ConfigureFailure", "request_id": self.about.request_id,
-                    "code": "CONFIGURE_KEYTERMS_NOT_SUPPORTED",
-                    "description": "options cannot change: begin another stream",
-                }  # fmt: skip
-            elif kind == "CloseStream":
-                yield self.finish()
-        elif message:
+        if message and isinstance(message, bytes):
             self.hash.update(message)
             samples = self.reader.read(message)
             self.samples += len(samples)
             yield Append(samples)
-        else:
-            yield self.finish()
-
-    def finish(self) -> Finish:
-        self.warnings += self.reader.problems()
-        return Finish()
-
-    def finalize(self, channel: Channel) -> Iterator[Any]:
-        """Return the item that ends the open segment of a channel, whose result is the answer.
-
-        Without audio since the last request, its result answers both, or an empty one this one.
-        """
-        if self.samples > channel.finalized:
-            channel.finalized = self.samples
-            channel.asked += 1
-            yield Commit(channel.index[0])
-        elif channel.commits == channel.asked:
-            yield self.result(channel, "", (), channel.start, is_final=True, from_finalize=True)
-
-    def request_of(self, text: str) -> tuple[str, Sequence[Channel]]:
-        """Return the kind of a text message, and the channels that it is about.
-
-        Raises:
-            UserError: for another message.
-        """
-        value = object_of(text, EXPECTED)
+            return
+        value = {"type": "CloseStream"} if message == b"" else object_of(message, EXPECTED)
         kind, number = value.get("type"), value.get("channel")
         if kind not in KINDS:
-            raise UserError(f"expected {EXPECTED}, got {shown(text, 60)}")
-        if kind != "Finalize" or number is None:
-            return str(kind), self.channels
-        last = len(self.channels) - 1
-        if (whole := whole_number(number, 0, last)) is None:
-            raise UserError(f"Finalize: channel must be 0 to {last}, got {shown(number, 40)}")
-        return str(kind), self.channels[whole : whole + 1]
+            raise UserError(f"expected {EXPECTED}, got {shown(message, 60)}")
+        if kind == "Finalize":
+            last = len(self.channels) - 1
+            channel = whole_number(number, 0, last)
+            if channel is None and number is not None:
+                raise UserError(f"Finalize: channel must be 0 to {last}, got {shown(number, 40)}")
+            yield Commit(channel)
+        elif kind == "Configure":
+            yield {
+                "type": "ConfigureFailure", "request_id": self.about.request_id,
+                "code": "CONFIGURE_KEYTERMS_NOT_SUPPORTED",
+                "description": "options cannot change: begin another stream",
+            }  # fmt: skip
+        elif kind == "CloseStream":
+            self.warnings += self.reader.problems()
+            yield Finish()
+
+    def wrong(self, error: UserError) -> dict[str, Any]:
+        return self.error("SchemaError", str(error))
+
+    def error(self, reason: str, text: str) -> dict[str, Any]:
+        return {"type": "Error", "variant": reason, "description": text}
 
     def write(self, channel: int, update: CallUpdate | None) -> Iterator[dict[str, Any]]:
         assert update is not None
         own = self.channels[channel]
-        finalized = update.commits > own.commits
+        is_asked = update.commits > own.commits
         own.commits = update.commits
         for number, segment in enumerate(update.segments, 1):
-            asked = finalized and number == len(update.segments)
-            if segment.text or asked:
-                yield from self.words(own, segment.words)
-                yield self.result(
-                    own, segment.text, segment.words, segment.end, is_final=True,
-                    from_finalize=asked,
-                )  # fmt: skip
+            from_finalize = is_asked and number == len(update.segments)
+            if segment.text or from_finalize:
+                yield from self.speech(own, segment.words)
+                yield self.result(own, segment.words, segment.end, True, from_finalize)
             own.start, own.interim, own.is_speaking = segment.end, "", False
-        if finalized and not update.segments:
-            yield self.result(own, "", (), update.seconds, is_final=True, from_finalize=True)
-        yield from self.words(own, update.words)
+        if is_asked and not update.segments:
+            yield self.result(own, (), update.seconds, True, True)
+        yield from self.speech(own, update.words)
         if self.options.interim_results and update.text != own.interim:
             own.interim = update.text
-            yield self.result(own, update.text, update.words, update.seconds)
+            yield self.result(own, update.words, update.seconds)
         silence_ms, last = self.options.utterance_end_ms, own.last_word_end
         if silence_ms and last and 1000 * (update.seconds - last) >= silence_ms:
             own.last_word_end = 0.0
             yield {"type": "UtteranceEnd", "channel": own.index, "last_word_end": last}
 
-    def words(self, channel: Channel, words: Sequence[Word]) -> Iterator[dict[str, Any]]:
+    def speech(self, channel: Channel, words: Sequence[Word]) -> Iterator[dict[str, Any]]:
         """Note the last word of a segment; return the message that its speech has started, once."""
-        if not words:
-            return
-        channel.last_word_end = words[-1].end
-        if self.options.vad_events and not channel.is_speaking:
-            channel.is_speaking = True
-            start = words[0].start
-            yield {"type": "SpeechStarted", "channel": channel.index, "timestamp": start}
+        if words:
+            channel.last_word_end = words[-1].end
+            if self.options.vad_events and not channel.is_speaking:
+                channel.is_speaking = True
+                start = words[0].start
+                yield {"type": "SpeechStarted", "channel": channel.index, "timestamp": start}
 
     def result(
-        self, channel: Channel, text: str, words: Sequence[Word], end: float,
-        is_final: bool = False, from_finalize: bool = False,
+        self, channel: Channel, words: Sequence[Word], end: float, is_final: bool = False,
+        from_finalize: bool = False,
     ) -> dict[str, Any]:  # fmt: skip
         """Return a result of the audio from the end of the last segment to `end`."""
-        metadata: dict[str, Any] = self.about.short
-        if self.unsent:
-            metadata, self.unsent = metadata | {"warnings": self.unsent}, []
+        metadata = self.about.short | ({"warnings": self.unsent} if self.unsent else {})
+        self.unsent = []
         return {
             "type": "Results", "channel_index": channel.index, "start": channel.start,
             "duration": round(max(0.0, end - channel.start), 3), "is_final": is_final,
             "speech_final": is_final, "from_finalize": from_finalize,
-            "channel": {"alternatives": [alternative(text, words)]}, "metadata": metadata,
+            "channel": {"alternatives": [alternative(words)]}, "metadata": metadata,
         }  # fmt: skip
 
     def ended(self) -> Iterator[dict[str, Any]]:
@@ -191,6 +153,3 @@ class Deepgram(Dialect):
         digest = self.hash.hexdigest()
         about = self.about.metadata(digest, seconds, channels, self.warnings)
         yield {"type": "Metadata", **about}
-
-    def error(self, reason: str, text: str) -> dict[str, Any]:
-        return {"type": "Error", "variant": reason, "description": text}

@@ -1,22 +1,24 @@
-"""Files that clients send over HTTP: from the body of a request to a call."""
+"""Files that clients send over HTTP: from the body of a request to a response with its text."""
 
 import asyncio
 import os
 import tempfile
 from collections.abc import AsyncIterator, Coroutine
-from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Message, Receive, Scope, Send
 
 from asrkit.errors import UserError
+from asrkit.runtime import Segment
 from asrkit.serve.calls import Call, CallError
 from asrkit.serve.converse import stop
-from asrkit.serve.server import Grant, RefusedError, Server
+from asrkit.serve.server import Grant, RefusedError, Server, Wish
 from asrkit.serve.uploads import Decoders, Decoding
 
 CLIENT_LEFT = 499  # status in the log; nobody receives it
@@ -27,6 +29,147 @@ HEADERS = {
     413: {"Connection": "close"},
     503: {"Retry-After": "5", "Connection": "close"},
 }
+
+
+class FileRequest:
+    """A request for the text of a file, in the form of a service.
+
+    Attributes:
+        wish: model and options.
+        grant: model and recogniser for the wish.
+        split: whether each channel is recognised alone.
+        streams: whether the response is a stream of events.
+    """
+
+    wish: Wish
+    grant: Grant
+    split = streams = False
+
+    @classmethod
+    async def of(cls, request: Request, stack: AsyncExitStack) -> "FileRequest":
+        """Read the options; `stack` closes the file. Raise UserError for an invalid option."""
+        raise NotImplementedError
+
+    async def grant_by(self, server: Server) -> None:
+        """Get the model and recogniser of a server."""
+        self.grant = await server.grant(self.wish)
+
+    def blocks(self) -> AsyncIterator[bytes]:
+        """Yield the bytes of the file."""
+        raise NotImplementedError
+
+    def check(self, channels: int) -> None:
+        """Raise UserError if the options do not fit the file's number of channels."""
+
+    def response(self, decoding: Decoding, channels: list[list[Segment]]) -> Response:
+        """Return the response with the segments of each channel."""
+        raise NotImplementedError
+
+    def events(self, decoding: Decoding, call: Call, stack: AsyncExitStack) -> Response:
+        """Return the response that streams a call's text; it closes `stack` at its end."""
+        raise NotImplementedError
+
+    @staticmethod
+    def refused(error: RefusedError) -> Response:
+        """Return an error in the form of the service."""
+        raise NotImplementedError
+
+
+async def transcribe(request: Request, kind: type[FileRequest], decoders: Decoders) -> Response:
+    """Answer a request for the text of a file."""
+    try:
+        async with AsyncExitStack() as stack:
+            asked = await kind.of(bounded(request, decoders.server), stack)
+            await asked.grant_by(decoders.server)
+            path = await saved(asked.blocks(), stack)
+            return await unless_left(request, answer(asked, path, decoders, stack))
+    except (UserError, HTTPException, OSError) as error:
+        return kind.refused(rejection(error))
+
+
+async def answer(
+    asked: FileRequest, path: Path, decoders: Decoders, stack: AsyncExitStack
+) -> Response:
+    """Return the response for the file at `path`; `stack` ends the calls and the decoding.
+
+    The calls get the file's audio as fast as the network runs.
+    """
+    decoding = await stack.enter_async_context(decoders.decoding(path, asked.split))
+    asked.check(decoding.channels)
+    model, recognizer = asked.grant.model, asked.grant.recognizer
+    calls = [
+        stack.enter_context(
+            decoders.server.call(model, decoding.sample_rate, recognizer, patient=True)
+        )
+        for _ in range(decoding.channels)
+    ]
+    feeding = asyncio.ensure_future(feed(calls, decoding))
+    stack.push_async_callback(stop, [feeding])
+    if asked.streams:
+        return asked.events(decoding, calls[0], stack.pop_all())
+    return asked.response(decoding, [await call.segments() for call in calls])
+
+
+async def feed(calls: list[Call], decoding: Decoding) -> None:
+    try:
+        async for samples in decoding.blocks():
+            for call, own in zip(calls, samples.T, strict=True):
+                await call.accept(np.ascontiguousarray(own))
+        for call in calls:
+            call.finish()
+    except Exception as error:  # any error: the calls must not wait for more audio
+        for call in calls:
+            call.fail(error)
+
+
+class Events(StreamingResponse):
+    """A response of server-sent events; `stack` is closed after them or after a disconnect."""
+
+    def __init__(self, texts: AsyncIterator[str], stack: AsyncExitStack) -> None:
+        super().__init__(texts, media_type="text/event-stream")
+        self.stack = stack
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with self.stack:
+            await super().__call__(scope, receive, send)
+
+
+def bounded(request: Request, server: Server) -> Request:
+    """Return the request with a limit on its body.
+
+    Raises:
+        RefusedError: here or while the body is read, if it is too large.
+    """
+    most = left = server.limits.upload_mb * 1_000_000
+    error = RefusedError(413, "too_large", f"a file may have at most {most // 1_000_000} MB")
+    size = request.headers.get("content-length", "")
+    if size.isdecimal() and int(size[:20]) > most:
+        raise error
+
+    async def receive() -> Message:
+        nonlocal left
+        message = await request.receive()
+        left -= len(message.get("body", b""))
+        if left < 0:
+            raise error
+        return message
+
+    return Request(request.scope, receive)
+
+
+async def saved(blocks: AsyncIterator[bytes], stack: AsyncExitStack) -> Path:
+    """Write an upload to a file that `stack` deletes, and return the file's path.
+
+    On Linux the file has no name, so that a killed process leaves no file behind.
+    """
+    descriptors = Path(f"/proc/{os.getpid()}/fd")  # where another process opens a nameless file
+    is_nameless = descriptors.is_dir()
+    make: Any = tempfile.TemporaryFile if is_nameless else tempfile.NamedTemporaryFile
+    file = stack.enter_context(make(prefix="asrkit-"))
+    async for data in blocks:
+        file.write(data)
+    file.flush()
+    return descriptors / str(file.fileno()) if is_nameless else Path(file.name)
 
 
 async def unless_left(request: Request, work: Coroutine[Any, Any, Response]) -> Response:
@@ -59,68 +202,3 @@ def rejection(error: UserError | HTTPException | OSError) -> RefusedError:
         return RefusedError(503, "system", text)
     text = error.detail if isinstance(error, HTTPException) else str(error)
     return RefusedError(400, "invalid_request", text)
-
-
-def too_large(server: Server) -> RefusedError:
-    return RefusedError(413, "too_large", f"a file may have at most {server.limits.upload_mb} MB")
-
-
-async def saved(blocks: AsyncIterator[bytes], server: Server, stack: AsyncExitStack) -> Path:
-    """Write an upload to a file that `stack` deletes, and return the file's path.
-
-    On Linux the file has no name, so that a killed process leaves no file behind.
-
-    Raises:
-        RefusedError: if the upload is too large.
-    """
-    left = server.limits.upload_mb * 1_000_000
-    descriptors = Path(f"/proc/{os.getpid()}/fd")  # where another process opens a nameless file
-    nameless = descriptors.is_dir()
-    if nameless:
-        copy: Any = tempfile.TemporaryFile(prefix="asrkit-")  # noqa: SIM115
-        stack.enter_context(copy)
-        path = descriptors / str(copy.fileno())
-    else:
-        copy = tempfile.NamedTemporaryFile(prefix="asrkit-", delete=False)  # noqa: SIM115
-        stack.callback(os.unlink, copy.name)
-        path = Path(copy.name)
-    with nullcontext(copy) if nameless else copy:
-        async for data in blocks:
-            left -= len(data)
-            if left < 0:
-                raise too_large(server)
-            copy.write(data)
-        copy.flush()
-    return path
-
-
-@asynccontextmanager
-async def calls_of(
-    path: Path, split: bool, grant: Grant, decoders: Decoders
-) -> AsyncIterator[tuple[Decoding, list[Call]]]:
-    """A context manager of a file that is decoded, and of a call for each of its channels.
-
-    The calls get the file's audio as fast as the network runs.
-    """
-    async with AsyncExitStack() as stack:
-        decoding = await stack.enter_async_context(decoders.decoding(path, split))
-        model, rate, recognizer = grant.model, decoding.sample_rate, grant.recognizer
-        calls = [
-            stack.enter_context(decoders.server.call(model, rate, recognizer, patient=True))
-            for _ in range(decoding.channels)
-        ]
-        feeding = asyncio.ensure_future(feed(calls, decoding))
-        stack.push_async_callback(stop, [feeding])
-        yield decoding, calls
-
-
-async def feed(calls: list[Call], decoding: Decoding) -> None:
-    try:
-        async for samples in decoding.blocks():
-            for call, own in zip(calls, samples.T, strict=True):
-                await call.accept(np.ascontiguousarray(own))
-        for call in calls:
-            call.finish()
-    except Exception as error:  # any error: the calls must not wait for more audio
-        for call in calls:
-            call.fail(error)

@@ -6,130 +6,43 @@ import re
 import zlib
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from starlette.datastructures import FormData, UploadFile
-from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
-from starlette.types import Message, Receive, Scope, Send
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from asrkit.audio.samples import channel_name
 from asrkit.errors import UserError, shown
 from asrkit.registry import refusal
 from asrkit.runtime import Segment, formats
 from asrkit.serve.calls import Call
-from asrkit.serve.dialects.files import (
-    HEADERS,
-    calls_of,
-    rejection,
-    saved,
-    too_large,
-    unless_left,
-)
+from asrkit.serve.dialects.files import HEADERS, Events, FileRequest
 from asrkit.serve.dialects.parsing import phrases_of
 from asrkit.serve.dialects.stable_text import StableText
-from asrkit.serve.server import Grant, RefusedError, Server, Wish
-from asrkit.serve.uploads import Decoders, Decoding
+from asrkit.serve.server import Model, RefusedError, Server, Wish
+from asrkit.serve.uploads import Decoding
 
 OPENAI_MODEL = re.compile(r"whisper-1|gpt-[\w.-]+")
-FORMATS = ("json", "text", "srt", "vtt", "verbose_json", "diarized_json")
-GRANULARITIES = ("segment", "word")
-UNDETERMINED = "und"  # ISO 639's code of a language that nobody stated
-SWITCH = {"true": True, "1": True, "false": False, "0": False}
-NAMES, REFERENCES = "known_speaker_names[]", "known_speaker_references[]"  # names: of the channels
+TIMES, NAMES = "timestamp_granularities[]", "known_speaker_names[]"  # names: of the channels
 # Fields of OpenAI's and faster-whisper's servers that have no effect: asrkit does not sample texts.
-IGNORED = ("temperature", "chunking_strategy", "include[]", REFERENCES, "vad_filter")
-CHANNELS = ("mix", "split")
-KNOWN = (
-    "file", "model", "language", "prompt", "hotwords", "response_format", "stream",
-    "timestamp_granularities[]", "channels", NAMES, *IGNORED,
+IGNORED = (
+    "temperature", "chunking_strategy", "include[]", "known_speaker_references[]", "vad_filter",
 )  # fmt: skip
+KNOWN = (
+    "file", "model", "language", "prompt", "hotwords", "response_format", "stream", "channels",
+    TIMES, NAMES, *IGNORED,
+)  # fmt: skip
+SWITCH = {"false": False, "0": False, "true": True, "1": True}
+CHOICES: dict[str, tuple[str, ...]] = {  # values of fields; the first one is the default
+    "response_format": ("json", "text", "srt", "vtt", "verbose_json", "diarized_json"),
+    "channels": ("mix", "split"),
+    "stream": (*SWITCH,),
+    TIMES: ("segment", "word"),
+}
+UNDETERMINED = "und"  # ISO 639's code of a language that nobody stated
 WARNING = "X-Asrkit-Warning"  # header of a response
 LONGEST_NAME = 100  # characters
-FIELDS_BYTES = 1_000_000  # size of a form without its file
-
-
-async def transcriptions(request: Request, decoders: Decoders) -> Response:
-    """Answer a request."""
-    server = decoders.server
-    try:
-        async with AsyncExitStack() as stack:
-            async with bounded(request, server).form(max_files=1, max_fields=20) as form:
-                asked = Asked(form)
-                asked.grant = await granted(asked.wish, server)
-                path = await saved(blocks_of(asked.file), server, stack)
-            return await unless_left(request, answer(asked, path, decoders, stack))
-    except (UserError, HTTPException, OSError) as error:
-        return refused(rejection(error))
-
-
-async def answer(asked: "Asked", path: Path, decoders: Decoders, stack: AsyncExitStack) -> Response:
-    """Return the response for the file at `path`; `stack` ends the call and the decoding."""
-    decoding, calls = await stack.enter_async_context(
-        calls_of(path, asked.split, asked.grant, decoders)
-    )
-    names = asked.names or [*map(channel_name, range(decoding.channels))]
-    if len(names) != decoding.channels:
-        raise UserError(f"{NAMES}: {decoding.channels} channels, but {len(names)} names")
-    if asked.stream:
-        return asked.warned(Events(events(calls[0], decoding), stack.pop_all()))
-    channels = [
-        Channel(await call.segments(), {"channel": number, "speaker": name} if asked.split else {})
-        for number, (call, name) in enumerate(zip(calls, names, strict=True))
-    ]
-    asked.warnings += decoding.warnings
-    return asked.warned(asked.written(channels, decoding.seconds))
-
-
-async def granted(wish: Wish, server: Server) -> Grant:
-    """Return the model and recogniser for a wish; RefusedError for a model that is not served."""
-    try:
-        return await server.grant(wish)
-    except UserError as error:
-        if wish.model is not None and wish.model not in server.models:
-            raise RefusedError(404, "model_not_found", str(error)) from None
-        raise
-
-
-class Channel(NamedTuple):
-    """The segments of a channel, and the keys that tell its results from those of others."""
-
-    segments: list[Segment]
-    keys: dict[str, Any]
-
-    def recording(self, seconds: float) -> formats.Recording:
-        words = [word for segment in self.segments for word in segment.words]
-        return formats.Recording(words, duration=seconds, **self.keys)
-
-
-def bounded(request: Request, server: Server) -> Request:
-    """Return the request with a limit on the size of its body, which must be a form.
-
-    Raises:
-        UserError: for another kind of body. Reading raises RefusedError if the body is too large.
-    """
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "multipart/form-data":
-        raise UserError(f"expected multipart/form-data with a file, got {shown(kind)}")
-    left = server.limits.upload_mb * 1_000_000 + FIELDS_BYTES
-
-    async def receive() -> Message:
-        nonlocal left
-        message = await request.receive()
-        left -= len(message.get("body", b""))
-        if left < 0:
-            raise too_large(server)
-        return message
-
-    return Request(request.scope, receive)
-
-
-async def blocks_of(file: UploadFile) -> AsyncIterator[bytes]:
-    """Yield the bytes of an upload."""
-    while data := await file.read(1 << 20):
-        yield data
 
 
 def refused(error: RefusedError) -> JSONResponse:
@@ -139,14 +52,29 @@ def refused(error: RefusedError) -> JSONResponse:
     return JSONResponse({"error": body}, error.status, HEADERS.get(error.status))
 
 
-class Asked:
+def model_of(server: Server, name: str) -> Model:
+    """Return the model of this name; RefusedError for a model that is not served."""
+    try:
+        return server.model(name)
+    except UserError as error:
+        raise RefusedError(404, "model_not_found", str(error)) from None
+
+
+class Transcription(FileRequest):
     """The fields of a request.
 
     Raises:
         UserError: for a field that is unknown or missing, or has an invalid value.
     """
 
-    grant: Grant
+    refused = staticmethod(refused)
+
+    @classmethod
+    async def of(cls, request: Request, stack: AsyncExitStack) -> "Transcription":
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != "multipart/form-data":
+            raise UserError(f"expected multipart/form-data with a file, got {shown(kind)}")
+        return cls(await stack.enter_async_context(request.form(max_files=1, max_fields=20)))
 
     def __init__(self, form: FormData) -> None:
         for name in form:
@@ -160,23 +88,21 @@ class Asked:
             raise UserError("file: expected an audio file")
         if others := form.keys() - texts.keys() - {"file"}:
             raise UserError(f"{shown(min(others))}: expected text, not a file")
-        model, self.language = texts.get("model"), texts.get("language", "")
-        self.file, self.form = file, texts.get("response_format", "json")
-        stream, channels = texts.get("stream", "false").lower(), texts.get("channels", "mix")
-        for name, value, known in (
-            ("response_format", self.form, FORMATS), ("stream", stream, SWITCH),
-            ("channels", channels, CHANNELS),
-        ):  # fmt: skip
-            if value not in known:
-                raise UserError(f"{name} {refusal(value, known)}")
-        self.stream, self.split = SWITCH[stream], channels == "split"
+        self.file, self.language = file, texts.get("language", "")
         phrases = [*phrases_of(texts.get("prompt", "")), *phrases_of(texts.get("hotwords", ""))]
-        self.wish = Wish(model, OPENAI_MODEL, self.language, phrases=phrases)
+        self.wish = Wish(texts.get("model"), OPENAI_MODEL, self.language, phrases=phrases)
+        values = {
+            name: [*map(str, form.getlist(name))] or [known[0]] for name, known in CHOICES.items()
+        }
+        values["stream"] = [values["stream"][0].lower()]
+        for name, known in CHOICES.items():
+            for value in values[name]:
+                if value not in known:
+                    raise UserError(f"{name} {refusal(value, known)}")
+        self.form, self.times = values["response_format"][0], values[TIMES]
+        self.streams, self.split = SWITCH[values["stream"][0]], values["channels"] == ["split"]
         self.names = [*map(str, form.getlist(NAMES))] if self.split else []
         self.check_speakers()
-        self.times = set(map(str, form.getlist("timestamp_granularities[]"))) or {"segment"}
-        if unknown := self.times.difference(GRANULARITIES):
-            raise UserError(f"timestamp_granularities[] {refusal(min(unknown), GRANULARITIES)}")
         self.warnings = [*self.without_effect(form)]
 
     def check_speakers(self) -> None:
@@ -184,7 +110,7 @@ class Asked:
         if self.form == "diarized_json" and not self.split:
             text = "needs channels=split, which makes each channel a speaker"
             raise UserError(f"response_format diarized_json {text}")
-        if self.split and self.stream:
+        if self.split and self.streams:
             raise UserError("stream: not with channels=split; /v1/stream takes several channels")
         for name in self.names:
             if not (1 <= len(name) <= LONGEST_NAME and name.isprintable()):
@@ -197,10 +123,24 @@ class Asked:
             yield f"{', '.join(given)}: no effect here"
         if NAMES in form and not self.split:
             yield f"{NAMES}: only channels=split, which makes each channel a speaker, uses it"
-        if "timestamp_granularities[]" in form and (self.stream or self.form != "verbose_json"):
-            yield "timestamp_granularities[]: only response_format verbose_json uses it"
-        if self.stream and self.form != "json":
+        if TIMES in form and (self.streams or self.form != "verbose_json"):
+            yield f"{TIMES}: only response_format verbose_json uses it"
+        if self.streams and self.form != "json":
             yield f"response_format {self.form}: no effect on a stream of events"
+
+    async def grant_by(self, server: Server) -> None:
+        name = self.wish.model
+        if name is not None and not OPENAI_MODEL.fullmatch(name):
+            model_of(server, name)
+        await super().grant_by(server)
+
+    async def blocks(self) -> AsyncIterator[bytes]:
+        while data := await self.file.read(1 << 20):
+            yield data
+
+    def check(self, channels: int) -> None:
+        if self.names and len(self.names) != channels:
+            raise UserError(f"{NAMES}: {channels} channels, but {len(self.names)} names")
 
     def warned(self, response: Response) -> Response:
         """Add the warnings to a response, as a header."""
@@ -208,32 +148,54 @@ class Asked:
             response.headers[WARNING] = ascii(warning)[1:-1]  # headers have no other letters
         return response
 
-    def written(self, channels: list[Channel], seconds: float) -> Response:
-        """Return the response with the segments of all channels, in the requested format."""
-        call = [channel.recording(seconds) for channel in channels]
+    def events(self, decoding: Decoding, call: Call, stack: AsyncExitStack) -> Response:
+        return self.warned(Events(events(call, decoding), stack))
+
+    def response(self, decoding: Decoding, channels: list[list[Segment]]) -> Response:
+        self.warnings += decoding.warnings
+        names = self.names or [*map(channel_name, range(len(channels)))]
+        keys: list[dict[str, Any]] = [
+            {"channel": number, "speaker": name} if self.split else {}
+            for number, name in enumerate(names)
+        ]
+        return self.warned(self.written([*zip(channels, keys, strict=True)], decoding.seconds))
+
+    def written(
+        self, channels: list[tuple[list[Segment], dict[str, Any]]], seconds: float
+    ) -> Response:
+        """Return the response in the requested format.
+
+        Args:
+            channels: segments of each channel, and the keys that tell its results from others.
+            seconds: length of the file.
+        """
+        call = [
+            formats.Recording(
+                [word for segment in segments for word in segment.words], duration=seconds, **keys
+            )
+            for segments, keys in channels
+        ]
         turns = formats.passages_as_json(call) if len(call) > 1 else []
-        said = turns or [{"text": segment.text} for segment in channels[0].segments]
-        text = " ".join(each["text"] for each in said)
-        if self.form == "text" and not turns:
-            return PlainTextResponse(text + "\n")
+        text = " ".join(each["text"] for each in turns) or call[0].text
         if self.form in ("text", "srt", "vtt"):
-            form = "txt" if self.form == "text" else self.form
-            return PlainTextResponse(formats.write(form, call))
-        usage = {"type": "duration", "seconds": math.ceil(seconds)}
+            return PlainTextResponse(formats.write(self.form.replace("text", "txt"), call))
+        body: dict[str, Any] = {
+            "text": text,
+            "usage": {"type": "duration", "seconds": math.ceil(seconds)},
+        }
         if self.form == "json":
-            more = {"turns": turns} if turns else {}
-            return JSONResponse({"text": text, "usage": usage, **more})
+            return JSONResponse(body | ({"turns": turns} if turns else {}))
+        body |= {"task": "transcribe", "duration": seconds}
         if self.form == "diarized_json":
-            body = {"task": "transcribe", "duration": seconds, "text": text, "usage": usage}
-            return JSONResponse(body | {"segments": diarized(formats.passages_as_json(call))})
-        body = {
-            "task": "transcribe", "language": self.language_used, "duration": seconds,
-            "text": text, "usage": usage,
-        }  # fmt: skip
-        found = sorted(
-            ((segment, each.keys) for each in channels for segment in each.segments),
-            key=lambda pair: pair[0].spoken,
-        )
+            kind = {"type": "transcript.text.segment"}
+            body["segments"] = [
+                {**kind, "id": f"seg_{number}", **turn}
+                for number, turn in enumerate(formats.passages_as_json(call))
+            ]
+            return JSONResponse(body)
+        body["language"] = self.language_used
+        found = [(segment, keys) for segments, keys in channels for segment in segments]
+        found.sort(key=lambda pair: pair[0].spoken)
         if "word" in self.times:
             words = [(word, keys) for segment, keys in found for word in segment.words]
             body["words"] = [
@@ -248,15 +210,8 @@ class Asked:
     @property
     def language_used(self) -> str:
         """Language of the text: the requested one if the model has several."""
-        grant = self.grant
-        stated = grant.model.code_of(self.language) or grant.recognizer.language
+        stated = self.grant.model.code_of(self.language) or self.grant.recognizer.language
         return stated or self.language or UNDETERMINED
-
-
-def diarized(turns: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return turns in OpenAI's schema of texts with speakers."""
-    kind = {"type": "transcript.text.segment"}
-    return [{**kind, "id": f"seg_{i}", **turn} for i, turn in enumerate(turns)]
 
 
 def verbose(number: int, segment: Segment) -> dict[str, Any]:
@@ -269,18 +224,6 @@ def verbose(number: int, segment: Segment) -> dict[str, Any]:
         "avg_logprob": sum(logs) / max(1, len(logs)),
         "compression_ratio": len(data) / max(1, len(zlib.compress(data))), "no_speech_prob": 0.0,
     }  # fmt: skip
-
-
-class Events(StreamingResponse):
-    """A response of server-sent events; `stack` is closed after them or after a disconnect."""
-
-    def __init__(self, texts: AsyncIterator[str], stack: AsyncExitStack) -> None:
-        super().__init__(texts, media_type="text/event-stream")
-        self.stack = stack
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async with self.stack:
-            await super().__call__(scope, receive, send)
 
 
 async def events(call: Call, decoding: Decoding) -> AsyncIterator[str]:
