@@ -313,7 +313,7 @@ def test_a_path_that_takes_hours_to_solve(path: Path, options: dict) -> None:
 def test_symbols_that_act_on_a_terminal(path: Path, symbol: str) -> None:
     tokenizer = json.dumps(["ä", "b", " ", symbol + "]0;title"]).encode()
     rewrite(path, {"tokenizer": torch.frombuffer(bytearray(tokenizer), dtype=torch.uint8)}, {})
-    with pytest.raises(ModelFileError, match="has the control character") as error:
+    with pytest.raises(ModelFileError, match="has a control character") as error:
         load_model(path)
     assert str(error.value).isprintable()
 
