@@ -115,7 +115,7 @@ async def talk_again(address: str, samples: np.ndarray, recording: int, since: f
     """Stream a recording with a client that reconnects; its delays are not measured."""
 
     def stream() -> str:
-        session = RemoteSession(address, Start(type="start", sample_rate=RATE), RATE)
+        session = RemoteSession(address, Start(type="start", sample_rate=RATE))
         for start in range(0, len(samples), PACKET):
             session.accept(samples[start : start + PACKET] / np.float32(32768))
             time.sleep(PACKET / RATE)

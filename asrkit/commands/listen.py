@@ -11,14 +11,14 @@ from asrkit.cli.source import add_live_output, add_source
 from asrkit.errors import UserError
 from asrkit.extras import need
 
-ENCODINGS = ["pcm_s16le", "pcm_f32le", "opus"]
+ENCODINGS = ["pcm_s16le", "pcm_f32le"]
 
 
 def main(argv: list[str] | None = None) -> int:
     arguments = Parser(
         "asrkit listen", __doc__,
         "asrkit listen http://127.0.0.1:8000 --mic\n"
-        "  asrkit listen https://asr.example.org x.wav --token-file token.txt --encoding opus\n"
+        "  asrkit listen https://asr.example.org x.wav --token-file token.txt\n"
         "  asrkit listen http://127.0.0.1:8000 x.wav --simulate-realtime --format jsonl",
         "URL [options] FILE | --mic | -",
     )  # fmt: skip
@@ -34,7 +34,7 @@ def main(argv: list[str] | None = None) -> int:
     group.add_argument(
         "--encoding", choices=ENCODINGS,
         help="encoding for the transfer (default: pcm_s16le for the microphone, else pcm_f32le,"
-        " which is exact); opus needs an eighth of pcm_s16le's bytes and loses some quality",
+        " which is exact)",
     )  # fmt: skip
     group.add_argument(
         "--pause-ms", type=whole(0, 60_000), metavar="MS",
@@ -53,7 +53,6 @@ def main(argv: list[str] | None = None) -> int:
 def listen(options: argparse.Namespace) -> int:
     from pydantic import ValidationError
 
-    from asrkit.audio.opus import RATE
     from asrkit.cli.recognizer import hotwords_of
     from asrkit.commands.stream import check_source, run, screen_of
 
@@ -71,15 +70,15 @@ def listen(options: argparse.Namespace) -> int:
     with ExitStack() as stack, screen_of(options) as screen:
 
         def start(sample_rate: int, channels: int) -> RemoteSession:
-            rate = RATE if options.encoding == "opus" else sample_rate
             try:
                 first = Start(
-                    type="start", sample_rate=rate, encoding=options.encoding, hotwords=hotwords,
-                    pause_ms=options.pause_ms, end_of_turn=options.end_of_turn, channels=channels,
+                    type="start", sample_rate=sample_rate, encoding=options.encoding,
+                    hotwords=hotwords, pause_ms=options.pause_ms, end_of_turn=options.end_of_turn,
+                    channels=channels,
                 )  # fmt: skip
             except ValidationError as error:  # an invalid hotword
                 raise UserError(problem(error)) from None
-            session = RemoteSession(address, first, sample_rate, token, screen.note)
+            session = RemoteSession(address, first, token, screen.note)
             return stack.enter_context(closing(session))
 
         return run(options, start, screen)

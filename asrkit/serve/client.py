@@ -13,7 +13,6 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketExce
 from websockets.sync.client import ClientConnection, connect
 
 from asrkit import audio
-from asrkit.audio.opus import OpusEncoder
 from asrkit.audio.samples import apart
 from asrkit.errors import UserError, checked_token, printable, reason, shown
 from asrkit.runtime import Result, Segment, Word
@@ -73,7 +72,6 @@ class RemoteSession:
     Args:
         url: URL of the server.
         start: first message of the call: audio format and recognition options.
-        sample_rate: sample rate of the audio, Hz. It equals `start.sample_rate`, except for Opus.
         token: access token of the server, or None.
         note: receives a line of text when the connection is lost and when it is back.
         patience_s: seconds without a connection after which the call fails.
@@ -86,7 +84,6 @@ class RemoteSession:
         self,
         url: str,
         start: Start,
-        sample_rate: int,
         token: str | None = None,
         note: Callable[[str], None] = lambda text: None,
         patience_s: float = PATIENCE_S,
@@ -94,17 +91,12 @@ class RemoteSession:
         self.address, self.note = address_of(url), note
         self.token = None if token is None else checked_token(token)
         self.patience_s, self._rate = patience_s, start.sample_rate
-        channels = range(start.channels)
-        self._encoder = (
-            OpusEncoder(sample_rate)
-            if start.encoding == "opus"
-            else PcmEncoder(start.encoding, start.channels)
-        )
+        self._dtype = messages.ENCODINGS[start.encoding]
         self._packets: deque[Packet] = deque()  # not yet acknowledged
         self._sent = 0  # number of those that this connection has sent
         self._taken = self._came = 0  # samples accepted, and those acknowledged
-        self._segments: list[list[Segment]] = [[] for _ in channels]
-        self._open: list[tuple[Word, ...]] = [() for _ in channels]
+        self._segments: list[list[Segment]] = [[] for _ in range(start.channels)]
+        self._open: list[tuple[Word, ...]] = [()] * start.channels
         self._ending = self._ended = self._failed = False
         self._lost_at: float | None = None  # when the connection was lost
         self._next_try, self._delay = 0.0, DELAYS_S[0]
@@ -151,7 +143,10 @@ class RemoteSession:
         if count > 1 and np.shape(samples)[1:] != (count,):
             text = f"samples must be (n, {count}), got shape {np.shape(samples)}"
             raise audio.AudioError(text)
-        self._add(self._encoder.encode(apart(samples) if count > 1 else audio.mono(samples)))
+        samples = apart(samples) if count > 1 else audio.mono(samples)
+        if len(samples):
+            self._taken += len(samples)
+            self._packets.append(Packet(self._taken, self._encoded(samples)))
         is_behind = self._sent < len(self._packets)
         waiting = self._taken - self._packets[self._sent].end if is_behind else 0
         return self._go_on(wait=waiting > AHEAD_S * self._rate)
@@ -164,7 +159,6 @@ class RemoteSession:
         """
         if self._failed or self._ended:
             return self.result
-        self._add(self._encoder.finish())
         self._ending = True
         result = self._go_on(wait=True)
         self.close()
@@ -174,10 +168,11 @@ class RemoteSession:
         """Close the connection."""
         self._stack.close()
 
-    def _add(self, packets: list[bytes]) -> None:
-        for data in packets:
-            self._taken += self._encoder.size(data)
-            self._packets.append(Packet(self._taken, data))
+    def _encoded(self, samples: np.ndarray) -> bytes:
+        """Return samples as float32, or as int16, rounded."""
+        if self._dtype.kind == "i":
+            samples = np.clip(np.rint(samples * 32768), -32768, 32767)
+        return samples.astype(self._dtype).tobytes()
 
     def _go_on(self, wait: bool) -> Result:
         """Send waiting audio and receive messages; reconnect if the connection was lost."""
@@ -229,7 +224,7 @@ class RemoteSession:
                 Segment(message.text, words, message.start, message.end, context=message.context)
             )
         elif isinstance(message, Ended):
-            self._ended, self._open = True, [() for _ in self._open]
+            self._ended, self._open = True, [()] * len(self._open)
             if not self._ending or message.ack < self._taken:
                 text = f"the server ended the call at sample {message.ack} of {self._taken}"
                 raise UserError(text)
@@ -334,29 +329,6 @@ class RemoteSession:
             raise UserError(f"{self.name} is not an asrkit server: it did not start the call")
         self._connection = connection
         return answer
-
-
-class PcmEncoder:
-    """An encoder of samples as int16, rounded, or as float32, with the methods of OpusEncoder.
-
-    Args:
-        encoding: one of `messages.ENCODINGS`.
-        channels: number of interleaved channels.
-    """
-
-    def __init__(self, encoding: str, channels: int = 1) -> None:
-        self.dtype, self.channels = messages.ENCODINGS[encoding], channels
-
-    def encode(self, samples: np.ndarray) -> list[bytes]:
-        if self.dtype.kind == "i":
-            samples = np.clip(np.rint(samples * 32768), -32768, 32767)
-        return [samples.astype(self.dtype).tobytes()] if len(samples) else []
-
-    def finish(self) -> list[bytes]:
-        return []
-
-    def size(self, packet: bytes) -> int:
-        return len(packet) // (self.dtype.itemsize * self.channels)
 
 
 def explanation(body: bytes | bytearray | None) -> str:

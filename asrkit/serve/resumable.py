@@ -150,8 +150,7 @@ class ResumableConversation(Conversation):
             MovedError: if another process has taken the call.
         """
         saved = await asyncio.gather(*[call.save() for call in self.calls])  # of the same audio
-        packets = self.dialect.packets(saved[0].received)
-        await self.put(SuspendedCall(self.last.start, tuple(saved), packets))
+        await self.put(SuspendedCall(self.last.start, tuple(saved)))
 
     async def put(self, value: SuspendedCall) -> None:
         """Write a state of the call to the store.

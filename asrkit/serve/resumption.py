@@ -1,6 +1,5 @@
 """A call as bytes: its client's settings and its state."""
 
-import base64
 import hashlib
 import hmac
 import json
@@ -26,7 +25,6 @@ class SuspendedCall(NamedTuple):
 
     start: Start
     saved: tuple[SavedCall, ...] = ()  # each channel; (): the client will send all audio again
-    packets: tuple[bytes, ...] = ()  # last packets of Opus, which the decoder needs
 
     @property
     def received(self) -> int:
@@ -47,7 +45,6 @@ def to_bytes(call: SuspendedCall, key: bytes, name: str) -> bytes:
         "received": call.received,
         "commits": call.commits,
         "sizes": [*map(len, sessions)],
-        "packets": [base64.b64encode(packet).decode() for packet in call.packets],
     }
     body = json.dumps(head).encode() + b"\n" + b"".join(sessions)
     return tag(name.encode() + body, key) + body
@@ -70,5 +67,4 @@ def from_bytes(data: bytes, key: bytes, name: str) -> SuspendedCall:
     saved = tuple(
         SavedCall(sessions[a:b], values["received"], values["commits"]) for a, b in pairwise(ends)
     )
-    packets = tuple(map(base64.b64decode, values["packets"]))
-    return SuspendedCall(start, saved, packets)
+    return SuspendedCall(start, saved)

@@ -29,7 +29,6 @@ from asrkit.serve.dialects.messages import Answer, Start, answer
 from asrkit.serve.server import Limits, Server
 from tests.running import run
 from tests.serve.running import serving
-from tests.serve.test_stream import converse, start
 
 Recordings = list[tuple[Path, np.ndarray]]
 Output = pytest.CaptureFixture[str]
@@ -181,7 +180,7 @@ def test_control_what_is_not_sent_again_is_noticed(
     samples = joined(recordings)
     monkeypatch.setattr(RemoteSession, "_came_up_to", wrong)
     with cutting(address, cuts=6, seed=0) as cutter:
-        session = RemoteSession(f"http://{cutter.address}", Start(type="start"), 16000)
+        session = RemoteSession(f"http://{cutter.address}", Start(type="start"))
         # Slowly, so that texts come between the cuts: without them the server begins anew.
         with pytest.raises(UserError, match="the server continues at sample"):
             talk(session, samples, pause_s=0.05)
@@ -232,7 +231,7 @@ def test_the_end_is_not_lost(
 
 
 def session_at(address: str, **options: object) -> RemoteSession:
-    return RemoteSession(f"http://{address}", Start(type="start"), 16000, **options)  # type: ignore[arg-type]
+    return RemoteSession(f"http://{address}", Start(type="start"), **options)  # type: ignore[arg-type]
 
 
 def test_tokens_and_full_servers(
@@ -375,36 +374,3 @@ def test_an_odd_host_is_one_line(host: str, tmp_path: Path, capsys: Output) -> N
     soundfile.write(tmp_path / "x.wav", np.zeros(4000, np.int16), 16000)
     assert run("listen", f"http://{host}:9", tmp_path / "x.wav") == 2
     assert capsys.readouterr().err.count("\n") == 1
-
-
-def test_opus(
-    address: str, served: Recognizer, recordings: Recordings, tmp_path: Path, capsys: Output
-) -> None:
-    """The text of the packets' samples; a cut changes none of them, for the decoder goes on."""
-    from asrkit.audio.opus import RATE, OpusDecoder, OpusEncoder
-
-    samples = joined(recordings)
-    soundfile.write(tmp_path / "x.wav", samples, 16000)
-    encoder, decoder = OpusEncoder(16000), OpusDecoder()
-    packets = encoder.encode(samples.astype(np.float32) / 32768) + encoder.finish()
-    expected = lines_of(served, np.concatenate([*map(decoder.decode, packets)]), RATE)
-    assert expected
-    assert run("listen", f"http://{address}", tmp_path / "x.wav", "--encoding", "opus") == 0
-    assert capsys.readouterr().out == expected
-    with cutting(address, cuts=3, seed=0, most=12_000) as cutter:
-        options = ["--encoding", "opus"]
-        assert run("listen", f"http://{cutter.address}", tmp_path / "x.wav", *options) == 0
-    assert capsys.readouterr().out == expected
-    assert cutter.done > 3
-
-
-@pytest.mark.parametrize("packet", [b"", b"\xff" * 20, bytes(70_000)])
-def test_what_is_no_opus_packet_ends_the_call(address: str, packet: bytes) -> None:
-    messages = converse(start(address, encoding="opus", sample_rate=48000), [packet])
-    assert (messages[-1]["type"], messages[-1]["reason"]) == ("error", "request")
-    assert "Opus packet" in messages[-1]["message"]
-
-
-def test_opus_has_one_rate(address: str) -> None:
-    answers = converse(start(address, encoding="opus"), [])
-    assert "sample_rate must be 48000 for opus" in answers[-1]["message"]

@@ -106,7 +106,6 @@ def test_a_commit_is_for_all_channels(
         ({"channels": 9}, "less than or equal to 8"),
         ({"channels": 0}, "greater than or equal to 1"),
         ({"channels": 2, "speakers": ["a"]}, "2 channels, but 1 speakers"),
-        ({"channels": 2, "encoding": "opus", "sample_rate": 48000}, "opus has one channel"),
     ],
 )
 def test_what_cannot_be_is_refused(address: str, options: dict[str, Any], reason: str) -> None:

@@ -7,7 +7,6 @@ outlive their connections.
 from collections.abc import Iterator
 from typing import Any
 
-from asrkit.audio.opus import OpusDecoder
 from asrkit.errors import UserError, shown
 from asrkit.serve.calls import CallUpdate
 from asrkit.serve.converse import Append, Begin, Commit, Dialect, Finish
@@ -31,7 +30,6 @@ class AsrkitStream(Dialect):
         self.ack, self.reader = 0, SampleReader()
         self.start: Start | None = None
         self.finals: list[int] = []  # segments of each channel that the client has already
-        self.opus: OpusDecoder | None = None
 
     def read(self, message: str | bytes) -> Iterator[Any]:
         if self.start is None:
@@ -40,7 +38,7 @@ class AsrkitStream(Dialect):
                 raise UserError("the first message must be a start or a resume")
             yield first
         elif isinstance(message, bytes):
-            yield Append((self.reader.read if self.opus is None else self.opus.decode)(message))
+            yield Append(self.reader.read(message))
         elif isinstance(asked := messages.parsed(message), End):
             self.warning = "; ".join(self.reader.problems())
             yield Finish()
@@ -48,10 +46,6 @@ class AsrkitStream(Dialect):
             yield Commit()
         else:
             raise UserError("the call has started already")
-
-    def packets(self, received: int) -> tuple[bytes, ...]:
-        """Return the last packets of Opus, with which another decoder continues."""
-        return tuple(self.opus.past(received)) if self.opus else ()
 
     def begin(self, call: SuspendedCall, finals: int | list[int] = 0) -> Begin:
         """Return the item that begins or continues a call.
@@ -65,10 +59,7 @@ class AsrkitStream(Dialect):
         counts = counts * start.channels if counts == [0] else counts
         if len(counts) != start.channels:
             raise UserError(f"finals: expected {start.channels} numbers, got {shown(finals)}")
-        if start.encoding == "opus":
-            self.opus = OpusDecoder(call.received, call.packets)
-        else:
-            self.reader = SampleReader(ENCODINGS[start.encoding], start.channels)
+        self.reader = SampleReader(ENCODINGS[start.encoding], start.channels)
         self.start, self.finals = start, counts
         wish = Wish(
             start.model, hotwords=start.hotwords, pause_ms=start.pause_ms,

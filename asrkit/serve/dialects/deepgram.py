@@ -101,8 +101,7 @@ def options_of(kind: Any, query: QueryParams) -> tuple[Any, list[str]]:
     if kind is LiveOptions and encoding not in known:
         raise UserError(
             f"encoding {refusal(encoding, known)}. Containers, such as the WebM or Ogg of a "
-            "browser's MediaRecorder, are not read live: send samples, or packets of Opus to "
-            "/v1/stream, or the whole file by POST"
+            "browser's MediaRecorder, are not read live: send samples, or the whole file by POST"
         )
     options = checked(kind.model_validate, given)
     warnings = [*filter(None, [without_effect(without)])]

@@ -12,7 +12,6 @@ from pydantic import (
     model_validator,
 )
 
-from asrkit.audio import opus
 from asrkit.errors import UserError
 from asrkit.runtime import Segment, Word
 from asrkit.serve.calls import MOST_CHANNELS
@@ -33,13 +32,13 @@ class Start(Message):
 
     type: Literal["start"]
     sample_rate: Annotated[int, Field(ge=1000, le=768_000)] = 16_000
-    """Sample rate of the audio in binary messages, Hz; 48000 for Opus."""
+    """Sample rate of the audio in binary messages, Hz."""
     channels: Annotated[int, Field(ge=1, le=MOST_CHANNELS)] = 1
     """Number of interleaved channels. Each is recognised by itself and takes a stream."""
     speakers: Annotated[list[Name], Field(max_length=MOST_CHANNELS)] = []
     """Name of each channel's speaker, for the results."""
-    encoding: Literal["pcm_s16le", "pcm_f32le", "opus"] = "pcm_s16le"
-    """Format of binary messages. An Opus message is a packet of RFC 6716 without a container."""
+    encoding: Literal["pcm_s16le", "pcm_f32le"] = "pcm_s16le"
+    """Format of the samples in binary messages."""
     hotwords: dict[Phrase, float] | list[Phrase] = []
     """Phrases to prefer, or phrases with weights, if the server's search can prefer phrases."""
     pause_ms: Annotated[int, Field(ge=0, le=60_000)] | None = None
@@ -51,11 +50,7 @@ class Start(Message):
     """Name of one of the server's models; default: the first one."""
 
     @model_validator(mode="after")
-    def check_rate(self) -> "Start":
-        if self.encoding == "opus" and self.sample_rate != opus.RATE:
-            raise ValueError(f"sample_rate must be {opus.RATE} for opus, got {self.sample_rate}")
-        if self.encoding == "opus" and self.channels > 1:
-            raise ValueError("opus has one channel: send several channels as pcm")
+    def check_speakers(self) -> "Start":
         if self.speakers and len(self.speakers) != self.channels:
             raise ValueError(f"{self.channels} channels, but {len(self.speakers)} speakers")
         return self
