@@ -197,45 +197,31 @@ def prompt_column(settings: dict[str, Any], prompt: str | None) -> int | None:
         raise CheckpointError(
             f"only models with a language prompt take --prompt, got {shown(prompt)}: leave it out"
         )
-    defaults = section(settings, "model_defaults")
-    known = defaults.get("prompt_dictionary")
+    known = section(settings, "model_defaults").get("prompt_dictionary")
     known = known if isinstance(known, dict) else {}
     if prompt not in known:
         raise CheckpointError(
             f"the model reads a language prompt, got {shown(prompt)}: choose one, as in NAME:de-DE "
             f"or by --prompt, from {', '.join(map(shown, known))}"
         )
-    count = whole_number(defaults.get("num_prompts"), 1)
-    if count is None or settings.get("num_prompts", count) != count:
+    column = whole_number(known[prompt], 0)
+    if column is None:
         raise CheckpointError(
-            "num_prompts must be one whole number for the model and model_defaults, "
-            f"got {shown(settings.get('num_prompts'))} and {shown(defaults.get('num_prompts'))}"
+            f"model_defaults.prompt_dictionary must have whole numbers, got {shown(known[prompt])}"
         )
-    found = whole_number(known[prompt], 0)
-    if found is None or found >= count:
-        raise CheckpointError(
-            f"model_defaults.prompt_dictionary must have whole numbers below {count}, "
-            f"got {shown(known[prompt])}"
-        )
-    return found
+    return column
 
 
 def transducer_settings(settings: dict[str, Any], adapter_dim: int | None) -> dict[str, Any]:
     """Return the transducer's settings; with a hybrid's CTC layer, both have one vocabulary."""
-    if "aux_ctc" not in settings:
-        return nemo_transducer.head_settings(settings, adapter_dim)
-    try:
-        labels, others = (
-            section(part, name).get("vocabulary")
-            for part, name in ((settings, "joint"), (ctc(settings), "decoder"))
-        )
-        if labels != others:
-            raise CheckpointError("joint.vocabulary and aux_ctc.decoder.vocabulary must be equal")
-        return nemo_transducer.head_settings(settings, adapter_dim)
-    except CheckpointError as error:
-        if adapter_dim is not None:
-            raise
-        raise CheckpointError(f"{error}; --head ctc imports the CTC head alone") from None
+    if "aux_ctc" in settings:
+        joint, decoder = section(settings, "joint"), section(ctc(settings), "decoder")
+        if joint.get("vocabulary") != decoder.get("vocabulary"):
+            raise CheckpointError(
+                "joint.vocabulary and aux_ctc.decoder.vocabulary must be equal; --head ctc imports "
+                "the CTC head alone"
+            )
+    return nemo_transducer.head_settings(settings, adapter_dim)
 
 
 def read_tokenizer(

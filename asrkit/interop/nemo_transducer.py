@@ -1,12 +1,7 @@
-"""The transducer of a NeMo checkpoint: its settings as asrkit's head, its weights under our names.
-
-NeMo's blank is the last label, also in the embeddings, where it stands before all labels.
-"""
+"""The transducer of a NeMo checkpoint: its settings as those of asrkit's head."""
 
 from collections.abc import Mapping
 from typing import Any
-
-from torch import Tensor
 
 from asrkit.errors import shown
 from asrkit.interop.checkpoint import CheckpointError
@@ -49,7 +44,6 @@ JOINT_NETWORK = Part(
     "joint_hidden dropout",
     "encoder_hidden pred_hidden",
 )
-PROJECTIONS = {"enc": "from_encoder", "pred": "from_predictor"}
 
 
 def head_settings(settings: Mapping[str, Any], adapter_dim: int | None) -> dict[str, Any]:
@@ -96,24 +90,3 @@ def ctc_weight(settings: Mapping[str, Any]) -> float:
         return 0.0
     found = section(settings, "aux_ctc").get("ctc_loss_weight")
     return found if isinstance(found, float) and 0.0 < found < 1.0 else 0.3  # NeMo's default
-
-
-def head_weights(weights: Mapping[str, Tensor]) -> dict[str, str]:
-    """Return asrkit's name of each weight of the predictor and the joiner, by NeMo's name."""
-    names = {}
-    for name in weights:
-        part, _, rest = name.partition(".")
-        if part == "decoder":
-            own = rest.removeprefix("prediction.").removeprefix("dec_rnn.")
-            names[name] = f"head.predictor.{own}"
-        elif name.startswith("joint.joint_net."):  # activation, perhaps a dropout, linear
-            names[name] = f"head.out.{rest.rpartition('.')[2]}"
-        elif part == "joint":
-            place, _, kind = rest.partition(".")
-            names[name] = f"head.{PROJECTIONS.get(place, place)}.{kind}"
-    return names
-
-
-def blank_first(name: str, weight: Tensor) -> Tensor:
-    """Return a weight of this name with the row of the blank before those of the labels."""
-    return weight.roll(1, 0) if "embed" in name or name.startswith("head.out.") else weight

@@ -10,13 +10,13 @@ from torch import Tensor
 
 from asrkit.audio import build_frontend
 from asrkit.errors import shown
-from asrkit.interop import nemo_transducer
 from asrkit.interop.checkpoint import CheckpointError
 from asrkit.interop.nemo_settings import check_head, folds_norm
 from asrkit.interop.weights import Names, Weights
 
 BATCH_NORM_EPSILON = 1e-5
 TRANSDUCER = {"decoder.": "decoder", "joint.": "joint"}  # parts that --head ctc leaves out
+PROJECTIONS = {"enc": "from_encoder", "pred": "from_predictor"}  # of joiners
 LAYER: Names = {
     "ffn1.norm": "norm_feed_forward1",
     "ffn1.expand": "feed_forward1.linear1",
@@ -96,10 +96,20 @@ def head_weights(weights: Weights, settings: dict[str, Any], head: str) -> dict[
     """Return the weights of the CTC head or of a transducer, with the blank before the labels."""
     if head == "ctc":
         return ctc_weights(weights, settings, "head")
-    names = nemo_transducer.head_weights(weights)
-    found = {
-        own: nemo_transducer.blank_first(own, weights.take(name)) for name, own in names.items()
-    }
+    found = {}
+    for name in [*weights]:
+        part, _, rest = name.partition(".")
+        if part == "decoder":
+            key = f"predictor.{rest.removeprefix('prediction.').removeprefix('dec_rnn.')}"
+        elif name.startswith("joint.joint_net."):  # activation, perhaps a dropout, linear
+            key = f"out.{rest.rpartition('.')[2]}"
+        elif part == "joint":
+            place, _, end = rest.partition(".")
+            key = f"{PROJECTIONS.get(place, place)}.{end}"
+        else:
+            continue
+        has_labels = "embed" in key or key.startswith("out.")
+        found[f"head.{key}"] = weights.take(name).roll(1, 0) if has_labels else weights.take(name)
     if "aux_ctc" in settings:
         found |= ctc_weights(weights, settings, "head.ctc")
     return found

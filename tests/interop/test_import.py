@@ -207,49 +207,6 @@ REFUSED: dict[str, tuple[Callable[..., object], str]] = {
 }
 
 
-def hybrid(path: Path, change: Callable[..., object]) -> Path:
-    """A small hybrid model, as `checkpoint`."""
-
-    def both(settings: dict[str, Any], weights: dict[str, torch.Tensor]) -> None:
-        settings["target"] = "nemo.collections.asr.models.x.EncDecHybridRNNTCTCBPEModel"
-        settings["aux_ctc"] = {"decoder": settings["decoder"], "decoding": {}, "use_cer": False}
-        settings |= {"decoder": {"prednet": {}}, "joint": {"jointnet": {}}}
-        for end in ("weight", "bias"):
-            head = weights.pop(f"decoder.decoder_layers.0.{end}")
-            weights[f"ctc_decoder.decoder_layers.0.{end}"] = head
-        weights |= {"decoder.prediction.embed.weight": torch.zeros(6, 2)}
-        weights |= {"joint.enc.weight": torch.zeros(2, 16)}
-        change(settings, weights)
-
-    return checkpoint(path, both)
-
-
-def test_a_hybrid_is_imported_without_its_transducer(tmp_path: Path) -> None:
-    found = import_checkpoint("nemo", hybrid(tmp_path / "m.nemo", lambda *_: None), "ctc")
-    assert found.left_out == {"decoder": 12, "joint": 32}
-
-
-@pytest.mark.parametrize(
-    ("change", "told"),
-    [
-        (lambda _, weights: weights.update({"prompt_kernel.2.bias": torch.zeros(1)}),
-         "the weight 'prompt_kernel.2.bias' is unknown"),
-        (lambda _, weights: weights.update({"ctc_decoder.norm.bias": torch.zeros(1)}),
-         "the weight 'ctc_decoder.norm.bias' is unknown"),
-        (lambda settings, _: settings["aux_ctc"].update(prompt=3), "aux_ctc.prompt is unknown"),
-        (lambda settings, _: settings["aux_ctc"]["decoder"].update(x=3), "decoder.x is unknown"),
-        (lambda settings, _: settings["aux_ctc"].update(decoding={"temperature": 0.5}),
-         "decoding.temperature must be 1.0, got 0.5"),
-    ],
-)  # fmt: skip
-def test_a_hybrid_with_an_unknown_part_is_refused_by_its_name(
-    change: Callable[..., object], told: str, tmp_path: Path
-) -> None:
-    with pytest.raises(CheckpointError) as error:
-        import_checkpoint("nemo", hybrid(tmp_path / "m.nemo", change), "ctc")
-    assert told in str(error.value)
-
-
 def test_settings_that_are_harmless_change_no_number(tmp_path: Path) -> None:
     """Every one of the list, with values as they are published."""
 
