@@ -54,9 +54,9 @@ def load(
             options: "units" (words or tokens), "weight", "word_bonus". With two passes, the model
             applies to each search that uses one.
         endpointer: endpointer that ends segments at pauses; None for one segment.
-        postprocess: function that rewrites the text of each segment; or "module:function"; or a
-            name provided by an installed package. asrkit provides "spelled": "four four seven"
-            becomes "447". Never read from a model file, because it is code.
+        postprocess: function that rewrites the text of each segment; or "module:function"; or
+            "spelled": "four four seven" becomes "447". Never read from a model file, because it is
+            code.
         backend: eager, compiled, onnx, onnx-int8, or an .onnx file. If None, onnx if
             `asrkit export` wrote such a file beside the model file, else eager. Every backend is
             compared with eager here, int8 within its rounding. ONNX Runtime uses the threads, and

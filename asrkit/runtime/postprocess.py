@@ -3,23 +3,19 @@
 import hashlib
 import importlib
 import inspect
-import os
-import sys
 from collections.abc import Callable
 from contextlib import suppress
-from importlib.metadata import EntryPoint, PackageNotFoundError, distributions
-from importlib.metadata import version as version_of
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from asrkit.errors import UserError, reason, shown
 from asrkit.text.spelled import join_spelled
 
 BUILT_IN: dict[str, Callable[[str], str]] = {"spelled": join_spelled}
-GROUP = "asrkit.postprocess"  # entry points under which packages provide such functions
 
 
 def find_postprocess(name: str | Callable[[str], str]) -> Callable[[str], str]:
-    """Return the function for a "module:function" or a name, asrkit's or an installed package's.
+    """Return the function for a "module:function" or a name of asrkit's.
 
     A function is returned as it is.
 
@@ -33,33 +29,17 @@ def find_postprocess(name: str | Callable[[str], str]) -> Callable[[str], str]:
     if name in BUILT_IN:
         return BUILT_IN[name]
     module, separator, function = name.partition(":")
-    entries = {} if separator else installed()
-    if not separator and name not in entries:
-        names = ", ".join(sorted({*BUILT_IN, *entries}))
+    if not separator:
         raise UserError(
-            f"no postprocess {shown(name)}: write module:function, or a name of: {names}"
+            f"no postprocess {shown(name)}: write module:function, or {', '.join(BUILT_IN)}"
         )
     try:
-        if separator:
-            rewrite = getattr(importlib.import_module(module), function)
-        else:
-            rewrite = entries[name].load()
+        rewrite = getattr(importlib.import_module(module), function)
     except Exception as error:  # the user's own module may raise any exception
         raise UserError(f"postprocess {shown(name)}: {type(error).__name__}: {error}") from None
     if not callable(rewrite):
         raise UserError(f"postprocess must be a function, got {shown(name)}")
     return rewrite
-
-
-def installed() -> dict[str, EntryPoint]:
-    """Return the functions of installed packages by name, ignoring the working folder."""
-    working = os.path.realpath(os.curdir)
-    path = [folder for folder in sys.path if os.path.realpath(folder) != working]
-    return {
-        entry.name: entry
-        for package in distributions(path=path)
-        for entry in package.entry_points.select(group=GROUP)
-    }
 
 
 def applied(postprocess: Callable[[str], str], text: str) -> str:
@@ -101,10 +81,10 @@ def identity_of(function: Callable[..., Any]) -> str:
                 "its attribute identity to a text that changes whenever its results do, or use a "
                 "function of a module"
             )
-        source = version = ""
+        source = package = ""
         with suppress(OSError, TypeError):  # it is not written in Python
             source = inspect.getsource(function)
         with suppress(PackageNotFoundError, ValueError):  # it is not of an installed package
-            version = version_of(module.partition(".")[0])
-        identity = f"{version} {source}"
+            package = version(module.partition(".")[0])
+        identity = f"{package} {source}"
     return hashlib.sha256(f"{module}:{name} {identity}".encode()).hexdigest()
