@@ -4,11 +4,10 @@ Limits are Netflix's (Timed Text Style Guide: English, and General Requirements)
 pause is the BBC's (Subtitle Guidelines, "Gaps"): shorter ones are not left empty.
 """
 
-import itertools
 from collections.abc import Iterable, Sequence
 
 from asrkit.runtime.words import Word, joined
-from asrkit.text.graphemes import clusters, columns
+from asrkit.text.graphemes import columns
 
 LINE_COLUMNS, MAX_LINES = 42, 2
 MIN_MS, MAX_MS = 833, 7000  # display time of a cue
@@ -19,17 +18,19 @@ SENTENCE_ENDS = (".", "?", "!", "…", "。", "？", "！")
 def cues(words: Sequence[Word], speaker: str = "") -> list[tuple[int, int, str]]:
     """Return subtitles without overlap: start and end in ms, and one or two lines.
 
+    A word that is longer than a line has a line of its own.
+
     Args:
         words: words of one speaker.
         speaker: first word of each subtitle.
     """
-    groups = grouped([part for word in words for part in parts(word)], speaker)
+    groups = grouped(words, speaker)
     times = apart(group[0]._replace(end=group[-1].end) for group in groups)
     nexts = [*(start for start, _ in times), 1 << 62][1:]
     subtitles = []
     for group, (start, end), after in zip(groups, times, nexts, strict=True):
         end = min(max(end, start + MIN_MS), start + MAX_MS, after)
-        lines = lines_of(named(group, speaker)) or lines_of(group) or ()
+        lines = lines_of(named(group, speaker)) or lines_of(group) or [joined(group)]
         subtitles.append((start, end, "\n".join(lines)))
     return subtitles
 
@@ -91,26 +92,6 @@ def lines_of(words: Sequence[Word]) -> list[str] | None:
     fitting = [i for i, pair in enumerate(widths, start=1) if max(pair) <= LINE_COLUMNS]
     at = min(fitting, key=lambda i: abs(widths[i - 1][0] - widths[i - 1][1]), default=None)
     return None if at is None else [joined(words[:at]), joined(words[at:])]
-
-
-def parts(word: Word) -> list[Word]:
-    """Split a word that is longer than a line into parts of whole clusters; each part gets its
-    share of the time."""
-    if columns(word.text) <= LINE_COLUMNS:
-        return [word]
-    lines, width = [""], 0
-    for cluster in clusters(word.text):
-        if lines[-1] and width + columns(cluster) > LINE_COLUMNS:
-            lines.append("")
-            width = 0
-        lines[-1] += cluster
-        width += columns(cluster)
-    counts = [0, *itertools.accumulate(map(len, lines))]
-    at = [word.start + (word.end - word.start) * count / counts[-1] for count in counts]
-    return [
-        Word(text, at[i], at[i + 1], word.confidence).with_space(word.spaced and not i)
-        for i, text in enumerate(lines)
-    ]
 
 
 def apart(words: Iterable[Word]) -> list[tuple[int, int]]:

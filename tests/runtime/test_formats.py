@@ -1,4 +1,4 @@
-"""Every format read back by another's parser, and subtitles that keep their limits."""
+"""Every format read back by another's parser; subtitles keep their limits; calls of speakers."""
 
 import csv
 import html
@@ -16,7 +16,7 @@ from praatio.utilities.errors import PraatioException
 
 from asrkit import UserError
 from asrkit.runtime import Result, Word, formats
-from asrkit.runtime.formats import FORMATS, Recording, write
+from asrkit.runtime.formats import FORMATS, PAUSE_SECONDS, Recording, passages, write
 from asrkit.runtime.stream import duration
 from asrkit.runtime.subtitles import LINE_COLUMNS, MAX_MS, cues
 from asrkit.text.graphemes import clusters, columns, units
@@ -54,7 +54,7 @@ def words(request: pytest.FixtureRequest) -> list[Word]:
 
 
 def flat(text: str) -> str:
-    """Without spaces: long words are broken where lines end."""
+    """Without spaces."""
     return "".join(text.split())
 
 
@@ -66,7 +66,7 @@ def check_subtitles(found: list[tuple[float, float, str]], words: list[Word]) ->
     for start, end, text in found:
         assert 0 < end - start <= MAX_MS / 1000 + 1e-9
         assert 1 <= len(text.split("\n")) <= 2
-        assert max(map(len, text.split("\n"))) <= LINE_COLUMNS
+        assert all(len(line) <= LINE_COLUMNS or " " not in line for line in text.split("\n"))
 
 
 def test_srt_is_read_back_by_its_parser(words: list[Word]) -> None:
@@ -151,22 +151,6 @@ def test_csv_is_read_back_row_by_row(words: list[Word]) -> None:
     assert sorted("".join(said.split())) == sorted("".join("".join(w.text for w in words).split()))
     times = [(float(row["start"]), float(row["end"])) for row in found if row["text"]]
     assert times == sorted(times)
-
-
-def test_csv_has_a_row_for_each_turn() -> None:
-    """A channel without words has an empty row."""
-    said = {"agent": [("good", 0.0), ("day", 0.5), ("bye", 4.0)], "customer": [("hello", 1.25)],
-            "silent": []}  # fmt: skip
-    call = [
-        Recording(
-            [Word(text, at, at + 0.5, 1.0) for text, at in said[name]], "c", None, {}, i, name
-        )
-        for i, name in enumerate(said)
-    ]
-    assert write("csv", call).splitlines() == [
-        "id,start,end,speaker,text", "c,0.000,1.000,agent,good day",
-        "c,1.250,1.750,customer,hello", "c,4.000,4.500,agent,bye", "c,,,silent,",
-    ]  # fmt: skip
 
 
 def test_json_is_read_back_as_the_words(words: list[Word]) -> None:
@@ -279,17 +263,6 @@ def test_no_format_puts_spaces_between_characters(form: str) -> None:
         assert "spaced" not in given[0]
 
 
-def test_long_words_are_divided_between_clusters() -> None:
-    family = "\U0001f469\u200d\U0001f469\u200d\U0001f467"
-    for text in ("x" * 41 + family, family * 30, "e\u0301" * 100, "한" * 50):
-        lines = [
-            line for _, _, cue in cues([Word(text, 0.0, 6.0, 0.9)]) for line in cue.splitlines()
-        ]
-        assert "".join(lines) == text
-        assert [part for line in lines for part in clusters(line)] == clusters(text)
-        assert max(map(columns, lines)) <= LINE_COLUMNS
-
-
 @pytest.mark.parametrize("form", FORMATS)
 def test_the_end_of_a_recording_is_its_last_millisecond(form: str) -> None:
     """A recording of 3.8 s ended at 3.799; of any whole number of milliseconds it is exact."""
@@ -310,3 +283,135 @@ def test_a_part_of_a_millisecond_is_left_out() -> None:
     """So that no word ends after the audio."""
     assert [duration(60_800 + more) for more in (-1, 0, 15, 16)] == [3.799, 3.8, 3.8, 3.801]
     assert duration(0) == 0.0
+
+
+def spans_of(*spans: tuple[str, float, float]) -> list[Word]:
+    return [Word(text, start, end, 0.5) for text, start, end in spans]
+
+
+AGENT = spans_of(("how", 0.1, 0.3), ("many", 0.3, 0.6), ("<thanks>", 1.4, 1.8), ("bye", 4.0, 4.25))
+CALLER = spans_of(("two", 0.8, 1.2), ("please", 1.2, 1.6), ("bye", 4.1, 4.5))
+CALL = [
+    Recording(AGENT, "a call", 5.0, {}, 0, "the agent"),
+    Recording(CALLER, "a call", 5.0, {}, 1, "R&D"),
+]
+
+
+def random_call(seed: int, count: int = 40) -> list[list[Word]]:
+    draw = np.random.default_rng(seed)
+    call = []
+    for _ in range(int(draw.integers(1, 4))):
+        pauses = draw.choice([0.0, 0.125, 0.5, 1.5], count)
+        ends = np.cumsum(pauses + draw.integers(1, 8, count) / 8)
+        starts = [0.0 + pauses[0], *(ends[:-1] + pauses[1:])]
+        call.append([Word("w", *map(float, span), 1.0) for span in zip(starts, ends, strict=True)])
+    return call
+
+
+def plainly(speakers: list[list[Word]]) -> list[tuple[float, int, int]]:
+    """Start, speaker and number of words of each turn, from all pairs of words."""
+    found = []
+    for number, words in enumerate(speakers):
+        others = [word for each in speakers if each is not words for word in each]
+        first = 0
+        for i in range(1, len(words) + 1):
+            before, after = words[i - 1], words[min(i, len(words) - 1)]
+            long = after.start - before.end >= PAUSE_SECONDS
+            if (
+                i == len(words)
+                or long
+                or any(before.end <= other.start and other.end <= after.start for other in others)
+            ):
+                found.append((words[first].start, number, i - first))
+                first = i
+    return sorted(found)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_turns_are_those_of_the_rule(seed: int) -> None:
+    call = random_call(seed)
+    found = passages(call)
+    assert [(turn.start, turn.channel, len(turn.words)) for turn in found] == plainly(call)
+    for number, words in enumerate(call):  # nothing is lost where turns overlap
+        assert [w for turn in found if turn.channel == number for w in turn.words] == words
+
+
+def test_control_of_turns_without_the_other_speaker() -> None:
+    calls = [random_call(seed) for seed in range(20)]
+    apart = [sorted(turn for words in call for turn in plainly([words])) for call in calls]
+    assert [len(plainly(call)) for call in calls] != [len(each) for each in apart]
+
+
+def test_the_text_is_a_dialogue() -> None:
+    assert write("txt", CALL) == (
+        "00:00:00.100–00:00:00.600 the agent: how many\n"
+        "00:00:00.800–00:00:01.600 R&D: two please\n"
+        "00:00:01.400–00:00:01.800 the agent: <thanks>\n"
+        "00:00:04.000–00:00:04.250 the agent: bye\n"
+        "00:00:04.100–00:00:04.500 R&D: bye\n"
+    )
+
+
+def test_json_has_speakers() -> None:
+    whole, lines = json.loads(write("json", CALL)), write("jsonl", CALL).splitlines()
+    assert whole["channels"] == [json.loads(line) for line in lines]
+    assert [(each["channel"], each["speaker"], each["text"]) for each in whole["channels"]] == [
+        (0, "the agent", "how many <thanks> bye"), (1, "R&D", "two please bye"),
+    ]  # fmt: skip
+    assert [turn["text"] for turn in whole["turns"]] == [
+        "how many", "two please", "<thanks>", "bye", "bye",
+    ]  # fmt: skip
+    assert whole["turns"][1] == {
+        "channel": 1, "speaker": "R&D", "start": 0.8, "end": 1.6, "text": "two please",
+    }  # fmt: skip
+
+
+def test_subtitles_name_the_speaker() -> None:
+    found = list(srt.parse(write("srt", CALL)))
+    assert [each.content for each in found] == [
+        "the agent: how many <thanks>", "R&D: two please", "the agent: bye", "R&D: bye",
+    ]  # fmt: skip
+    captions = webvtt.from_string(write("vtt", CALL)).captions
+    assert [each.voice for each in captions] == ["the agent", "R&amp;D", "the agent", "R&amp;D"]
+    assert captions[0].text == "how many &lt;thanks&gt;"
+    many = spans_of(*((f"word{i}", i / 4, i / 4 + 0.25) for i in range(100)))
+    call = [Recording(many, "x", None, {}, channel, "n" * 20) for channel in (0, 1)]
+    texts = [each.content for each in srt.parse(write("srt", call))]
+    assert all(text.startswith("n" * 20 + ": word") for text in texts)
+    assert max(len(line) for text in texts for line in text.split("\n")) <= LINE_COLUMNS
+
+
+def test_tables_have_the_channel() -> None:
+    ctm = [line.split() for line in write("ctm", CALL).splitlines()]
+    assert [(row[0], row[1], row[4]) for row in ctm[3:5]] == [
+        ("a_call", "1", "bye"), ("a_call", "2", "two"),
+    ]  # fmt: skip
+    rttm = [line.split() for line in write("rttm", CALL).splitlines()]
+    assert {len(row) for row in rttm} == {10}
+    assert [row[1:5] + row[7:8] for row in rttm[:2]] == [
+        ["a_call", "1", "0.100", "0.500", "the_agent"],
+        ["a_call", "2", "0.800", "0.800", "R&D"],
+    ]  # fmt: skip
+    silent = Recording([], "a call", None, {}, 2, "silent")
+    rows = write("csv", [*CALL, silent]).splitlines()
+    assert rows[2] == "a call,0.800,1.600,R&D,two please"
+    assert rows[-1] == "a call,,,silent,"
+
+
+def test_textgrid_has_a_tier_for_each_channel(tmp_path: Path) -> None:
+    (tmp_path / "x.TextGrid").write_text(write("textgrid", CALL), encoding="utf-8")
+    grid = textgrid.openTextgrid(str(tmp_path / "x.TextGrid"), False, reportingMode="error")
+    assert grid.tierNames == ("the agent", "R&D")
+    assert [entry.label for entry in grid.getTier("R&D").entries] == ["two", "please", "bye"]
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_channels_of_different_recordings_are_apart(form: str) -> None:
+    """Only the next channel of one id belongs to a recording; nobody speaks in an empty one."""
+    one, two = CALL
+    if FORMATS[form].joins:
+        other = two._replace(id="another call")
+        expected = write(form, [one]) + write(form, [other]).removeprefix(FORMATS[form].header)
+        assert write(form, [one, other]) == expected
+        assert write(form, [one, other]) != write(form, [one, two]) or form in ("jsonl", "csv")
+    assert write(form, [each._replace(words=[]) for each in CALL]) is not None
