@@ -415,7 +415,7 @@ REFUSED: list[tuple[Change, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("change", "told"), REFUSED, ids=lambda each: str(each)[:40])
+@pytest.mark.parametrize(("change", "told"), REFUSED, ids=[told[:40] for _, told in REFUSED])
 def test_what_is_not_exact_or_hostile_is_refused_by_name(
     copy: Path, change: Change, told: str
 ) -> None:
