@@ -398,7 +398,7 @@ def transducer(told: str, change: Change) -> tuple[Any, ...]:
         ("rnnt", "ctc", None, None, "the model has no CTC head, which --head asks for: leave it"),
         ("ctc", "transducer", None, None, "the model has no transducer, which --head asks for"),
         ("rnnt", None, "de-DE", None, "only models with a language prompt take --prompt, got 'de-"),
-        with_prompt("got 'xx': choose one with --prompt, from 'en-US', 'en', 'de-", None, "xx"),
+        with_prompt("or by --prompt, from 'en-US', 'en', 'de-", None, "xx"),
         with_prompt("the model reads a language prompt, got None: choose one", None, None),
         with_prompt("prompt is off",
                     lambda s: s["model_defaults"].update(initialize_prompt_feature=False)),

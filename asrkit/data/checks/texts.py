@@ -45,8 +45,8 @@ def wrong_encoding(facts: Facts, rules: Rules) -> str | None:
 def mixed_alphabets(facts: Facts, rules: Rules) -> str | None:
     """Find words with letters of two alphabets, such as a Cyrillic "Е" in "SЕVEN"."""
     if word := MIXED.search(facts.text):
-        letters = [regex.findall(alphabet, word[0]) for alphabet in (LATIN, OTHER)]
-        return named(min(letters, key=len), word[0])
+        latin, other = (regex.findall(alphabet, word[0]) for alphabet in (LATIN, OTHER))
+        return named(latin if len(latin) < len(other) else other, word[0])
     return None
 
 
