@@ -37,88 +37,94 @@ MODELS = (
     "EncDecCTCModel", "EncDecCTCModelBPE", "EncDecRNNTModel", "EncDecRNNTBPEModel",
     *HYBRIDS, PROMPTED[0],
 )  # fmt: skip
-MODEL = {"sample_rate": Key(16000, (16000,))}
-# Training, printing, and numbers and labels that other sections repeat. `joint` is read for a
-# transducer, and left out with --head ctc, like its weights.
-MODEL_HARMLESS = (
+MODEL = Part(
+    {"sample_rate": Key(16000, (16000,))},
+    "target nemo_version preprocessor encoder decoder decoding aux_ctc tokenizer",
+    # Training, printing, and numbers and labels that other sections repeat. `joint` is read for a
+    # transducer, and left out with --head ctc, like its weights.
     "train_ds validation_ds test_ds spec_augment loss optim interctc ctc_reduction rnnt_reduction "
     "skip_nan_grad compute_eval_loss variational_noise ctc_loss_weight init_from_nemo_model "
     "init_from_pretrained_model init_from_ptl_ckpt token_init_method token_init_weight_value "
-    "token_init_bias_value joint model_defaults labels log_prediction use_cer name"
+    "token_init_bias_value joint model_defaults labels log_prediction use_cer name",
 )
-MODEL_READ = "target nemo_version preprocessor encoder decoder decoding aux_ctc tokenizer"
+PROMPTED_MODEL = MODEL._replace(read=f"{MODEL.read} num_prompts")
 # Repeated by other sections; no class of NeMo reads `norm`.
-DEFAULTS_HARMLESS = "enc_hidden pred_hidden joint_hidden tdt_durations num_tdt_durations norm"
-PROMPT = Part(
-    {"initialize_prompt_feature": Key(False, (True,), "its language prompt is off")},
-    "num_prompts prompt_dictionary",
-    DEFAULTS_HARMLESS,
+DEFAULTS = Part({}, "", "enc_hidden pred_hidden joint_hidden tdt_durations num_tdt_durations norm")
+PROMPTED_DEFAULTS = DEFAULTS._replace(
+    keys={"initialize_prompt_feature": Key(False, (True,), "its language prompt is off")},
+    read="num_prompts prompt_dictionary",
 )
 
-FEATURES = {
-    "_target_": Key(None, (None, f"{MODULES}.AudioToMelSpectrogramPreprocessor")),
-    "sample_rate": Key(16000, (16000,)),
-    "normalize": Key(
-        "per_feature", ("NA", None), "a normalisation over the utterance cannot stream"
-    ),
-    "window_size": Key(0.02, (0.025,)),
-    "window_stride": Key(0.01, (0.01,)),
-    "n_window_size": Key(None, (None,)),
-    "n_window_stride": Key(None, (None,)),
-    "window": Key("hann", ("hann",)),
-    "n_fft": Key(None, (512, None)),
-    "preemph": Key(0.97, (0.97,)),
-    "lowfreq": Key(0, (0,)),
-    "highfreq": Key(None, (None, 8000)),
-    "log": Key(True, (True,)),
-    "log_zero_guard_type": Key("add", ("add",)),
-    "log_zero_guard_value": Key(2.0**-24, (2.0**-24,)),
-    "mag_power": Key(2.0, (2.0,)),
-    "mel_norm": Key("slaney", ("slaney",)),
-    "frame_splicing": Key(1, (1,)),
-    "exact_pad": Key(False, (False,)),
-    "stft_exact_pad": Key(False, (False,)),
-    "use_torchaudio": Key(False, (False,), "torchaudio computes other features"),
-}
-# `pad_to` and `pad_value` concern frames after the end, which are dropped, `dither` and `nb_…`
-# training; `stft_conv` is another way to compute the same numbers.
-FEATURES_HARMLESS = "pad_to pad_value dither stft_conv rng nb_augmentation_prob nb_max_freq"
-ENCODER = {
-    "_target_": Key(None, (f"{MODULES}.ConformerEncoder",)),
-    "self_attention_model": Key("rel_pos", ("rel_pos",)),
-    "att_context_style": Key(
-        "regular", ("chunked_limited",), "other attention needs full context, or has no chunks"
-    ),
-    "att_chunk_context_size": Key(None, (None,), "its contexts differ from those of the model"),
-    "conv_norm_type": Key("batch_norm", ("batch_norm", "layer_norm")),
-    "conv_context_style": Key("regular", ("regular",), "these convolutions depend on the chunk"),
-    "conv_dual_mode": Key(False, (False,), "these convolutions depend on the mode"),
-    "causal_downsampling": Key(False, (True,), "a symmetric subsampling cannot stream"),
-    "reduction": Key(None, (None,)),
-    "feat_out": Key(-1, (-1,)),
-    "global_tokens": Key(0, (0,)),
-    "xscaling": Key(True, (True, False)),
-    "use_bias": Key(True, (True, False)),
-}
-ENCODER_READ = (
-    "feat_in n_layers d_model n_heads ff_expansion_factor subsampling subsampling_factor "
-    "subsampling_conv_channels att_context_size conv_kernel_size conv_context_size dropout"
+FEATURES = Part(
+    {
+        "_target_": Key(None, (None, f"{MODULES}.AudioToMelSpectrogramPreprocessor")),
+        "sample_rate": Key(16000, (16000,)),
+        "normalize": Key(
+            "per_feature", ("NA", None), "a normalisation over the utterance cannot stream"
+        ),
+        "window_size": Key(0.02, (0.025,)),
+        "window_stride": Key(0.01, (0.01,)),
+        "n_window_size": Key(None, (None,)),
+        "n_window_stride": Key(None, (None,)),
+        "window": Key("hann", ("hann",)),
+        "n_fft": Key(None, (512, None)),
+        "preemph": Key(0.97, (0.97,)),
+        "lowfreq": Key(0, (0,)),
+        "highfreq": Key(None, (None, 8000)),
+        "log": Key(True, (True,)),
+        "log_zero_guard_type": Key("add", ("add",)),
+        "log_zero_guard_value": Key(2.0**-24, (2.0**-24,)),
+        "mag_power": Key(2.0, (2.0,)),
+        "mel_norm": Key("slaney", ("slaney",)),
+        "frame_splicing": Key(1, (1,)),
+        "exact_pad": Key(False, (False,)),
+        "stft_exact_pad": Key(False, (False,)),
+        "use_torchaudio": Key(False, (False,), "torchaudio computes other features"),
+    },
+    "features",
+    # `pad_to` and `pad_value` concern frames after the end, which are dropped, `dither` and `nb_…`
+    # training; `stft_conv` is another way to compute the same numbers.
+    "pad_to pad_value dither stft_conv rng nb_augmentation_prob nb_max_freq",
 )
-# Training; other ways to compute the same numbers (the biases of every layer are stored either
-# way); options of a reduction, of global tokens and of rope, which ENCODER excludes.
-ENCODER_HARMLESS = (
+ENCODER = Part(
+    {
+        "_target_": Key(None, (f"{MODULES}.ConformerEncoder",)),
+        "self_attention_model": Key("rel_pos", ("rel_pos",)),
+        "att_context_style": Key(
+            "regular", ("chunked_limited",), "other attention needs full context, or has no chunks"
+        ),
+        "att_chunk_context_size": Key(None, (None,), "its contexts differ from those of the model"),
+        "conv_norm_type": Key("batch_norm", ("batch_norm", "layer_norm")),
+        "conv_context_style": Key(
+            "regular", ("regular",), "these convolutions depend on the chunk"
+        ),
+        "conv_dual_mode": Key(False, (False,), "these convolutions depend on the mode"),
+        "causal_downsampling": Key(False, (True,), "a symmetric subsampling cannot stream"),
+        "reduction": Key(None, (None,)),
+        "feat_out": Key(-1, (-1,)),
+        "global_tokens": Key(0, (0,)),
+        "xscaling": Key(True, (True, False)),
+        "use_bias": Key(True, (True, False)),
+    },
+    "feat_in n_layers d_model n_heads ff_expansion_factor subsampling subsampling_factor "
+    "subsampling_conv_channels att_context_size conv_kernel_size conv_context_size dropout",
+    # Training; other ways to compute the same numbers (the biases of every layer are stored either
+    # way); options of a reduction, of global tokens and of rope, which are excluded above.
     "att_context_probs dropout_pre_encoder dropout_emb dropout_att stochastic_depth_drop_prob "
     "stochastic_depth_mode stochastic_depth_start_layer subsampling_conv_chunking_factor "
     "use_pytorch_sdpa use_pytorch_sdpa_backends use_triton sync_max_audio_length pos_emb_max_len "
     "untie_biases reduction_position reduction_factor global_tokens_spacing global_attn_separate "
-    "rope_base rotary_fraction"
+    "rope_base rotary_fraction",
 )
-HEAD = {
-    "_target_": Key(None, (None, f"{MODULES}.ConvASRDecoder")),
-    "add_blank": Key(True, (True,), "CTC needs a blank"),
-}
-HEAD_HARMLESS = "num_classes init_mode feat_in"  # the weights have these sizes
-BRANCH_HARMLESS = "ctc_loss_weight use_cer ctc_reduction"
+HEAD = Part(
+    {
+        "_target_": Key(None, (None, f"{MODULES}.ConvASRDecoder")),
+        "add_blank": Key(True, (True,), "CTC needs a blank"),
+    },
+    "vocabulary",
+    "num_classes init_mode feat_in",  # the weights have these sizes
+)
+BRANCH = Part({}, "decoder decoding", "ctc_loss_weight use_cer ctc_reduction")
 
 
 def section(settings: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -157,37 +163,28 @@ def ctc(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def check_settings(settings: Mapping[str, Any]) -> None:
     """Raise CheckpointError for a setting that asrkit does not have, or does not know."""
-    check_class(settings)
-    if "EncDecRNNT" in str(settings.get("target")) and not settings.get("joint"):
-        raise CheckpointError(f"this {shown(settings['target'])} has no joint network")
-    prompted = class_of(settings) in PROMPTED
-    read = f"{MODEL_READ} num_prompts" if prompted else MODEL_READ
-    check("model", settings, Part(MODEL, read, MODEL_HARMLESS))
-    defaults = settings.get("model_defaults")
-    part = PROMPT if prompted else Part({}, "", DEFAULTS_HARMLESS)
-    check("model_defaults", defaults if isinstance(defaults, dict) else {}, part)
-    check("preprocessor", section(settings, "preprocessor"),
-          Part(FEATURES, "features", FEATURES_HARMLESS))  # fmt: skip
-    check("encoder", section(settings, "encoder"), Part(ENCODER, ENCODER_READ, ENCODER_HARMLESS))
-
-
-def check_class(settings: Mapping[str, Any]) -> None:
-    """Raise CheckpointError for a class of models that asrkit cannot compute."""
     target, name = settings.get("target"), class_of(settings)
     if target is not None and name not in MODELS:
-        prompt = ": it reads a language prompt" if "Prompt" in name else ""
         raise CheckpointError(
-            f"models of class {shown(target)} are not supported{prompt}; "
+            f"models of class {shown(target)} are not supported; "
             f"the supported classes are {', '.join(MODELS)}"
         )
+    if name.startswith("EncDecRNNT") and not settings.get("joint"):
+        raise CheckpointError(f"this {shown(target)} has no joint network")
+    prompted, defaults = name in PROMPTED, settings.get("model_defaults")
+    check("model", settings, PROMPTED_MODEL if prompted else MODEL)
+    defaults = defaults if isinstance(defaults, dict) else {}
+    check("model_defaults", defaults, PROMPTED_DEFAULTS if prompted else DEFAULTS)
+    check("preprocessor", section(settings, "preprocessor"), FEATURES)
+    check("encoder", section(settings, "encoder"), ENCODER)
 
 
 def check_head(settings: Mapping[str, Any]) -> None:
     """Raise CheckpointError for a CTC head with settings that asrkit does not support."""
     branch = ctc(settings)
     if branch != settings:
-        check("aux_ctc", branch, Part({}, "decoder decoding", BRANCH_HARMLESS))
-    check("decoder", section(branch, "decoder"), Part(HEAD, "vocabulary", HEAD_HARMLESS))
+        check("aux_ctc", branch, BRANCH)
+    check("decoder", section(branch, "decoder"), HEAD)
     decoding_of(branch)
 
 

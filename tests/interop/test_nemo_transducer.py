@@ -196,19 +196,6 @@ def test_control_another_blank_or_activation_is_noticed(fixture: Fixture) -> Non
     assert tokens() == right
 
 
-def test_control_another_language_is_noticed() -> None:
-    """The folded prompts give three different texts."""
-    path = checkpoint("rnnt-prompt")
-    samples = outputs_of("rnnt-prompt")["speech/audio"]
-    texts = {
-        recognizer_of(import_checkpoint("nemo", path, prompt=language).file)
-        .transcribe(samples)
-        .text
-        for language in ("en-US", "de-DE", "auto")
-    }
-    assert len(texts) == 3
-
-
 def prompted_hybrid(output: Path, more: dict[str, Tensor]) -> Path:
     """The transducer with a prompt as NeMo's hybrid class, whose CTC layer reads the same frames.
 

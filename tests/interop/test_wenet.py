@@ -290,18 +290,8 @@ def test_chunks(copy: Path, settings: dict, sizes: list[int], full_share: float)
 def test_the_command(copy: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     output = tmp_path / "m.safetensors"
     assert run("import", "wenet", copy, "--output", output, "--licence", "Apache-2.0") == 0
-    printed = capsys.readouterr().out
-    assert "left out: attention decoder, 0.04 M parameters" in printed
-    file = load_model(output)
-    assert file.training["imported"]["licence"] == "Apache-2.0"
-    again = import_checkpoint("wenet", copy).file
-    assert file.config == again.config
-    assert all(
-        torch.equal(a, b)
-        for a, b in zip(
-            file.model.state_dict().values(), again.model.state_dict().values(), strict=True
-        )
-    )
+    assert "left out: attention decoder, 0.04 M parameters" in capsys.readouterr().out
+    assert load_model(output).training["imported"]["licence"] == "Apache-2.0"
 
 
 def refused(folder: Path) -> str:
