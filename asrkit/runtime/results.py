@@ -1,7 +1,7 @@
 """Results of a recogniser."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -88,7 +88,6 @@ class Result:
         segments: segments that ended and cannot change any more.
     """
 
-    _fields = ("text", "words", "is_final", "segments")
     is_final: bool
     _segments: Grown
     _closed: Grown  # words after the segments that other results have, too
@@ -98,10 +97,10 @@ class Result:
     def __init__(
         self, text: str, words: Sequence[Word], is_final: bool, segments: Sequence[Segment] = ()
     ) -> None:
-        last = words[sum(len(segment.words) for segment in segments) :]
-        ended = Grown([*segments], len(segments))
-        vars(self).update(vars(self.shared(ended, Grown([], 0), last, is_final)), text=text)
-        vars(self).update(words=tuple(words))
+        self.text, self.words, self.is_final = text, tuple(words), is_final
+        self._segments, self._closed = Grown([*segments], len(segments)), Grown([], 0)
+        self._last = words[sum(len(segment.words) for segment in segments) :]
+        self._stable = None
 
     @classmethod
     def shared(
@@ -122,9 +121,8 @@ class Result:
             stable: computes the stable text of the words after the segments.
         """
         result = cls.__new__(cls)
-        vars(result).update(
-            _segments=segments, _closed=closed, _last=last, is_final=is_final, _stable=stable
-        )
+        result._segments, result._closed, result._last = segments, closed, last
+        result.is_final, result._stable = is_final, stable
         return result
 
     @cached_property
@@ -181,28 +179,21 @@ class Result:
         return self.text
 
     def __repr__(self) -> str:
-        return f"Result({', '.join(f'{k}={v!r}' for k, v in self._asdict().items())})"
-
-    def __iter__(self) -> Iterator[Any]:
-        return (getattr(self, field) for field in self._fields)
+        return "Result(text={!r}, words={!r}, is_final={!r}, segments={!r})".format(*self._value)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Result) and tuple(self) == tuple(other)
+        return isinstance(other, Result) and self._value == other._value
 
     def __hash__(self) -> int:
-        return hash(tuple(self))
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError("a result cannot be changed; _replace makes another")
+        return hash(self._value)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Result, tuple(self)
+        return Result, self._value
 
-    def _asdict(self) -> dict[str, Any]:
-        return dict(zip(self._fields, self, strict=True))
-
-    def _replace(self, **changes: Any) -> "Result":
-        return Result(**(self._asdict() | changes))
+    @property
+    def _value(self) -> tuple[Any, ...]:
+        """Arguments that make an equal result."""
+        return self.text, self.words, self.is_final, self.segments
 
     def to(self, form: str, id: str = "", duration: float | None = None) -> str:
         """Write the words in a file format: "srt", "ctm", …, see formats.FORMATS.

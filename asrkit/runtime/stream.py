@@ -385,9 +385,11 @@ class Steps:
         assert engine is not None
         feats = [row.ended_feats[0] for row in rows]
         emissions, _ = engine.step_of(feats, engine.init_state(len(rows)))
-        pairs = zip(rows, emissions, strict=True)
-        texts = [row.transcript.second_search(of_row) for row, of_row in pairs]
-        after = searched(*zip(*texts, strict=True))
+        transcripts = [row.transcript for row in rows]
+        segments = [transcript.final for transcript in transcripts if transcript.final]
+        spans = [transcript.waiting[0][0] for transcript in transcripts]
+        texts = [span.of(of_row) for span, of_row in zip(spans, emissions, strict=True)]
+        after = searched(segments, texts)
         for row, *output in zip(rows, emissions, after, strict=True):
             with suppress(Exception), row.changing():
                 row.append_second_pass(*output)

@@ -220,15 +220,6 @@ class Transcript:
             self.segments.append(Segment(joined(words), words, start, end, nbest, context))
             self.start = frame
 
-    def second_search(self, emissions: Tensor) -> tuple[OpenSegment, Tensor]:
-        """Return the segment of the second pass, and the emissions of its text, (E, V or D).
-
-        Args:
-            emissions: (last - first, V or D) of the longest waiting span.
-        """
-        assert self.final is not None
-        return self.final, self.waiting[0][0].of(emissions)
-
     def append_second_pass(
         self, emissions: Tensor, duration: float = math.inf, after: Any = None
     ) -> None:
@@ -241,11 +232,11 @@ class Transcript:
         """
         second = self.decoding.second
         assert second is not None
-        segment, text = self.second_search(emissions)
-        segment.append(text, after)
+        assert self.final is not None
         span, _ = self.waiting.popleft()
+        self.final.append(span.of(emissions), after)
         if span.ends:
-            self.add_segment(segment, span.end, duration, second.engine.spec.context_name)
+            self.add_segment(self.final, span.end, duration, second.engine.spec.context_name)
             self.final = self.begin(second.search, span.end)
 
     @property

@@ -1,7 +1,7 @@
 """The second pass: which frames it takes, and that its text is what the larger context makes."""
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -147,29 +147,6 @@ def test_text_of_a_segment_is_that_of_its_samples_alone(
     shifted = [span._replace(first=span.first + 1) for span in spans[1:]]
     others = [" ".join(expected_words(model, samples, span)) for span in shifted]
     assert others != texts[1:]  # the control
-
-
-def streamed(recognizer: Recognizer, samples: np.ndarray, seed: int) -> Iterator[Result]:
-    session = recognizer.start()
-    for packet in packets(samples, seed):
-        yield session.accept(packet)
-    yield session.finish()
-
-
-def test_text_of_an_ended_segment_changes_at_most_once(model: Network) -> None:
-    """At the end of its segment: what has ended never changes, and follows from the samples."""
-    samples, changed = recording(7), 0
-    recognizer = recognizer_of(model, Endpointer(300))
-    expected = recognizer.transcribe(samples)
-    for seed in range(4):
-        before, shown = expected._replace(segments=(), words=(), text=""), ""
-        for result in streamed(recognizer, samples, seed):
-            count = len(before.segments)
-            assert result.segments[:count] == before.segments
-            changed += any(each.text != shown for each in result.segments[count : count + 1])
-            shown, before = result.open_text, result
-        assert_same(before, expected)
-    assert changed
 
 
 def test_long_segment_in_spans_has_bounded_memory_and_one_text(
