@@ -1,4 +1,4 @@
-"""Prefix beam search against all paths, against the textbook, and under every split."""
+"""Prefix beam search against all paths and against the textbook."""
 
 import itertools
 import math
@@ -11,9 +11,7 @@ from torch import Tensor
 
 import asrkit.search.prefix_beam
 from asrkit.search import GreedySearch, Hypothesis, PrefixBeamSearch, Ranked
-from asrkit.search.base import CtcSearch, Search
 from asrkit.search.beam import STABLE_FRAMES
-from asrkit.search.prefix_beam import PrefixBeamState
 
 ALL = {"min_token_prob": 0.0, "skip_blank_prob": 1.0}  # nothing but the beam prunes
 KNOWN = torch.tensor([[0.25, 0.40, 0.35], [0.40, 0.35, 0.25], [0.10, 0.50, 0.40]]).log()
@@ -141,68 +139,6 @@ def pieces(log_probs: Tensor, seed: int) -> list[Tensor]:
     return [log_probs[a:b] for a, b in itertools.pairwise(cuts)]
 
 
-def stepped(search: PrefixBeamSearch, parts: list[Tensor]) -> PrefixBeamState:
-    state = search.start()
-    for part in parts:
-        state = search.step(state, part)
-    return state
-
-
-@pytest.mark.parametrize("seed", range(60))
-def test_beam_search_does_not_depend_on_the_split(seed: int) -> None:
-    """To the last bit, in single and double precision, with all that prunes."""
-    num_frames = [50, 2 * STABLE_FRAMES][seed % 5 == 4]
-    log_probs = random_log_probs(seed, num_frames, 20, scale=4.0)
-    log_probs = log_probs.float() if seed % 3 else log_probs
-    search = PrefixBeamSearch(1 + seed % 10, min_token_prob=1e-3, skip_blank_prob=0.9)
-    whole = search.step(search.start(), log_probs)
-    for parts in (pieces(log_probs, seed), list(log_probs.split(1))):
-        state = stepped(search, parts)
-        assert search.nbest(state) == search.nbest(whole)
-        assert search.best(state) == search.best(whole)
-    assert search.best(whole) == search.nbest(whole)[0].hypothesis
-
-
-def test_control_a_lost_past_is_noticed() -> None:
-    search, log_probs = PrefixBeamSearch(), random_log_probs(0, 40, 6)
-    expected = search.nbest(search.step(search.start(), log_probs))
-    state = search.step(search.start(), log_probs[:20])
-    assert search.nbest(search.step(state, log_probs[20:])) == expected
-    late = state._replace(frame=19)
-    forgetful = state._replace(beam=[p._replace(label=0.0) for p in state.beam])
-    narrow = state._replace(beam=state.beam[:3])
-    for tampered in (late, forgetful, narrow):
-        assert search.nbest(search.step(tampered, log_probs[20:])) != expected
-
-
-def test_a_past_stays_as_it_was() -> None:
-    """Two futures of one past do not touch it, nor each other."""
-    search, log_probs = PrefixBeamSearch(), random_log_probs(0, 3 * STABLE_FRAMES, 20, scale=4.0)
-    state = search.step(search.start(), log_probs[:300])
-    before = search.nbest(state)
-    first = search.nbest(search.step(state, log_probs[300:]))
-    search.step(state, log_probs[:300])
-    assert search.nbest(state) == before
-    assert search.nbest(search.step(state, log_probs[300:])) == first
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_times_are_monotone_and_inside(seed: int) -> None:
-    num_frames = 2 * STABLE_FRAMES + 7
-    log_probs = random_log_probs(seed, num_frames, 12, scale=1.0 + seed % 4)
-    for tokens, starts, ends, confidences in (
-        each.hypothesis for each in nbest(PrefixBeamSearch(), log_probs)
-    ):
-        assert len(tokens) == len(starts) == len(ends) == len(confidences) > 0
-        edges = list(itertools.chain(*zip(starts, ends, strict=True)))
-        assert edges == sorted(edges)
-        assert all(start < end for start, end in zip(starts, ends, strict=True))
-        assert edges[0] >= 0
-        assert edges[-1] <= num_frames
-        for token, start, end, confidence in zip(tokens, starts, ends, confidences, strict=True):
-            assert confidence == pytest.approx(float(log_probs[start:end, token].exp().max()))
-
-
 @pytest.mark.parametrize("seed", range(20))
 def test_where_one_path_outweighs_the_rest_it_is_greedy(seed: int) -> None:
     """The same tokens, frames and confidences."""
@@ -281,20 +217,6 @@ def test_frames_that_are_no_distribution(row: list[float]) -> None:
         nbest(PrefixBeamSearch(**ALL), torch.tensor([row, row]))
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"beam": 0}, "beam must be 1 or more, got 0"),
-        ({"min_token_prob": 1.5}, "min_token_prob must be between 0 and 1, got 1.5"),
-        ({"skip_blank_prob": -0.1}, "skip_blank_prob must be between 0 and 1, got -0.1"),
-        ({"skip_blank_prob": math.nan}, "skip_blank_prob must be between 0 and 1, got nan"),
-    ],
-)
-def test_options_out_of_range_are_refused_by_name(options: dict[str, float], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        PrefixBeamSearch(**options)
-
-
 def most_times(seed: int) -> int:
     """The most times of a text, in frames with equally likely paths and several roundings."""
     draw = torch.Generator().manual_seed(seed)
@@ -322,12 +244,3 @@ def test_of_equally_likely_paths_the_one_whose_last_token_ends_first_has_the_tim
     frames = torch.full((4, 2), 0.5, dtype=torch.float64).log()
     ranked = [each.hypothesis for each in search.nbest(search.step(search.start(), frames))]
     assert [each.ends for each in ranked if each.tokens == (1,)] == [(1,)]
-
-
-@pytest.mark.parametrize("search", [GreedySearch(), PrefixBeamSearch(beam=4)])
-def test_quiet_frames_are_found_without_a_search(search: CtcSearch) -> None:
-    """They are those of the state, which costs a beam search to compute."""
-    log_probs = torch.randn(50, 6, generator=torch.Generator().manual_seed(0)).log_softmax(1)
-    quiet = search.quiet(log_probs)
-    assert quiet == Search.quiet(search, log_probs) == search.step(search.start(), log_probs).quiet
-    assert {*quiet} == {True, False}

@@ -1,7 +1,6 @@
 """Beam search of a transducer against all alignments, its definition, greedy, and every split."""
 
 import itertools
-import json
 import math
 from collections.abc import Callable
 from functools import cache
@@ -14,11 +13,8 @@ from torch import Tensor
 from asrkit.lm import Hotwords
 from asrkit.model import TransducerHead
 from asrkit.model.transducer_loss import transducer_loss
-from asrkit.runtime.serialization import plain, read
 from asrkit.search import Ranked, TransducerBeamSearch, TransducerGreedySearch
-from asrkit.search.beam import STABLE_FRAMES
-from asrkit.search.transducer_beam import TransducerBeamState, TransducerBeamValue
-from tests.search.test_prefix_beam import ALL, add, pieces
+from tests.search.test_prefix_beam import ALL, add
 from tests.search.test_transducer_greedy import HEADS, Counted, assert_same, frames, head
 
 Text = tuple[int, ...]
@@ -159,35 +155,6 @@ def test_a_wider_beam_finds_likelier_texts() -> None:
     assert sums[0] < sums[1]
 
 
-def same_beam(found: TransducerBeamState, expected: TransducerBeamState) -> None:
-    search = TransducerBeamSearch(head())
-    pairs = zip(search.nbest(found), search.nbest(expected), strict=True)
-    for (hypothesis, score), (other, other_score) in pairs:
-        assert_same(hypothesis, other)
-        assert score == pytest.approx(other_score, abs=1e-9)
-    assert torch.allclose(found.past.output, expected.past.output, atol=1e-12)
-    assert found.frame == expected.frame
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_any_split_of_the_frames_equals_the_whole(seed: int) -> None:
-    search = TransducerBeamSearch(head(**HEADS[seed % 4]), beam=1 + seed % 5)
-    encoded = frames(30, seed)
-    whole, state, quiet = search.step(search.start(), encoded), search.start(), list[bool]()
-    before: Text = ()
-    for part in pieces(encoded, seed):
-        state = search.step(state, part)
-        quiet += state.quiet
-        for each in search.nbest(state):
-            assert each.hypothesis.tokens[: len(before)] == before
-        assert search.stable(state)[: len(before)] == before
-        before = search.stable(state)
-    same_beam(state, whole)
-    assert quiet == [*whole.quiet]
-    assert any(quiet)
-    assert not all(quiet)
-
-
 def test_a_label_that_wins_some_frames_later_is_heard() -> None:
     """Else an endpointer would hear nothing, and never end the segment."""
     late = 0
@@ -208,20 +175,6 @@ def test_a_label_that_wins_some_frames_later_is_heard() -> None:
     assert late  # the control: frames that write no label of the sequence that they make likeliest
 
 
-@pytest.mark.parametrize("options", HEADS)
-def test_streams_of_a_batch_equal_streams_alone(options: dict[str, Any]) -> None:
-    """At different places, with different numbers of frames, none among them."""
-    search = TransducerBeamSearch(head(**options), beam=4)
-    parts = [frames(size, seed) for seed, size in enumerate([20, 0, 9, 1, 15])]
-    states = [search.step(search.start(), frames(n, n)) for n in range(5)]
-    together = search.step_all(states, parts)
-    for state, part, found in zip(states, parts, together, strict=True):
-        alone = search.step(state, part)
-        same_beam(found, alone)
-        assert found.quiet == alone.quiet
-        assert found.past.output.untyped_storage().size() == 8 * found.past.output.numel()
-
-
 def test_a_round_calls_the_joiner_once_for_all_streams() -> None:
     counted = Counted(head(**HEADS[0]))
     search, parts = TransducerBeamSearch(counted, beam=4), [frames(20, seed) for seed in range(8)]
@@ -234,50 +187,6 @@ def test_a_round_calls_the_joiner_once_for_all_streams() -> None:
     search.step_all(starts, parts)
     assert counted.joins == max(calls) < sum(calls) / 4
     assert counted.predictions < counted.joins
-
-
-@pytest.mark.parametrize("part", ["state", "output", "score", "context"])
-def test_control_a_past_that_is_changed_at_a_split_is_noticed(part: str) -> None:
-    search = TransducerBeamSearch(head(**HEADS[0]), beam=4)
-    encoded, fresh = frames(40), search.start()
-    whole = search.step(search.start(), encoded)
-    first = search.step(search.start(), encoded[:20])
-    past, beam, rows = first.past, list(first.beam), len(first.beam)
-    if part == "state":
-        past = past._replace(state=tuple(each.repeat(rows, 1, 1) for each in fresh.past.state))
-    elif part == "output":
-        past = past._replace(output=fresh.past.output.repeat(rows, 1))
-    elif part == "score":
-        beam[1] = beam[1]._replace(score=beam[1].score + 1.0)
-    else:  # rows of other sequences
-        past = past._replace(output=past.output.flip(0), state=tuple(
-            each.flip(0) for each in past.state))  # fmt: skip
-    changed = search.step(first._replace(past=past, beam=tuple(beam)), encoded[20:])
-    with pytest.raises(AssertionError):
-        same_beam(changed, whole)
-
-
-def test_a_past_stays_as_it_was() -> None:
-    search, encoded = TransducerBeamSearch(head(**HEADS[0]), beam=4), frames(40)
-    state = search.step(search.start(), encoded[:20])
-    copies = state.beam, state.past.output.clone(), [each.clone() for each in state.past.state]
-    search.step(state, encoded[20:])
-    assert state.beam == copies[0]
-    assert torch.equal(state.past.output, copies[1])
-    assert all(map(torch.equal, state.past.state, copies[2]))
-
-
-def test_times_are_monotone_and_inside_over_a_long_stream() -> None:
-    search = TransducerBeamSearch(head(**HEADS[0]), beam=4)
-    state, count = search.start(), 2 * STABLE_FRAMES + 7
-    for part in frames(count).split(100):
-        state = search.step(state, part)
-    assert len(state.stable.hypothesis.tokens) > 300
-    for tokens, starts, ends, confidences in (each.hypothesis for each in search.nbest(state)):
-        assert len(tokens) == len(starts) == len(ends) == len(confidences) > 300
-        edges = list(itertools.chain(*zip(starts, ends, strict=True)))
-        assert [0, *edges, count] == sorted([0, *edges, count])
-        assert all(0.0 < each <= 1.0 for each in confidences)
 
 
 def test_unlikely_labels_and_certain_blanks_are_skipped() -> None:
@@ -333,35 +242,10 @@ def test_hotwords_change_a_text_and_are_taken_back_if_they_break(prob: float, te
     assert ranked[(3,)] == pytest.approx(math.log(0.5 * 0.6))  # nothing is left of the hotword
 
 
-@pytest.mark.parametrize("options", HEADS)
-def test_saved_state_goes_on_bit_for_bit(options: dict[str, Any]) -> None:
-    hotwords = Hotwords({"ab a": 4.0, "cd": 2.0}, ["", *"abcdefghij "])
-    search = TransducerBeamSearch(head(**options), beam=4).plus(hotwords)
-    encoded = frames(60)
-    for cut in (0, 1, 31):
-        state = search.step(search.start(), encoded[:cut])
-        tensors: dict[str, Tensor] = {}
-        written = json.loads(json.dumps(plain(search.to_value(state), tensors)))
-        restored = search.from_value(read(TransducerBeamValue, written, tensors))
-        expected, found = (search.step(each, encoded[cut:]) for each in (state, restored))
-        assert search.nbest(found) == search.nbest(expected)
-        assert search.stable(found) == search.stable(expected)
-        assert torch.equal(found.past.output, expected.past.output)
-
-
 def test_frames_that_are_no_numbers_are_refused() -> None:
     search = TransducerBeamSearch(head(**HEADS[0]))
     with pytest.raises(ValueError, match="every hypothesis has probability 0"):
         search.step(search.start(), torch.full((1, 16), math.nan, dtype=torch.float64))
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [({"beam": 0}, "beam must be 1 or more"), ({"min_token_prob": 2.0}, "min_token_prob must be")],
-)
-def test_options_out_of_range_are_refused_by_name(options: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        TransducerBeamSearch(head(), **options)
 
 
 def test_the_likeliest_label_is_tried_however_unlikely_it_is() -> None:

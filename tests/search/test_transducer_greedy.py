@@ -1,7 +1,6 @@
 """Greedy search of a transducer against a loop over frames and labels."""
 
 import math
-import random
 from typing import Any
 
 import pytest
@@ -9,10 +8,8 @@ import torch
 from torch import Tensor
 
 from asrkit.model import TransducerHead, build_head
-from asrkit.runtime.serialization import plain, read
 from asrkit.search import TransducerGreedySearch
 from asrkit.search.base import Hypothesis
-from asrkit.search.transducer_greedy import TransducerState
 
 HEADS: list[dict[str, Any]] = [
     {"predictor": "lstm", "predictor_layers": 2, "max_symbols": 3},
@@ -79,51 +76,6 @@ def test_search_equals_the_loop_over_frames(options: dict[str, Any]) -> None:
     assert (several > 0) == (own.max_symbols > 1)
 
 
-@pytest.mark.parametrize("options", HEADS)
-def test_any_split_of_the_frames_equals_the_whole(options: dict[str, Any]) -> None:
-    search, encoded = TransducerGreedySearch(head(**options)), frames(60)
-    whole = search.step(search.start(), encoded)
-    for seed in range(4):
-        draw, state, place = random.Random(seed), search.start(), 0
-        while place < len(encoded):
-            size = draw.choice([0, 1, 2, 7, 30])
-            before = search.partial(state).tokens
-            state = search.step(state, encoded[place : place + size])
-            assert search.stable(state)[: len(before)] == before
-            place += size
-        assert_same(search.best(state), search.best(whole))
-        assert state.frame == whole.frame
-        assert torch.allclose(state.output, whole.output, atol=1e-12)
-    assert search.nbest(whole) == []
-
-
-def test_control_a_predictor_that_forgets_at_a_split_is_noticed() -> None:
-    search, encoded = TransducerGreedySearch(head(**HEADS[0])), frames(60)
-    whole = search.best(search.step(search.start(), encoded))
-    first = search.step(search.start(), encoded[:30])
-    fresh = search.start()
-    for forgetful in (
-        first._replace(predictor=fresh.predictor),
-        first._replace(output=fresh.output),
-    ):
-        with pytest.raises(AssertionError):
-            assert_same(search.best(search.step(forgetful, encoded[30:])), whole)
-
-
-@pytest.mark.parametrize("options", HEADS)
-def test_streams_of_a_batch_equal_streams_alone(options: dict[str, Any]) -> None:
-    """At different places, with different numbers of frames, none among them."""
-    search = TransducerGreedySearch(head(**options))
-    parts = [frames(size, seed) for seed, size in enumerate([40, 0, 17, 1, 33])]
-    states = [search.step(search.start(), frames(n, n)) for n in range(5)]
-    together = search.step_all(states, parts)
-    for state, part, found in zip(states, parts, together, strict=True):
-        alone = search.step(state, part)
-        assert_same(found.hypothesis, alone.hypothesis)
-        assert found.frame == alone.frame
-        assert torch.allclose(found.output, alone.output, atol=1e-12)
-
-
 class Counted:
     """A head that counts the calls of its joiner and predictor."""
 
@@ -165,26 +117,3 @@ def test_quiet_frames_are_those_without_a_label() -> None:
     quiet = search.step(search.start(), encoded).quiet
     assert quiet == state.quiet + after.quiet
     assert 5 < sum(quiet) < 55
-
-
-def test_blank_penalty_writes_more() -> None:
-    own, encoded = head(**HEADS[0]), frames(60)
-    counts = []
-    for penalty in (-2.0, 0.0, 2.0):
-        search = TransducerGreedySearch(own, blank_penalty=penalty)
-        counts.append(len(search.best(search.step(search.start(), encoded)).tokens))
-    assert counts == sorted(set(counts))
-    with pytest.raises(ValueError, match="blank_penalty must be a finite number, got inf"):
-        TransducerGreedySearch(own, blank_penalty=math.inf)
-
-
-@pytest.mark.parametrize("options", HEADS)
-def test_saved_state_goes_on_bit_for_bit(options: dict[str, Any]) -> None:
-    search, encoded = TransducerGreedySearch(head(**options)), frames(60)
-    state = search.step(search.start(), encoded[:31])
-    tensors: dict[str, Tensor] = {}
-    written = plain(search.to_value(state), tensors)
-    restored = search.from_value(read(TransducerState, written, tensors))
-    expected, found = (search.step(each, encoded[31:]) for each in (state, restored))
-    assert found.hypothesis == expected.hypothesis
-    assert torch.equal(found.output, expected.output)
