@@ -12,8 +12,8 @@ from asrkit.backends import pytorch, registry
 from asrkit.model import Context, subsampling
 from asrkit.runtime import recognizer_of
 from tests.conftest import PROJECT, speech, timed, tiny_encoder
+from tests.laws.encoder_laws import offline, stream
 from tests.laws.test_export import file_of
-from tests.laws.test_streaming import offline, stream
 from tests.test_docs import blocks
 
 
@@ -30,13 +30,13 @@ def test_subsampling_of_the_guide_streams(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setitem(subsampling.KINDS, "conv6", kind)
     encoder = tiny_encoder(subsampling="conv6")
     feats = torch.randn(2, 413, 20, dtype=torch.float64)
-    expected = offline(encoder, feats, 4, 7)
+    expected = offline(encoder, feats, Context(4, 7))
     assert expected.shape == (2, 69, 24)
-    assert (stream(encoder, feats, 4, 7, 1) - expected).abs().max() < 1e-9
+    assert (stream(encoder, feats, Context(4, 7), 1) - expected).abs().max() < 1e-9
     shapes = encoder.subsampling.hidden_shape
     monkeypatch.setattr(encoder.subsampling, "forward", forgetful(encoder.subsampling))  # control
     assert shapes[1] == 2
-    assert (stream(encoder, feats, 4, 7, 1) - expected).abs().max() > 1e-3
+    assert (stream(encoder, feats, Context(4, 7), 1) - expected).abs().max() > 1e-3
 
 
 def forgetful(module: Any) -> Any:

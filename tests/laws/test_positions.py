@@ -20,7 +20,7 @@ from asrkit.model.attention import MAX_ROWS, ChunkAttention
 from asrkit.model.positions import KINDS
 from asrkit.model.positions.relative import RelativePosition
 from tests.conftest import PROJECT
-from tests.laws.position_laws import (
+from tests.laws.encoder_laws import (
     CASES,
     EVERY_STEP,
     LAWS,
@@ -28,10 +28,11 @@ from tests.laws.position_laws import (
     draw,
     encoder,
     hour_later,
+    offline,
+    reach,
     replayed,
     streaming,
 )
-from tests.laws.test_streaming import offline
 
 DOCS = PROJECT / "docs" / "positions.md"
 CELLS = [(law, case) for law in LAWS for case in law.cases()]
@@ -77,6 +78,16 @@ def one_position(patch: pytest.MonkeyPatch) -> None:
     )
 
 
+def whole_rows(patch: pytest.MonkeyPatch) -> None:
+    """All rows are as long as the longest."""
+    valid_keys = conformer.valid_keys
+    patch.setattr(
+        conformer,
+        "valid_keys",
+        lambda at, lengths, *rest: valid_keys(at, lengths.max().expand_as(lengths), *rest),
+    )
+
+
 def look_ahead(patch: pytest.MonkeyPatch) -> None:
     """Every feature frame hears a little of the one that is as far from the end."""
     normalize = ConformerEncoder.normalize
@@ -97,24 +108,32 @@ def mask_with_infinity(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ChunkAttention, "masked", -math.inf)
 
 
-SABOTAGE: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
-    "streaming, float64": forget,
-    "streaming, float32": forget,
-    "samples to text": forget,
-    "rows of a batch": one_position,
-    "reach": look_ahead,
-    "gradients": lose_gradient,
-    "half precision": mask_with_infinity,
-    "padded rows": mask_with_infinity,
-}
+SABOTAGE: list[tuple[str, Callable[[pytest.MonkeyPatch], None]]] = [
+    ("streaming, float64", forget),
+    ("streaming, float32", forget),
+    ("samples to text", forget),
+    ("rows of a batch", one_position),
+    ("reach", look_ahead),
+    ("gradients", lose_gradient),
+    ("half precision", mask_with_infinity),
+    ("padded rows", mask_with_infinity),
+    ("padded rows", whole_rows),
+]
 
 
-@pytest.mark.parametrize("name", SABOTAGE)
-def test_control_a_broken_encoder_is_noticed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("name", "sabotage"), SABOTAGE)
+def test_control_a_broken_encoder_is_noticed(
+    name: str, sabotage: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
     torch.manual_seed(3)
-    SABOTAGE[name](monkeypatch)
+    sabotage(monkeypatch)
     (law,) = (law for law in LAWS if law.name == name)
     assert law.measure({"kind": "relative"}) > 100 * law.bound
+
+
+def test_control_more_context_is_seen() -> None:
+    """One more frame of left context than the definition has."""
+    assert reach({}, seen=1) > 0.0
 
 
 def test_control_another_export_is_noticed() -> None:
@@ -135,7 +154,7 @@ def test_control_an_hour_later_is_noticed(kind: str) -> None:
 @torch.no_grad()
 def test_control_a_tampered_cache_is_noticed(kind: str) -> None:
     module, feats = encoder({"kind": kind}), draw(1, 128)
-    expected = offline(module, feats, 16, 32)[:, 16:]
+    expected = offline(module, feats, Context(16, 32))[:, 16:]
     lengths = torch.tensor([64])
     state = module(feats[:, :64], lengths, module.init_state(1, 32), 16).state
     tampered = state._replace(keys=state.keys.roll(1, dims=3))  # each key a frame late
@@ -154,7 +173,7 @@ def test_control_every_kind_matters(kind: str) -> None:
             queries, rest = weights[name][:-48], weights[name][-48:]
             weights[name] = torch.cat([queries.unflatten(0, (4, -1))[:, :6].flatten(0, 1), rest])
     plain.load_state_dict({name: weights[name] for name in plain.state_dict()})
-    assert difference(offline(module, feats, 4, 7), offline(plain, feats, 4, 7)) > 1e-3
+    assert difference(*(offline(each, feats, Context(4, 7)) for each in (module, plain))) > 1e-3
 
 
 class Largest(TorchDispatchMode):

@@ -1,4 +1,4 @@
-"""Chunks that see R frames ahead: streaming equals offline, and what they see is what is defined.
+"""Chunks that see R frames ahead see what is defined; `encoder_laws` has them stream.
 
 The definition, with nothing of `blocks`: a chunk and the R frames after it go as one chunk through
 the network without right context, behind the past of the chunks before it; the first C frames are
@@ -11,7 +11,6 @@ import random
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -29,53 +28,23 @@ from asrkit.errors import UserError
 from asrkit.export.modules import of_stream
 from asrkit.export.verification import eager_step, largest_difference
 from asrkit.model import FULL, FULL_CONTEXT, ConformerEncoder, Context, EncoderState
-from asrkit.model.positions import KINDS
-from asrkit.model.subsampling import split_steps
 from asrkit.model_file import load_model, save_model
-from asrkit.runtime import Batcher, Recognizer
+from asrkit.runtime import Recognizer
 from asrkit.runtime.load import load
 from asrkit.search import GreedySearch
-from asrkit.text import CharTokenizer
 from asrkit.training.loss import Loss, View, draw_contexts
 from tests.conftest import (
     PADDED,
-    PADDED4,
-    fitted,
     speech,
     timed,
     tiny_encoder,
     tiny_model,
     write_wav,
 )
+from tests.laws.encoder_laws import offline, stream
 from tests.laws.test_backends import onnx_difference
 from tests.laws.test_export import file_of
-from tests.laws.test_streaming import Recorder, packets
-
-TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4}
-SUBSAMPLINGS = ["conv4", "conv4_valid", "conv8", PADDED, PADDED4]
-
-
-def stream(encoder: ConformerEncoder, feats: Tensor, context: Context, at_once: int) -> Tensor:
-    """Encoder output, so many chunks a step."""
-    chunk_size, left, right = context
-    state, outputs = encoder.init_state(len(feats), left), []
-    size, ahead = encoder.rate.factor * chunk_size * at_once, encoder.rate.ahead_frames(context)
-    for part, length in split_steps(feats, size, encoder.rate.lookahead, ahead):
-        lengths = torch.full((len(feats),), length)
-        encoded, frames, state = encoder(part, lengths, state, chunk_size, right)
-        outputs.append(encoded[:, : int(frames[0])])
-    return torch.cat(outputs, dim=1)
-
-
-def offline(encoder: ConformerEncoder, feats: Tensor, context: Context) -> Tensor:
-    """One step, of as many frames more as are seen ahead."""
-    chunk_size, left, right = context
-    lengths = torch.full((len(feats),), feats.size(1))
-    ahead = encoder.rate.factor * right
-    feats = functional.pad(feats, (0, 0, 0, ahead), value=9.0)  # no row has frames there
-    state = encoder.init_state(len(feats), left)
-    encoded, frames, _ = encoder(feats, lengths, state, chunk_size, right)
-    return encoded[:, : int(frames[0])]
+from tests.laws.test_streaming import LETTERS, TOLERANCE, Recorder, network, packets
 
 
 def defined(encoder: ConformerEncoder, feats: Tensor, context: Context) -> Tensor:
@@ -128,103 +97,6 @@ def test_a_chunk_sees_what_is_defined(chunk_size: int, left: int, right_context:
     assert (offline(encoder, feats, context) - expected).abs().max() < 1e-9
     fewer = context._replace(right=right_context - 1)  # a control
     assert (offline(encoder, feats, fewer) - expected).abs().max() > 1e-3
-
-
-@pytest.mark.parametrize("subsampling", SUBSAMPLINGS, ids=str)
-@pytest.mark.parametrize(("chunk_size", "right_context"), [(1, 3), (4, 2), (16, 1), (4, 9)])
-@torch.no_grad()
-def test_streaming_is_offline(chunk_size: int, right_context: int, subsampling: object) -> None:
-    encoder, context = tiny_encoder(subsampling=subsampling), Context(chunk_size, 7, right_context)
-    for length in (213 if chunk_size > 1 else 109, 5, 64):
-        feats = torch.randn(2, length, 20, dtype=torch.float64)
-        for dtype, tolerance in TOLERANCE.items():
-            encoder, feats = encoder.to(dtype), feats.to(dtype)
-            expected = offline(encoder, feats, context)
-            assert expected.size(1) == encoder.rate.num_frames(length)
-            for at_once in (1, 3) if dtype == torch.float64 else (3,):
-                streamed = stream(encoder, feats, context, at_once)
-                assert streamed.shape == expected.shape
-                assert streamed.numel() == 0 or (streamed - expected).abs().max() < tolerance
-
-
-@pytest.mark.parametrize("position", KINDS)
-@torch.no_grad()
-def test_every_position_encoding(position: str) -> None:
-    encoder, context = tiny_encoder(position=position), Context(4, 16, 3)
-    feats = torch.randn(2, 149, 20, dtype=torch.float64)
-    for dtype, tolerance in TOLERANCE.items():
-        encoder, feats = encoder.to(dtype), feats.to(dtype)
-        expected = offline(encoder, feats, context)
-        assert (stream(encoder, feats, context, 1) - expected).abs().max() < tolerance
-
-
-def test_rows_of_a_batch(encoder: ConformerEncoder) -> None:
-    lengths = torch.tensor([413, 100, 41])
-    feats = torch.randn(3, 425, 20, dtype=torch.float64)  # beyond a row's length: anything
-    together = encoder(feats, lengths, encoder.init_state(3, 16), 4, 3)
-    for row, length in enumerate(lengths):
-        alone = offline(encoder, feats[row : row + 1, :length], Context(4, 16, 3))
-        assert int(together.lengths[row]) == alone.size(1)
-        difference = together.frames[row, : alone.size(1)] - alone[0]
-        assert difference.abs().max() < 1e-9
-
-
-@pytest.mark.parametrize("field", EncoderState._fields)
-def test_control_a_tampered_past_is_noticed(encoder: ConformerEncoder, field: str) -> None:
-    feats = torch.randn(1, 140, 20, dtype=torch.float64)
-    expected = offline(encoder, feats, Context(16, 32, 3))[:, 16:32]
-    _, _, state = encoder(feats[:, :76], torch.tensor([76]), encoder.init_state(1, 32), 16, 3)
-    lengths = torch.tensor([76])
-    whole = encoder(feats[:, 64:], lengths, state, 16, 3).frames
-    assert (whole[:, :16] - expected).abs().max() < 1e-9
-    tampered = state._replace(**{field: torch.zeros_like(getattr(state, field))})
-    encoded = encoder(feats[:, 64:], lengths, tampered, 16, 3).frames
-    assert (encoded[:, :16] - expected).abs().max() > 1e-3
-
-
-def test_no_frame_sees_beyond(encoder: ConformerEncoder) -> None:
-    """Of chunks of 4 with R = 2, frames 4 to 7 see up to frame 9, which is feature frame 39."""
-    feats = torch.randn(1, 80, 20, dtype=torch.float64, requires_grad=True)
-    offline(encoder, feats, Context(4, 16, 2))[:, 4:8].pow(2).sum().backward()
-    assert feats.grad is not None
-    seen = feats.grad[0].abs().sum(dim=1)
-    assert seen[39] > 0
-    assert seen[40:].sum() == 0
-
-
-def recognizer_for(chunk_size: int, right_context: int, samples: np.ndarray) -> Recognizer:
-    feats = audio.Fbank().double()(torch.from_numpy(samples).double()[None], torch.zeros(1, 0))[0]
-    tokenizer = CharTokenizer(list("abcdefghij "))
-    backend = eager(fitted(tiny_model(), feats), Context(chunk_size, 16, right_context))
-    return Recognizer(backend, tokenizer, Recorder())
-
-
-@pytest.mark.parametrize(("chunk_size", "right_context"), [(1, 2), (4, 3), (16, 4), (4, 11)])
-def test_samples_to_text(chunk_size: int, right_context: int) -> None:
-    """In packets of any size, in a batch, among others in a batcher, and saved in the middle."""
-    samples = speech(3.21)
-    recognizer = recognizer_for(chunk_size, right_context, samples)
-    expected = recognizer.transcribe(samples)
-    assert len(expected.text) > 10
-    assert len(torch.cat(recognizer.search.frames)) == recognizer.engine.spec.rate.num_frames(319)
-    for seed in (1, 2):
-        session = recognizer.start()
-        for packet in packets(samples, seed):
-            session.accept(packet)
-            session = recognizer.restore(session.save())
-        assert timed(session.finish()) == timed(expected)
-    short = samples[:20_000]
-    rows = recognizer.transcribe_batch([short, samples])
-    assert timed(rows[1]) == timed(expected)
-    assert timed(rows[0]) == timed(recognizer.transcribe(short))
-    batcher = Batcher(recognizer)
-    sessions = [batcher.start(), batcher.start()]
-    for session, own in zip(sessions, (samples, short), strict=True):
-        session.accept(own)
-        session.finish()
-    while batcher.step():
-        pass
-    assert [timed(each.result) for each in sessions] == [timed(expected), timed(rows[0])]
 
 
 def test_a_trainings_loss_is_that_of_the_streams_frames() -> None:
@@ -297,22 +169,17 @@ def test_torchscript(kind: str) -> None:
 
 
 @pytest.mark.slow
-def test_onnx_from_samples(tmp_path: Path) -> None:
-    exported = Exported("model", Context(4, 16, 3))
-    assert onnx_difference(file_of(num_layers=1), exported, tmp_path) <= 1e-4
-
-
-@pytest.mark.slow
-def test_onnx(tmp_path: Path) -> None:
-    """A chunk a step, and three of a batch of streams of different ages."""
-    file, exported = file_of(num_layers=1), Exported("ctc", Context(4, 16, 3))
+@pytest.mark.parametrize("what", ["model", "ctc"])
+def test_onnx(what: str, tmp_path: Path) -> None:
+    """From samples; and log-probabilities, in a stream too."""
+    context = Context(4, 16, 3)
+    file, exported = file_of(num_layers=1), Exported(what, context)  # type: ignore[arg-type]
     assert onnx_difference(file, exported, tmp_path) <= 1e-4
-    plain = eager(file.model, Context(4, 16, 3))
-    backend = onnx.of_file(tmp_path / "step.onnx", file, plain)
-    samples, results = speech(3.21), []
-    for each in (backend, plain):
-        recognizer = Recognizer(each, file.tokenizer, Recorder())
-        session = recognizer.start()
+    if what == "model":
+        return
+    plain, samples, results = eager(file.model, context), speech(3.21), []
+    for backend in (onnx.of_file(tmp_path / "step.onnx", file, plain), plain):
+        session = Recognizer(backend, file.tokenizer, Recorder()).start()
         for packet in packets(samples, 1):
             session.accept(packet)
         results.append(timed(session.finish()))
@@ -371,18 +238,17 @@ def test_a_command_takes_the_models_own_context(
 
 def test_a_second_pass_sees_nothing_ahead() -> None:
     """Pieces end where segments do: what a chunk would see ahead is another piece's."""
-    tokenizer, samples = CharTokenizer(list("abcdefghij ")), speech(2.0)
-    feats = audio.Fbank().double()(torch.from_numpy(samples).double()[None], torch.zeros(1, 0))[0]
-    model = fitted(tiny_model(), feats)
+    samples = speech(2.0)
+    model = network(samples, FULL)
     live, larger = eager(model, Context(4, 16, 3)), eager(model, Context(16, 16))
-    recognizer = Recognizer(live, tokenizer, GreedySearch(), second_pass=larger)
+    recognizer = Recognizer(live, LETTERS, GreedySearch(), second_pass=larger)
     expected, session = recognizer.transcribe(samples), recognizer.start()
     for packet in packets(samples, 1):
         session.accept(packet)
     assert timed(session.finish()) == timed(expected)
     assert len(expected.text) > 5
     with pytest.raises(ValueError, match="its right_context must be 0"):
-        Recognizer(live, tokenizer, GreedySearch(), second_pass=eager(model, Context(16, 16, 3)))
+        Recognizer(live, LETTERS, GreedySearch(), second_pass=eager(model, Context(16, 16, 3)))
 
 
 def test_it_is_drawn_with_the_chunks() -> None:

@@ -1,134 +1,70 @@
-"""Law 1: streaming equals offline, for every chunk size, left context and split into packets."""
+"""Law 1: streaming equals offline, from samples in packets of any size to text.
+
+`encoder_laws` has the encoder's part, for every context, position encoding and subsampling.
+"""
 
 import random
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from asrkit import audio
+from asrkit import Batcher, audio
 from asrkit.backends import eager
-from asrkit.model import FULL_CONTEXT, ConformerEncoder, Context, EncoderState, FrameRate
-from asrkit.model.subsampling import split_steps
+from asrkit.model import FULL, FULL_CONTEXT, ConformerEncoder, Context, EncoderState, Network
 from asrkit.runtime import Recognizer
 from asrkit.search import GreedySearch, PrefixBeamSearch
 from asrkit.text import CharTokenizer
-from tests.conftest import PADDED, PADDED4, fitted, speech, timed, tiny_encoder, tiny_model
+from tests.conftest import fitted, speech, timed, tiny_encoder, tiny_model
 
-CHUNKS = [1, 4, 16, 25]
-LEFT_CONTEXTS = [0, 7, 64]
+LETTERS = CharTokenizer(list("abcdefghij "))
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4}
 
 
-def stream(
-    encoder: ConformerEncoder, feats: Tensor, chunk_size: int, left_context: int, chunks_a_step: int
-) -> Tensor:
-    """Encoder output step by step."""
-    state = encoder.init_state(len(feats), left_context)
-    outputs = []
-    size = encoder.rate.factor * chunk_size * chunks_a_step
-    for part, _ in split_steps(feats, size, encoder.rate.lookahead):
-        lengths = torch.full((len(feats),), part.size(1))
-        encoded, _, state = encoder(part, lengths, state, chunk_size)
-        outputs.append(encoded)
-    return torch.cat(outputs, dim=1)
-
-
-def count(length: int, rate: FrameRate) -> int:
-    """Encoder frames of a stream: every group that begins, or every one that is seen whole."""
-    if rate.lookahead:
-        return max(0, length - rate.lookahead) // rate.factor
-    return -(-length // rate.factor)
-
-
-def offline(encoder: ConformerEncoder, feats: Tensor, chunk_size: int, left_context: int) -> Tensor:
-    lengths = torch.full((len(feats),), feats.size(1))
-    return encoder(feats, lengths, encoder.init_state(len(feats), left_context), chunk_size).frames
-
-
-@pytest.mark.parametrize(
-    ("left_context", "dtype"), [*((M, torch.float64) for M in LEFT_CONTEXTS), (64, torch.float32)]
-)
-@pytest.mark.parametrize("chunk_size", CHUNKS)
-@torch.no_grad()
-def test_encoder(chunk_size: int, left_context: int, dtype: torch.dtype) -> None:
-    encoder = tiny_encoder().to(dtype)
-    feats = torch.randn(2, 313, 20, dtype=dtype)  # ends inside a chunk
-    expected = offline(encoder, feats, chunk_size, left_context)
-    assert expected.shape == (2, 79, 24)
-    for chunks_a_step in (1, 3):
-        streamed = stream(encoder, feats, chunk_size, left_context, chunks_a_step)
-        assert (streamed - expected).abs().max() < TOLERANCE[dtype]
-
-
-SEPARABLE = {"kind": "conv4", "separable": True}
-
-
-@pytest.mark.parametrize(
-    "subsampling", [SEPARABLE, "conv4_valid", "conv6_valid", "conv8", PADDED, PADDED4]
-)
-@pytest.mark.parametrize("chunk_size", [1, 16])
-@torch.no_grad()
-def test_other_subsamplings(chunk_size: int, subsampling: object) -> None:
-    encoder = tiny_encoder(subsampling=subsampling)
-    feats = torch.randn(2, 213, 20, dtype=torch.float64)
-    for dtype, tolerance in TOLERANCE.items():
-        encoder, feats = encoder.to(dtype), feats.to(dtype)
-        expected = offline(encoder, feats, chunk_size, 7)
-        assert expected.shape == (2, count(213, encoder.rate), 24)
-        for chunks_a_step in (1, 3):
-            streamed = stream(encoder, feats, chunk_size, 7, chunks_a_step)
-            assert (streamed - expected).abs().max() < tolerance
-
-
-@pytest.mark.parametrize("stage", [0, 1])
-def test_control_a_tampered_past_of_either_stage_of_conv8_is_noticed(stage: int) -> None:
-    encoder = tiny_encoder(subsampling="conv8")
-    feats = torch.randn(1, 128, 20, dtype=torch.float64)
-    lengths = torch.tensor([64])
-    expected = offline(encoder, feats, 8, 16)[:, 8:]
-    _, _, state = encoder(feats[:, :64], lengths, encoder.init_state(1, 16), 8)
-    first = encoder.subsampling.widths[0]
-    part = slice(first) if stage == 0 else slice(first, None)
-    hidden = state.hidden.clone()
-    hidden[..., part] = 0.0
-    encoded = encoder(feats[:, 64:], lengths, state._replace(hidden=hidden), 8).frames
-    assert (encoded - expected).abs().max() > 1e-3
-
-
-def test_a_separable_convolution_has_fewer_weights() -> None:
-    encoder = tiny_encoder(subsampling={"kind": "conv4", "separable": True})
-    plain = sum(p.numel() for p in tiny_encoder().parameters())
-    assert plain - sum(p.numel() for p in encoder.parameters()) == 9 * 24**2 - 24 * (9 + 24) - 24
-
-
+@pytest.mark.parametrize("right", [0, 3])
 @pytest.mark.parametrize("field", EncoderState._fields)
-def test_control_a_tampered_past_is_noticed(encoder: ConformerEncoder, field: str) -> None:
-    feats = torch.randn(1, 128, 20, dtype=torch.float64)
-    lengths = torch.tensor([64])
-    expected = offline(encoder, feats, 16, 32)[:, 16:]
-    _, _, state = encoder(feats[:, :64], lengths, encoder.init_state(1, 32), 16)
+def test_control_a_tampered_past_is_noticed(
+    encoder: ConformerEncoder, field: str, right: int
+) -> None:
+    feats, lengths = torch.randn(1, 128 + 4 * right, 20, dtype=torch.float64), torch.tensor([64])
+    lengths += 4 * right
+    whole = encoder(feats, lengths + 64, encoder.init_state(1, 32), 16, right).frames[:, 16:32]
+    state = encoder(feats[:, :-64], lengths, encoder.init_state(1, 32), 16, right).state
     tampered = state._replace(**{field: torch.zeros_like(getattr(state, field))})
-    encoded = encoder(feats[:, 64:], lengths, tampered, 16).frames
+    right_one, wrong = (
+        encoder(feats[:, 64:], lengths, each, 16, right).frames[:, :16]
+        for each in (state, tampered)
+    )
+    assert (right_one - whole).abs().max() < 1e-9
+    assert (wrong - whole).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("stage", [slice(10), slice(10, None)])
+def test_control_a_tampered_past_of_either_stage_of_conv8_is_noticed(stage: slice) -> None:
+    encoder = tiny_encoder(subsampling="conv8")
+    feats, lengths = torch.randn(1, 128, 20, dtype=torch.float64), torch.tensor([64])
+    assert encoder.subsampling.widths[0] == 10 + 1
+    state = encoder(feats[:, :64], lengths, encoder.init_state(1, 16), 8).state
+    hidden = state.hidden.clone()
+    hidden[..., stage] = 0.0
+    expected, encoded = (
+        encoder(feats[:, 64:], lengths, state._replace(hidden=each), 8).frames
+        for each in (state.hidden, hidden)
+    )
     assert (encoded - expected).abs().max() > 1e-3
 
 
 def test_chunked_and_full_context_differ(encoder: ConformerEncoder) -> None:
-    feats = torch.randn(1, 128, 20, dtype=torch.float64)
-    full = offline(encoder, feats, FULL_CONTEXT, 0)
-    assert (offline(encoder, feats, 16, 32) - full).abs().max() > 1e-3
-    assert (offline(encoder, feats, 32, 0) - full).abs().max() < 1e-9  # one chunk is all there is
-
-
-def test_long_blocks_are_cut_without_a_trace(encoder: ConformerEncoder) -> None:
-    """Full context scores at most `max_rows` queries at once."""
-    feats = torch.randn(1, 4 * 700, 20, dtype=torch.float64)
-    cut = offline(encoder, feats, FULL_CONTEXT, 0)
-    for layer in encoder.layers:
-        layer.attention.max_rows = 10_000
-    assert (offline(encoder, feats, FULL_CONTEXT, 0) - cut).abs().max() < 1e-9
+    feats, lengths = torch.randn(1, 128, 20, dtype=torch.float64), torch.tensor([128])
+    chunked, one_chunk, full = (
+        encoder(feats, lengths, encoder.init_state(1, left), chunk_size).frames
+        for chunk_size, left in ((16, 32), (32, 0), (FULL_CONTEXT, 0))
+    )
+    assert (chunked - full).abs().max() > 1e-3
+    assert (one_chunk - full).abs().max() < 1e-9
 
 
 class Recorder(GreedySearch):
@@ -142,6 +78,11 @@ class Recorder(GreedySearch):
         self.frames.append(log_probs)
         return super().step(state, log_probs)
 
+    def taken(self) -> Tensor:
+        """The log-probabilities since the last call."""
+        frames, self.frames = torch.cat(self.frames), []
+        return frames
+
 
 def packets(samples: np.ndarray, seed: int) -> Iterator[np.ndarray]:
     draw, start = random.Random(seed), 0
@@ -151,42 +92,53 @@ def packets(samples: np.ndarray, seed: int) -> Iterator[np.ndarray]:
         start += size
 
 
+def network(samples: np.ndarray, context: Context, **changes: Any) -> Network:
+    """A small network that is made for these samples at 16 kHz."""
+    whole = torch.from_numpy(samples).double()[None]
+    feats = audio.Fbank().double()(whole, whole[:, :0])[0]
+    return fitted(tiny_model(**changes), feats, context.chunk_size, context.left)
+
+
 @pytest.mark.parametrize(
-    ("chunk_size", "left_context", "rate"),
+    ("context", "rate"),
     [
-        *((4, 0, rate) for rate in (8000, 11025, 16000, 44100, 48000)),
-        *((*context, rate) for context in ((1, 7), (16, 64), (FULL_CONTEXT, 0))
-          for rate in (16000, 44100)),
+        *((Context(4), rate) for rate in (8000, 11025, 16000, 44100, 48000)),
+        *((each, 44100) for each in (Context(1, 7), Context(16, 64), FULL)),
+        *((each, 16000) for each in (Context(1, 7), Context(16, 64), FULL, Context(1, 16, 2),
+                                     Context(4, 16, 3), Context(16, 16, 4), Context(4, 16, 11))),
     ],
 )  # fmt: skip
-def test_samples_to_text(chunk_size: int, left_context: int, rate: int) -> None:
-    """From samples in packets of any size, at any rate, to log-probabilities and text."""
+def test_samples_to_text(context: Context, rate: int) -> None:
+    """From samples at any rate to log-probabilities and text: in packets of any size, saved between
+    them, in a batch, and among others in a batcher."""
     samples = speech(3.21, rate=rate)
-    whole = torch.from_numpy(audio.resample(samples, rate)).double()[None]
-    feats = audio.Fbank().double()(whole, whole[:, :0])[0]
-    model = fitted(tiny_model(), feats, chunk_size, left_context)
-    tokenizer = CharTokenizer(list("abcdefghij "))
+    model = network(audio.resample(samples, rate), context)
     for dtype, tolerance in TOLERANCE.items():
-        backend = eager(model.to(dtype), Context(chunk_size, left_context))
-        results, log_probs = [], []
-        for seed in (None, 1, 2):
-            search = Recorder()
-            recognizer = Recognizer(backend, tokenizer, search)
-            if seed is None:
-                results.append(recognizer.transcribe(samples, rate))
-            else:
-                session = recognizer.start(rate)
-                for packet in packets(samples, seed):
-                    assert not session.accept(packet).is_final
-                results.append(session.finish())
-            log_probs.append(torch.cat(search.frames))
-        assert len(results[0].text) > 10
-        assert timed(results[0]) == timed(results[1]) == timed(results[2])
-        for streamed in log_probs[1:]:
-            assert (streamed - log_probs[0]).abs().max() < tolerance
+        backend, search = eager(model.to(dtype), context), Recorder()
+        own = Recognizer(backend, LETTERS, search)
+        expected, whole = own.transcribe(samples, rate), search.taken()
+        assert len(expected.text) > 10
+        for seed in (1, 2):
+            session = own.start(rate)
+            for packet in packets(samples, seed):
+                assert not session.accept(packet).is_final
+                if seed == 2 and rate == 16000:
+                    session = own.restore(session.save())
+            assert timed(session.finish()) == timed(expected)
+            assert (search.taken() - whole).abs().max() < tolerance
         precise = samples.astype(torch.empty(0, dtype=dtype).numpy().dtype)
-        batch = recognizer.transcribe_batch([audio.resample(precise, rate)])
-        assert timed(batch[0]) == timed(results[0])
+        rows = [audio.resample(each, rate) for each in (precise, precise[: len(precise) // 3])]
+        batch = own.transcribe_batch(rows)
+        assert [timed(each) for each in batch] == [timed(expected), timed(own.transcribe(rows[1]))]
+    if context != FULL and rate == 16000:
+        batcher = Batcher(own)
+        sessions = [batcher.start(), batcher.start()]
+        for session, row in zip(sessions, rows, strict=True):
+            session.accept(row)
+            session.finish()
+        while batcher.step():
+            pass
+        assert [timed(each.result) for each in sessions] == [timed(each) for each in batch]
 
 
 class SubWords:
@@ -201,31 +153,24 @@ class SubWords:
 @pytest.mark.parametrize("chunk_size", [1, 4])
 def test_words_of_pieces_do_not_depend_on_the_packets(chunk_size: int) -> None:
     """With a beam, which may go on with a word where it had begun another."""
+    context = Context(chunk_size, 16)
     for seed in range(8):
         samples = speech(2.0, seed=seed)
-        feats = audio.Fbank().double()(torch.from_numpy(samples).double()[None], torch.zeros(1, 0))
-        model = fitted(tiny_model(), feats[0], chunk_size, 16)
-        recognizer = Recognizer(
-            eager(model, Context(chunk_size, 16)), SubWords(), PrefixBeamSearch()
-        )
-        whole, session = recognizer.transcribe(samples), recognizer.start()
+        own = Recognizer(eager(network(samples, context), context), SubWords(), PrefixBeamSearch())
+        whole, session = own.transcribe(samples), own.start()
         for packet in packets(samples, seed):
             session.accept(packet)
-        streamed = session.finish()
-        assert timed(streamed) == timed(whole)
+        assert timed(session.finish()) == timed(whole)
         assert whole.text == whole.nbest[0].text
         assert len(whole.words) > 3
 
 
 def test_control_another_sample_is_another_result() -> None:
     """A shift by one packet of 40 ms, as a lost packet makes it, is not taken for equal."""
-    samples = speech(2.0)
+    search = Recorder()
+    own = Recognizer(eager(tiny_model(), Context(4, 16)), LETTERS, search)
     outputs = []
     for start in (0, 640):
-        search = Recorder()
-        recognizer = Recognizer(
-            eager(tiny_model(), Context(4, 16)), CharTokenizer(list("abcdefghij ")), search
-        )
-        recognizer.transcribe(samples[start:])
-        outputs.append(torch.cat(search.frames)[:40])
+        own.transcribe(speech(2.0)[start:])
+        outputs.append(search.taken()[:40])
     assert (outputs[0] - outputs[1]).abs().max() > 1e-2

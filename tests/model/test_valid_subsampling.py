@@ -20,7 +20,8 @@ from asrkit.runtime import Recognizer, Result
 from asrkit.search import GreedySearch
 from asrkit.text import CharTokenizer
 from tests.conftest import speech, timed, tiny_encoder, tiny_model
-from tests.laws.test_streaming import offline, packets, stream
+from tests.laws.encoder_laws import offline, stream
+from tests.laws.test_streaming import packets
 
 KINDS = {"conv4_valid": [2, 2], "conv6_valid": [2, 3], "conv8_valid": [2, 2, 2]}  # strides
 
@@ -69,8 +70,8 @@ def test_every_number_of_frames(kind: str) -> None:
         frames = frames_of(kind, count)
         assert encoder.rate.num_frames(count) == frames
         assert num_valid(torch.tensor([count]), encoder.rate).tolist() == [frames]
-        whole = offline(encoder, feats[:, :count], 2, 5)
-        streamed = stream(encoder, feats[:, :count], 2, 5, 1)
+        whole = offline(encoder, feats[:, :count], Context(2, 5))
+        streamed = stream(encoder, feats[:, :count], Context(2, 5), 1)
         assert whole.shape == streamed.shape == (1, frames, 24)
         assert difference(whole, streamed) < 1e-9
 
@@ -79,7 +80,7 @@ def test_every_number_of_frames(kind: str) -> None:
 def test_control_steps_that_do_not_overlap_are_noticed() -> None:
     encoder = tiny_encoder(subsampling="conv4_valid", num_layers=1)
     feats = torch.randn(1, 67, 20, dtype=torch.float64)
-    whole = offline(encoder, feats, 4, 8)
+    whole = offline(encoder, feats, Context(4, 8))
     state, parts = encoder.init_state(1, 8), []
     for part in feats.split(19, dim=1):  # each as long as a step
         encoded, _, state = encoder(part, torch.tensor([part.size(1)]), state, 4)

@@ -1,6 +1,7 @@
-"""What the laws measure on an encoder with one position encoding; `test_positions` bounds it.
+"""The laws of an encoder, measured for one position encoding or another change of its parts.
 
-`test_shapes` bounds it for other changes of the encoder, which are cases without a "kind".
+`test_positions` and `test_shapes` assert the bounds. The measures of streaming have right context,
+too.
 """
 
 import itertools
@@ -10,22 +11,30 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
-from asrkit import audio
 from asrkit.backends import eager
 from asrkit.backends.check import difference
-from asrkit.model import FULL_CONTEXT, ConformerEncoder, Context, EncoderState, Step
+from asrkit.model import FULL, ConformerEncoder, Context, EncoderState, FrameRate, Step
 from asrkit.model.positions import KINDS, FramePosition
 from asrkit.model.positions.absolute_keys import AbsoluteKeysPosition
+from asrkit.model.subsampling import split_steps
 from asrkit.runtime import Recognizer
-from asrkit.text import CharTokenizer
-from tests.conftest import fitted, speech, timed, tiny_encoder, tiny_model
-from tests.laws.test_streaming import CHUNKS, LEFT_CONTEXTS, Recorder, offline, packets, stream
+from tests.conftest import speech, timed, tiny_encoder
+from tests.laws.test_streaming import LETTERS, Recorder, network, packets
 
-Steps = tuple[int, int, int]  # chunk size, left context, chunks of a step
-EVERY_STEP: list[Steps] = list(itertools.product(CHUNKS, LEFT_CONTEXTS, (1, 3)))
+CHUNKS, LEFT_CONTEXTS = (1, 4, 16, 25), (0, 7, 64)
+Steps = tuple[Context, int]  # and the chunks of a step
+EVERY_STEP: list[Steps] = [
+    (Context(*numbers), at_once)
+    for *numbers, at_once in itertools.product(CHUNKS, LEFT_CONTEXTS, (0, 3, 9), (1, 3))
+]
 STEPS: list[Steps] = [  # every chunk size, left context and step, at a sixth of the cost of all
-    (1, 7, 1), (1, 64, 3), (4, 7, 1), (4, 64, 3), (16, 0, 1), (16, 7, 3), (25, 64, 1), (25, 0, 3),
+    (Context(*numbers), at_once)
+    for *numbers, at_once in (
+        (1, 7, 1), (1, 64, 3), (4, 7, 1), (4, 64, 3), (16, 0, 1), (16, 7, 3), (25, 64, 1),
+        (25, 0, 3), (1, 7, 3, 3), (4, 16, 3, 1), (4, 7, 9, 3), (16, 7, 1, 1),
+    )
 ]  # fmt: skip
 EXPORTED = ("shaw", "rotary")  # torch.export of each takes 1.5 s; test_backends has `relative`
 
@@ -91,17 +100,49 @@ def draw(*shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
     return torch.randn(*shape, 20, generator=torch.Generator().manual_seed(1), dtype=dtype)
 
 
+def stream(encoder: ConformerEncoder, feats: Tensor, context: Context, at_once: int) -> Tensor:
+    """Encoder output of steps of `at_once` chunks."""
+    chunk_size, left, right = context
+    state, outputs = encoder.init_state(len(feats), left), []
+    size, ahead = encoder.rate.factor * chunk_size * at_once, encoder.rate.ahead_frames(context)
+    for part, length in split_steps(feats, size, encoder.rate.lookahead, ahead):
+        lengths = torch.full((len(feats),), length)
+        encoded, frames, state = encoder(part, lengths, state, chunk_size, right)
+        outputs.append(encoded[:, : int(frames[0])])
+    return torch.cat(outputs, dim=1)
+
+
+def offline(encoder: ConformerEncoder, feats: Tensor, context: Context) -> Tensor:
+    """Encoder output of one step, which has as many frames more as are seen ahead."""
+    chunk_size, left, right = context
+    lengths = torch.full((len(feats),), feats.size(1))
+    feats = functional.pad(feats, (0, 0, 0, encoder.rate.factor * right), value=9.0)
+    state = encoder.init_state(len(feats), left)
+    encoded, frames, _ = encoder(feats, lengths, state, chunk_size, right)
+    return encoded[:, : int(frames[0])]
+
+
+def count(length: int, rate: FrameRate) -> int:
+    """Encoder frames of a stream: every group that begins, or every one that is seen whole."""
+    if rate.lookahead:
+        return max(0, length - rate.lookahead) // rate.factor
+    return -(-length // rate.factor)
+
+
 @torch.no_grad()
 def streaming(case: dict[str, Any], dtype: torch.dtype, steps: list[Steps] = STEPS) -> float:
-    """Steps of one and of three chunks against one step; 79 frames fill and empty every past.
+    """Steps of one and of three chunks against one step; 313 frames fill and empty every past.
 
-    25 frames do for steps of a frame and a past of 7.
+    101 frames do for steps of a frame and a past of 7.
     """
     module, largest = encoder(case, dtype), 0.0
-    for chunk, left, several in steps:
-        feats = draw(1, 313 if (chunk, left) != (1, 7) else 101, dtype=dtype)
-        streamed = stream(module, feats, chunk, left, several)
-        largest = max(largest, difference(offline(module, feats, chunk, left), streamed))
+    for context, at_once in steps:
+        for length in (313 if context[:2] != (1, 7) else 101, 5):
+            feats = draw(1, length, dtype=dtype)
+            expected = offline(module, feats, context)
+            assert expected.shape == (1, count(length, module.rate), 24)
+            streamed = stream(module, feats, context, at_once)
+            largest = max(largest, difference(expected, streamed))
     return largest
 
 
@@ -116,19 +157,15 @@ def streaming_float32(case: dict[str, Any]) -> float:
 def samples_to_text(case: dict[str, Any]) -> float:
     """Packets of random sizes against all samples at once; infinite if the text differs."""
     samples, largest = speech(3.21), 0.0
-    whole = torch.from_numpy(samples).double()[None]
-    feats = audio.Fbank().double()(whole, whole[:, :0])[0]
-    for seed, (chunk, left) in enumerate([(1, 0), (4, 7), (16, 64), (FULL_CONTEXT, 0)]):
-        model = fitted(tiny_model(**changes(case)), feats, chunk, left)
+    for seed, context in enumerate([Context(1), Context(4, 7, 2), Context(16, 64), FULL]):
+        backend, search = eager(network(samples, context, **changes(case)), context), Recorder()
         results, log_probs = [], []
         for given in ([samples], packets(samples, seed)):
-            search = Recorder()
-            tokenizer = CharTokenizer(list("abcdefghij "))
-            session = Recognizer(eager(model, Context(chunk, left)), tokenizer, search).start()
+            session = Recognizer(backend, LETTERS, search).start()
             for packet in given:
                 session.accept(packet)
             results.append(timed(session.finish()))
-            log_probs.append(torch.cat(search.frames))
+            log_probs.append(search.taken())
         same = results[0] == results[1] and len(results[0][0]) > 4
         largest = max(largest, difference(*log_probs) if same else math.inf)
     return largest
@@ -138,36 +175,79 @@ def samples_to_text(case: dict[str, Any]) -> float:
 def rows_of_a_batch(case: dict[str, Any]) -> float:
     """Streams at different places step together as they do alone, one of them ends."""
     module, largest = encoder(case), 0.0
-    for chunk, left in ((1, 0), (4, 7), (16, 24), (25, 64)):
-        feats, lengths = draw(2, 12 * chunk), torch.tensor([4 * chunk])
-        alone, states = [], []
+    for context in map(Context, (1, 4, 16, 25, 4), (0, 7, 24, 64, 16), (0, 0, 0, 0, 3)):
+        chunk, left, right = context
+        size, window = module.rate.chunk_frames(context), module.rate.step_frames(context)
+        feats, alone, states = draw(2, 2 * size + window), [], []
+        ends = torch.tensor([window, window - chunk])
         for row in range(2):
             state = module.init_state(1, left)
-            for part in feats[row : row + 1].split(4 * chunk, dim=1)[: row + 1]:
-                state = module(part, lengths, state, chunk).state  # row r takes r + 1 chunks
+            for start in range(0, (row + 1) * size, size):  # row r takes r + 1 chunks
+                part = feats[row : row + 1, start : start + window]
+                state = module(part, ends[:1], state, chunk, right).state
             states.append(state)
-            last = feats[row : row + 1, 8 * chunk : (12 - row) * chunk]
-            alone.append(module(last, torch.tensor([last.size(1)]), state, chunk).frames[0])
+            last = feats[row : row + 1, 2 * size :].clone()
+            last[:, ends[row] :] = 0.0
+            alone.append(module(last, ends[row : row + 1], state, chunk, right))
         joined = EncoderState(*map(torch.cat, zip(*states, strict=True)))
-        ends = torch.tensor([4 * chunk, 3 * chunk])
-        together = module(feats[:, 8 * chunk :], ends, joined, chunk).frames
-        pairs = zip(together, alone, strict=True)
-        largest = max(largest, *(difference(row[: len(one)], one) for row, one in pairs))
+        together = module(feats[:, 2 * size :], ends, joined, chunk, right)
+        for row, output in enumerate(alone):
+            frames = int(output.lengths)
+            assert int(together.lengths[row]) == frames
+            pairs = [(together.frames[row, :frames], output.frames[0, :frames])]
+            if row == 0:  # the state of a stream that has ended is not used
+                pairs += [(a[0], b[0]) for a, b in zip(together.state, output.state, strict=True)]
+            largest = max(largest, *(difference(a, b) for a, b in pairs))
     return largest
 
 
-def reach(case: dict[str, Any]) -> float:
-    """The gradient of a frame with respect to features beyond its chunk or before its reach."""
-    module, feats = encoder(case), draw(1, 400).requires_grad_()
-    encoded = module(feats, torch.tensor([400]), module.init_state(1, 5), 4).frames
-    (encoded[0, 62] * torch.randn(24, dtype=torch.float64)).sum().backward()
-    assert feats.grad is not None
-    first = 62
-    for _ in range(2):  # layers: the convolution's 4 frames, then chunk and left context
-        first = (first - 4) - (first - 4) % 4 - 5
-    outside = torch.cat([feats.grad[0, : 4 * first - 3], feats.grad[0, 4 * 63 + 4 :]])
-    assert feats.grad[0, 4 * first - 3 : 4 * 63 + 4].abs().amax(dim=1).min() > 0
-    return float(outside.abs().max())
+REACH = {  # features of a frame, and those before and after its first one that it sees
+    "conv4": (4, 3, 3), "conv8": (8, 7, 7), "conv4_valid": (4, 0, 6), "conv6_valid": (6, 0, 10),
+    "conv8_valid": (8, 0, 14), "whisper": (2, 2, 2),
+}  # fmt: skip
+SEEING = [  # contexts, and the frame whose gradient is taken
+    (Context(1), 50), (Context(1, 3), 99), (Context(4), 40), (Context(4, 7), 43),
+    (Context(16, 5), 64), (Context(25, 10), 99), (Context(4, 16, 2), 41), (FULL, 3),
+]  # fmt: skip
+
+
+def reach(case: dict[str, Any], seen: int = 0) -> float:
+    """The gradient of a frame by features that it must not see; infinite if it sees fewer.
+
+    From the output down, in each layer: the convolution looks 4 frames back from the attention's
+    output; attention from a frame's chunk to M frames before it, and R after it.
+
+    Args:
+        seen: left context beyond that of the formula, for the control.
+    """
+    module, largest = encoder(case), 0.0
+    kind = case.get("subsampling", "conv4")
+    options = kind if isinstance(kind, dict) else {"kind": kind}
+    factor, before, after = REACH[options["kind"]]
+    if "stride" in options:
+        factor, before, after = options["stride"], 2, options["stride"]
+    back = 0 if case.get("layer") == "transformer" else 4
+    length = 100 * factor + module.rate.lookahead
+    for (chunk, left, right), frame in SEEING:
+        feats = draw(1, length).requires_grad_()
+        state = module.init_state(1, left + seen)
+        encoded = module(feats, torch.tensor([length]), state, chunk, right).frames
+        (encoded[0, frame] * torch.randn(24, dtype=torch.float64)).sum().backward()
+        assert feats.grad is not None
+        first = frame
+        for _ in module.layers:
+            first = max(0, first - back)
+            first = max(0, first - first % chunk - left)
+        last = frame - frame % chunk + chunk - 1 + right
+        slopes = feats.grad[0].abs().amax(dim=1)
+        inside = slice(
+            max(module.rate.lead_frames, factor * first - before), factor * last + after + 1
+        )
+        if not slopes[inside].min() > 0:
+            return math.inf
+        slopes[inside] = 0.0
+        largest = max(largest, float(slopes.max()))
+    return largest
 
 
 def gradients(case: dict[str, Any]) -> float:
@@ -255,7 +335,7 @@ def replayed(step: Step, other: Callable[..., Any]) -> float:
 def half_precision(case: dict[str, Any]) -> float:
     """0 if float16, bfloat16 and autocast stay finite, also in a row of which nothing is real."""
     kinds = [(torch.float16, False), (torch.bfloat16, False), (torch.float32, True)]
-    for (dtype, cast), (chunk, left) in itertools.product(kinds, [(4, 7), (FULL_CONTEXT, 0)]):
+    for (dtype, cast), (chunk, left) in itertools.product(kinds, [(4, 7), FULL[:2]]):
         module, feats = encoder(case, dtype), draw(2, 128, dtype=dtype)
         with torch.autocast("cpu", torch.bfloat16, enabled=cast):
             state = module.init_state(2, left)
@@ -269,14 +349,29 @@ def half_precision(case: dict[str, Any]) -> float:
 
 
 def padded_rows(case: dict[str, Any]) -> float:
-    """0 if forward and backward stay finite where rows are short or empty."""
-    module, feats = encoder(case), draw(3, 128).requires_grad_()
-    state = module.init_state(3, 7)
-    encoded = module(feats, torch.tensor([128, 33, 0]), state, 4).frames
-    encoded.sum().backward()
-    grads = [p.grad for p in module.parameters() if p.grad is not None]
-    finite = all(torch.isfinite(x).all() for x in [encoded, feats.grad, *grads])  # type: ignore[arg-type]
-    return 0.0 if finite else math.inf
+    """Rows of all lengths, with padding of any value, against each row alone.
+
+    Infinite if a number, its gradient included, is not finite.
+    """
+    module, largest = encoder(case), 0.0
+    lengths = torch.tensor([213, 200, 64, 5, 1, 0])
+    for context in (Context(4, 7), Context(16, 5, 3), FULL):
+        chunk, left, right = context
+        feats = draw(6, 213 + right * module.rate.factor)
+        for row, length in zip(feats, lengths.tolist(), strict=True):
+            row[length:] = 1e4
+        output = module(feats.requires_grad_(), lengths, module.init_state(6, left), chunk, right)
+        assert output.lengths.tolist() == [count(each, module.rate) for each in lengths.tolist()]
+        output.frames.sum().backward()
+        grads = [p.grad for p in (feats, *module.parameters()) if p.grad is not None]
+        if not all(torch.isfinite(each).all() for each in [output.frames, *grads]):
+            return math.inf
+        for row, length in enumerate(lengths.tolist()):
+            with torch.no_grad():
+                alone = offline(module, feats[row : row + 1, :length], context)[0]
+            if len(alone):
+                largest = max(largest, difference(output.frames[row, : len(alone)].detach(), alone))
+    return largest
 
 
 @torch.no_grad()
@@ -300,6 +395,6 @@ LAWS = [
     Law("TorchScript", torchscript, 1e-9),
     Law("torch.export", torch_export, 1e-9, fast_kinds=EXPORTED),
     Law("half precision", half_precision, 0.0),
-    Law("padded rows", padded_rows, 0.0),
+    Law("padded rows", padded_rows, 1e-9),
     Law("an hour later", hour_later, 1e-5, of_absolute=False),
 ]
