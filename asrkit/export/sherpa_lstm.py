@@ -109,14 +109,12 @@ def check(file: ModelFile, exported: Exported) -> None:
     if encoder.rate.factor != FACTOR:
         raise UserError(
             f"sherpa-onnx needs encoder frames of {FACTOR}0 ms for Kaldi's features, this model's "
-            f"have {encoder.rate.frame_ms} ms: use a model with subsampling by {FACTOR}, or train "
-            "with model.frontend=sherpa_nemo"
+            f"have {encoder.rate.frame_ms} ms: use a model with subsampling by {FACTOR}"
         )
     if head.max_symbols != MAX_SYMBOLS:
         raise UserError(
             f"sherpa-onnx writes at most {MAX_SYMBOLS} label in a frame for models with Kaldi's "
-            f"features: model.head.max_symbols must be {MAX_SYMBOLS}, got {head.max_symbols}; or "
-            "train with model.frontend=sherpa_nemo"
+            f"features: model.head.max_symbols must be {MAX_SYMBOLS}, got {head.max_symbols}"
         )
     if "<unk>" in map(tokenizer.piece, range(1, tokenizer.vocab_size)):
         raise UserError("sherpa-onnx reads the label <unk> as a blank in this layout")

@@ -18,6 +18,7 @@ from asrkit.backends.export_metadata import Exported
 from asrkit.errors import UserError
 from asrkit.export.sherpa_graphs import between, check_streams, encoder_graph, total_of, windows_of
 from asrkit.model import TransducerHead
+from asrkit.model.transducer import LSTMPredictor
 from asrkit.model_file import ModelFile
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ PREDICTOR = """
 <ir_version: 9, opset_import: ["": 20]>
 before (int32[N, 1] targets, int32[N] target_length, float[{L}, N, {H}] states_1,
         float[{L}, N, {H}] states_2)
-    => (int64[N] tokens, {state}, float[{L}, N, {H}] unused)
+    => (int64[N] tokens, float[N, {L}, {H}] state_0, float[N, {L}, {H}] state_1)
 {{
   all = Constant <value_ints = [-1]> ()
   ids = Reshape (targets, all)
@@ -96,20 +97,22 @@ before (int32[N, 1] targets, int32[N] target_length, float[{L}, N, {H}] states_1
   next = Add (whole, one)
   vocab_size = Constant <value_int = {V}> ()
   tokens = Mod (next, vocab_size)
-  unused = Identity (states_2)
-  {convert}
+  state_0 = Transpose <perm = [1, 0, 2]> (states_1)
+  state_1 = Transpose <perm = [1, 0, 2]> (states_2)
 }}
 """
 PREDICTED = """
 <ir_version: 9, opset_import: ["": 20]>
-after (float[N, {J}] predicted, {state}, int32[N] target_length, float[{L}, N, {H}] unused)
+after (float[N, {J}] predicted, float[N, {L}, {H}] new_state_0, float[N, {L}, {H}] new_state_1,
+       int32[N] target_length)
     => (float[N, {J}, 1] outputs, int32[N] prednet_lengths, float[{L}, N, {H}] states,
         float[{L}, N, {H}] states_next)
 {{
   last = Constant <value_ints = [2]> ()
   outputs = Unsqueeze (predicted, last)
   prednet_lengths = Identity (target_length)
-  {convert}
+  states = Transpose <perm = [1, 0, 2]> (new_state_0)
+  states_next = Transpose <perm = [1, 0, 2]> (new_state_1)
 }}
 """
 JOINER = """
@@ -144,6 +147,11 @@ def check(file: ModelFile, exported: Exported) -> None:
             f"sherpa-onnx computes NeMo's features for this layout, this model has the frontend "
             f"{file.config.model.frontend.kind}: train with model.frontend={FRONTENDS[0]}"
         )
+    if isinstance(head, TransducerHead) and not isinstance(head.predictor, LSTMPredictor):
+        raise UserError(
+            "sherpa-onnx's layout for models of NeMo holds an LSTM, this model has a stateless "
+            "predictor: train with model.frontend=kaldi and model.head.max_symbols=1"
+        )
     if isinstance(head, TransducerHead) and head.max_symbols != MAX_SYMBOLS:
         raise UserError(
             f"sherpa-onnx writes at most {MAX_SYMBOLS} labels in a frame: model.head.max_symbols "
@@ -172,7 +180,7 @@ def wired(paths: Sequence[Path], file: ModelFile, exported: Exported) -> list["M
     sizes: dict[str, object] = metadata(file, exported)
     if isinstance(head, TransducerHead):
         models += [predictor_graph(cores[1], head), joiner_graph(cores[2], head)]
-        layers, width = predictor_sizes(head)
+        layers, width = head.start(1)[0].shape[1:]
         sizes |= {"pred_rnn_layers": layers, "pred_hidden": width}
     about = {**sizes, **file.terms.properties()}
     for model, values in zip(models, (about, {}, {}), strict=False):
@@ -196,52 +204,12 @@ def metadata(file: ModelFile, exported: Exported) -> dict[str, object]:
     }  # fmt: skip
 
 
-def predictor_sizes(head: TransducerHead) -> tuple[int, int]:
-    """Return layers and width of the predictor's state in sherpa-onnx, which holds floats.
-
-    The labels of a stateless predictor are the numbers of one layer.
-    """
-    state = head.start(1)
-    if state[0].is_floating_point():
-        return state[0].size(1), state[0].size(2)
-    return 1, max(1, state[0].size(1))
-
-
 def predictor_graph(core: "ModelProto", head: TransducerHead) -> "ModelProto":
     """Return the graph of the predictor, which sherpa-onnx calls the decoder."""
-    (layers, width), state = predictor_sizes(head), head.start(1)
+    layers, width = head.start(1)[0].shape[1:]
     sizes = {"L": layers, "H": width, "V": head.vocab_size, "J": head.from_predictor.out_features}
-    if state[0].is_floating_point():
-        kind, names = f"float[N, {layers}, {width}]", ["state_0", "state_1"]
-        into = [
-            f"state_{i} = Transpose <perm = [1, 0, 2]> (states_{i + 1})" for i in range(len(names))
-        ]
-        out = [
-            f"{name} = Transpose <perm = [1, 0, 2]> (new_state_{i})"
-            for i, name in enumerate(("states", "states_next"))
-        ]
-    else:
-        known = state[0].size(1)
-        kind, names = f"int64[N, {known}]", ["state_0"]
-        into = [
-            f"shape = Constant <value_ints = [-1, {width}]> ()", "row = Reshape (states_1, shape)",
-            "start = Constant <value_ints = [0]> ()", f"end = Constant <value_ints = [{known}]> ()",
-            "labels_axis = Constant <value_ints = [1]> ()",
-            "labels = Slice (row, start, end, labels_axis)", "state_0 = Cast <to = 7> (labels)",
-        ]  # fmt: skip
-        out = [
-            "floats = Cast <to = 1> (new_state_0)",
-            f"pads = Constant <value_ints = [0, 0, 0, {width - known}]> ()",
-            "padded = Pad (floats, pads)", "layer = Constant <value_ints = [0]> ()",
-            "states = Unsqueeze (padded, layer)", "states_next = Identity (unused)",
-        ]  # fmt: skip
-    before = PREDICTOR.format(
-        **sizes, state=", ".join(f"{kind} {name}" for name in names), convert="\n  ".join(into)
-    )
-    after = PREDICTED.format(
-        **sizes, state=", ".join(f"{kind} new_{name}" for name in names), convert="\n  ".join(out)
-    )
-    return between(before, core, after, ["target_length", "unused"])
+    before, after = PREDICTOR.format(**sizes), PREDICTED.format(**sizes)
+    return between(before, core, after, ["target_length"])
 
 
 def joiner_graph(core: "ModelProto", head: TransducerHead) -> "ModelProto":

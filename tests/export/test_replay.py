@@ -1,7 +1,6 @@
 """How far an export may be from eager."""
 
 import copy
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,7 @@ from asrkit.export.__main__ import main as export
 from asrkit.export.verification import eager_step, largest_difference, tolerance
 from asrkit.model import Context
 from asrkit.model_file import ModelFile, load_model
-from tests.conftest import RECORDINGS, skip, speech
+from tests.conftest import speech
 
 WHOLE = Exported("model", Context(16, 64))
 
@@ -74,20 +73,6 @@ def test_control_other_weights_are_more_than_rounding(
 
 def test_from_features_the_bound_is_as_ever(file: ModelFile, quiet_above: torch.Tensor) -> None:
     assert tolerance(file, Exported("ctc", Context(16, 64)), quiet_above) == TOLERANCE
-
-
-@pytest.mark.slow
-def test_onnx_of_a_recording_with_quiet_bands(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for package in ("onnx", "onnxruntime", "onnxscript"):
-        if find_spec(package) is None:
-            skip(f"needs {package}")
-    recording = min((RECORDINGS / "kerstin-de-48k" / "audio").rglob("*.flac"))
-    arguments = ["--model", "small-en-alnum", "--format", "onnx", "--what", "model"]
-    arguments += ["--audio", str(recording), "--output", str(tmp_path / "model.onnx")]
-    assert export(arguments) == 0
-    assert "largest difference from eager" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from asrkit.config import parse_config
 from asrkit.errors import UserError
 from asrkit.export import sherpa, sherpa_folder, sherpa_layouts
 from asrkit.export.__main__ import main
-from asrkit.model import Context, Network, Step, TransducerHead, build_head
+from asrkit.model import FULL, Context, Network, Step, TransducerHead, build_head
 from asrkit.model_file import ModelFile, load_model, save_model
 from asrkit.runtime import recognizer_of
 from asrkit.text import END_OF_TURN, CharTokenizer
@@ -165,54 +165,33 @@ def test_int8_and_its_own_features(tmp_path: Path, file: ModelFile) -> None:
     )
 
 
-REFUSED = [
-    (["--chunk-ms", "320", "--left-ms", "1000"], PHONE, "multiple"),
-    (["--chunk-ms", "full"], PHONE, "need chunks"),
-]
-
-
-@pytest.mark.parametrize(("options", "frontend", "told"), REFUSED)
-def test_refusals(
-    options: list[str],
-    frontend: dict[str, Any],
-    told: str,
-    file: ModelFile,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    save_model(tmp_path / "m.safetensors", with_features(file, frontend))
-    arguments = ["--model", str(tmp_path / "m.safetensors"), "--format", "sherpa-onnx", *options]
-    assert main(arguments) == 2
-    assert told in capsys.readouterr().err
-    assert not list(tmp_path.glob("m-*"))
-
-
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "context", "told"),
     [
-        ({"subsampling": "conv4_valid"}, "without look-ahead, this model has conv4_valid"),
-        ({"subsampling": "conv8"}, "frames of 40 ms"),
-        ({"kind": "absolute_keys"}, "keys as wide as values"),
-        ({"layer": "transformer"}, "layers with convolutions, this model's have none"),
+        (
+            {"subsampling": "conv4_valid"},
+            Context(8, 16),
+            "without look-ahead, this model has conv4_v",
+        ),
+        ({"subsampling": "conv8"}, Context(8, 16), "frames of 40 ms"),
+        ({"kind": "absolute_keys"}, Context(8, 16), "keys as wide as values"),
+        (
+            {"layer": "transformer"},
+            Context(8, 16),
+            "layers with convolutions, this model's have none",
+        ),
+        (
+            {},
+            Context(8, 25),
+            "--left-ms must be a multiple of --chunk-ms for sherpa-onnx, got 1000",
+        ),
+        ({}, FULL, "need chunks"),
     ],
 )
-def test_networks_that_do_not_fit(changes: dict[str, str], told: str) -> None:
+def test_what_does_not_fit_is_refused(changes: dict[str, str], context: Context, told: str) -> None:
     sherpa.check(file_of(), CONTEXT)
     with pytest.raises(UserError, match=told):
-        sherpa.check(file_of(**changes), CONTEXT)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("frontend", "head"), [("kaldi", "ctc"), ("sherpa_nemo", "ctc"), ("kaldi", STATELESS)]
-)
-def test_other_numbers_of_mel_bands(frontend: str, head: object, tmp_path: Path) -> None:
-    """sherpa-onnx computes 80 if it is not told: it raised an error of 80 values in place of 28."""
-    pytest.importorskip("sherpa_onnx")
-    small = file_of(num_layers=1, frontend=frontend, num_mels=28, head=head)
-    save_model(tmp_path / "small.safetensors", small)
-    folder = exported(str(tmp_path / "small.safetensors"), tmp_path / "folder")  # tried with it
-    assert "feature_dim=28" in (folder / "README.md").read_text()
+        sherpa.check(file_of(**changes), Exported("ctc", context))
 
 
 @pytest.mark.parametrize("head", ["ctc", STATELESS], ids=["ctc", "transducer"])
