@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from asrkit import Batcher, Endpointer
+from asrkit import Batcher
 from asrkit.backends import eager
 from asrkit.errors import UserError
 from asrkit.model import FULL, Context, EncoderState, StepOutput
@@ -20,7 +20,6 @@ from asrkit.runtime.batcher import PATIENT_ROWS, PATIENT_TURN
 from asrkit.search import GreedySearch, PrefixBeamSearch
 from asrkit.text import CharTokenizer
 from tests.conftest import speech, timed, tiny_model
-from tests.runtime.test_endpoint import recognizer as with_pauses
 
 CHUNK, LEFT = 4, 12
 
@@ -124,17 +123,6 @@ def test_threads_with_a_batcher_each_share_a_recognizer() -> None:
             assert all(same(r, a, 1e-9) for r, a in zip(results, alone, strict=True))
 
 
-def test_reset_at_a_segment_end_leaves_other_rows_as_they_are() -> None:
-    """Where a segment ends the network begins anew: in that row of the batch and in no other."""
-    endpointer = Endpointer(pause_ms=40, reset_encoder=True)
-    recognizer, heard = with_pauses(endpointer), recordings(9)
-    batcher = Batcher(recognizer, 4)
-    sessions = run(batcher, heard, 1, lambda _, rate: batcher.start(rate))
-    alone = [recognizer.transcribe(samples, rate) for samples, rate in heard]
-    assert max(len(result.segments) for result in alone) > 2
-    assert all(timed(s.result) == timed(a) for s, a in zip(sessions, alone, strict=True))
-
-
 def test_control_rows_that_change_places_are_noticed() -> None:
     recognizer, heard = recognizer_of(), [(speech(2.0, i), 16000) for i in range(2)]
     honest = recognizer.backend
@@ -164,21 +152,28 @@ def given(batcher: Batcher, heard: list[np.ndarray]) -> list[BatchedSession]:
     return sessions
 
 
-def test_failed_session_leaves_no_trace_on_the_others() -> None:
-    def shout(text: str) -> str:
-        if angry and len(text) > 4:
-            angry.pop()
-            raise RuntimeError("too long")
+def struck(error: BaseException, times: int) -> tuple[Batcher, list[BatchedSession], list[Result]]:
+    """Four sessions that have texts, and what each gives alone; the next `times` texts fail."""
+    failing: list[int] = []
+
+    def rewrite(text: str) -> str:
+        if failing and len(text) > 4:
+            failing.pop()
+            raise error
         return text.upper()
 
-    angry: list[int] = []  # once for each
-    recognizer, heard = recognizer_of(postprocess=shout), [speech(2.0, i) for i in range(4)]
+    recognizer, heard = recognizer_of(postprocess=rewrite), [speech(2.0, i) for i in range(4)]
     alone = [recognizer.transcribe(samples) for samples in heard]
     batcher = Batcher(recognizer)
     sessions = given(batcher, heard)
     while min(len(session.result.text) for session in sessions) < 6:
         batcher.step()
-    angry += [1, 2]
+    failing += [1] * times
+    return batcher, sessions, alone
+
+
+def test_failed_session_leaves_no_trace_on_the_others() -> None:
+    batcher, sessions, alone = struck(RuntimeError("too long"), 2)
     assert len(batcher.step()) == 4
     while batcher.step():
         pass
@@ -188,7 +183,7 @@ def test_failed_session_leaves_no_trace_on_the_others() -> None:
     for session in failed:
         kept = session.stream._past, session.stream._samples
         assert session.seconds_waiting == sum(map(torch.numel, kept)) == 0
-        for again in (lambda s: s.result, lambda s: s.accept(heard[0]), lambda s: s.finish()):
+        for again in (lambda s: s.result, lambda s: s.accept(speech(1.0)), lambda s: s.finish()):
             with pytest.raises(RuntimeError, match="failed, start another one: UserError") as said:
                 again(session)
             assert said.value.__cause__ is session.error
@@ -198,22 +193,7 @@ def test_failed_session_leaves_no_trace_on_the_others() -> None:
 
 def test_ctrl_c_in_a_step_ends_one_stream_at_most() -> None:
     """Those that had not had their turn make the step again."""
-
-    def interrupted(text: str) -> str:
-        if angry and len(text) > 4:
-            angry.clear()
-            raise KeyboardInterrupt
-        return text
-
-    angry: list[int] = []
-    recognizer = recognizer_of(postprocess=interrupted)
-    heard = [speech(2.0, i) for i in range(4)]
-    alone = [recognizer.transcribe(samples) for samples in heard]
-    batcher = Batcher(recognizer)
-    sessions = given(batcher, heard)
-    while min(len(session.result.text) for session in sessions) < 6:
-        batcher.step()
-    angry.append(1)
+    batcher, sessions, alone = struck(KeyboardInterrupt(), 1)
     with pytest.raises(KeyboardInterrupt):
         batcher.step()
     while batcher.step():
@@ -221,30 +201,6 @@ def test_ctrl_c_in_a_step_ends_one_stream_at_most() -> None:
     assert isinstance(sessions[0].error, KeyboardInterrupt)
     for session, wanted in zip(sessions[1:], alone[1:], strict=True):
         assert same(session.result, wanted, 1e-9)
-
-
-def test_session_whose_features_fail_is_over() -> None:
-    recognizer = recognizer_of()
-    features = recognizer.engine.features
-    batcher = Batcher(recognizer)
-    sessions = [batcher.start() for _ in range(2)]
-    for session in sessions:
-        session.accept(speech(0.5))
-
-    def exhausted(samples: torch.Tensor, past: torch.Tensor) -> None:
-        raise MemoryError
-
-    recognizer.engine.features = exhausted  # type: ignore[method-assign]
-    with pytest.raises(MemoryError):
-        sessions[0].accept(speech(0.5, 1))
-    recognizer.engine.features = features  # type: ignore[method-assign]
-    sessions[1].accept(speech(0.5, 1))
-    sessions[1].finish()
-    while batcher.step():
-        pass
-    assert isinstance(sessions[0].error, MemoryError)
-    whole = np.concatenate([speech(0.5), speech(0.5, 1)])
-    assert same(sessions[1].result, recognizer.transcribe(whole), 1e-9)
 
 
 @pytest.mark.parametrize("call", ["commit", "finish", "step"])
@@ -293,20 +249,6 @@ def test_failed_step_of_the_network_can_be_repeated() -> None:
         pass
     for session, wanted in zip(sessions[1:], alone[1:], strict=True):
         assert same(session.result, wanted, 1e-9)
-
-
-def test_waiting_features_are_not_copied_by_a_step() -> None:
-    """What waits is not copied with every chunk that is taken."""
-    stream = recognizer_of().start(16000).stream
-    stream.append(speech(30.0))
-    waiting = stream._feats._parts[0]
-    first = stream.feats(16)
-    stream.advance(torch.zeros(4, 12, dtype=torch.float64).log_softmax(1), stream.state, 16)
-    assert torch.equal(first, waiting[:16])
-    assert (
-        stream._feats._parts[0].untyped_storage().data_ptr() == waiting.untyped_storage().data_ptr()
-    )
-    assert torch.equal(stream.feats(stream.due), waiting[16 : 16 + stream.due])
 
 
 def test_states_of_the_same_rows_stay_joined() -> None:

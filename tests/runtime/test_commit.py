@@ -245,19 +245,6 @@ def test_commits_that_wait_are_bounded() -> None:
     session.commit()
 
 
-def test_a_session_goes_on_after_a_commit_for_which_no_step_is_needed() -> None:
-    recognizer, samples = recognizer_of(), speech(1.0, 1)
-    batcher = Batcher(recognizer)
-    session = batcher.start()
-    session.accept(samples[:100])
-    session.commit()
-    session.accept(samples[100:])
-    session.finish()
-    while batcher.step():
-        pass
-    assert_same(session.result, expected(recognizer, [samples[:100], samples[100:]]))
-
-
 def test_commits_that_wait_are_saved() -> None:
     recognizer, parts = recognizer_of(two=True, pauses=True), recording()
     batcher, twin = Batcher(recognizer), Batcher(recognizer_of(two=True, pauses=True))

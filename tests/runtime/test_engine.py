@@ -7,14 +7,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from asrkit import Batcher, Endpointer, audio
+from asrkit import Endpointer, audio
 from asrkit.backends import eager
 from asrkit.model import Context
 from asrkit.runtime import Recognizer
-from asrkit.runtime.endpoint import BREATH_MS
 from asrkit.runtime.engine import SpeechDetector
-from asrkit.runtime.stream import FeatureQueue, Stream
-from asrkit.runtime.transcript import DecodingOptions, Transcript
+from asrkit.runtime.stream import Stream
 from asrkit.search import GreedySearch
 from asrkit.text import WordTokenizer
 from tests.conftest import PADDED, speech, timed, tiny_model
@@ -87,42 +85,6 @@ def test_small_packets_are_joined(rate: int, monkeypatch: pytest.MonkeyPatch) ->
     assert calls - calls_joined == 300  # the control
 
 
-@pytest.mark.parametrize("endpointer", [None, Endpointer(80, reset_encoder=True)])
-def test_samples_are_made_mono_once(
-    endpointer: Endpointer | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    recognizer, mono, calls = recognizer_of(endpointer=endpointer), audio.mono, []
-
-    def counted(samples: np.ndarray) -> np.ndarray:
-        calls.append(len(samples))
-        return mono(samples)
-
-    monkeypatch.setattr(audio, "mono", counted)
-    recognizer.transcribe_batch([speech(1.0), speech(0.5)])
-    assert calls == [16000, 8000]
-    recognizer.transcribe(speech(1.0))
-    assert calls == [16000, 8000, 16000]
-
-
-@pytest.mark.parametrize("subsampling", ["conv4", "conv8", PADDED])
-def test_frames_of_any_length(subsampling: Any) -> None:
-    """Streams in packets, alone and together, give the text and times of one pass."""
-    recognizer, samples = recognizer_of(subsampling, Endpointer(160)), speech(4.0)
-    expected = recognizer.transcribe_batch([samples])[0]
-    assert len(expected.words) > 3
-    assert 3.5 < expected.words[-1].end <= 4.0  # not of half the frames, nor of twice as many
-    session, batcher = recognizer.start(), Batcher(recognizer)
-    together = batcher.start()
-    for packet in packets(samples, [100, 20_000, 7, 12_345]):
-        session.accept(packet)
-        together.accept(packet)
-        batcher.step()
-    together.finish()
-    while batcher.step():
-        pass
-    assert timed(session.finish()) == timed(together.result) == timed(expected)
-
-
 @pytest.mark.parametrize("kind", ["kaldi", "slaney"])
 def test_a_sound_has_its_time_where_streams_begin_early(kind: str) -> None:
     """The first encoder frame that a click changes begins before it, and ends after it."""
@@ -158,59 +120,3 @@ def test_the_speech_detector_is_in_step_where_streams_begin_early() -> None:
     _, expected = detector.step(detector.start(), torch.from_numpy(samples))
     assert found == [False, *expected]
     assert any(expected)
-
-
-@pytest.mark.parametrize("frame_ms", [40, 80])
-def test_a_pause_is_as_long_in_frames_of_any_length(frame_ms: int) -> None:
-    """The milliseconds of an endpointer become frames of the network that it meets."""
-    frames = 6400 // frame_ms
-    log_probs = torch.full((frames, 5), -9.0)
-    log_probs[:, 0] = 0.0
-    for ms, label in ((800, 1), (3200, 2)):
-        log_probs[ms // frame_ms, [0, label]] = torch.tensor([-9.0, 0.0])
-
-    def ends(endpointer: Endpointer, frame_ms: int = frame_ms) -> list[float]:
-        transcript = Transcript(DecodingOptions(WORDS, GreedySearch(), endpointer), frame_ms)
-        transcript.append(log_probs)
-        return [segment.end for segment in transcript.segments]
-
-    second = 3.2 + frame_ms / 1000  # where the second word's frame ends
-    first = 0.8 + frame_ms / 1000
-    assert ends(Endpointer(640)) == pytest.approx([first + 0.64, second + 0.64])
-    assert ends(Endpointer(2400)) == pytest.approx([second + 2.4])
-    assert ends(Endpointer(640, min_segment_ms=2000)) == pytest.approx([2.0, 4.0])
-    breath = max(1, (BREATH_MS + frame_ms // 2) // frame_ms) * frame_ms / 1000
-    found = ends(Endpointer(2400, max_segment_ms=800))
-    assert found == pytest.approx([first + breath, second + breath])
-    assert ends(Endpointer(640), 120 - frame_ms) != ends(Endpointer(640))  # the control
-
-
-def test_the_speech_detector_has_a_frame_of_the_network() -> None:
-    pytest.importorskip("silero_vad")
-    samples = torch.from_numpy(speech(2.0))
-    found = {}
-    for frame_ms in (40, 80):
-        detector = SpeechDetector(frame_ms)
-        _, found[frame_ms] = detector.step(detector.start(), samples)
-    assert {ms: len(speech) for ms, speech in found.items()} == {40: 50, 80: 25}
-    pairs = zip(found[40][::2], found[40][1::2], strict=True)
-    assert found[80] == [any(pair) for pair in pairs]
-    engine = recognizer_of("conv8", Endpointer(vad=True)).engine
-    assert engine.detector is not None
-    assert engine.detector.frame == 80 * 16
-
-
-def test_features_that_are_dropped_free_their_memory() -> None:
-    """The rest is copied only where it is less than half of what is kept in memory."""
-    feats = torch.arange(1000.0)[:, None].expand(-1, 8).contiguous()
-    queue = FeatureQueue(feats[:0])
-    queue.append(feats)
-    copies = []
-    for before in (0, 100, 300, 300, 600, 990):
-        queue.drop(before)
-        rest = queue.read(before, 1000)
-        assert torch.equal(rest, feats[before:])
-        copies.append(rest.untyped_storage().nbytes() // feats[0].nbytes)
-    assert copies == [1000, 1000, 1000, 1000, 400, 10]
-    queue.append(feats[:5])
-    assert torch.equal(queue.read(995, 2000), torch.cat([feats[995:], feats[:5]]))

@@ -96,21 +96,3 @@ def test_a_model_in_float16_gives_the_same_words(tmp_path: Path) -> None:
     for path in SPEECH:
         text = asrkit.load(small).transcribe(path).text
         assert text == asrkit.load("small-en-alnum").transcribe(path).text != ""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("signal", ["silence", "square", "dc", "denormal"])
-def test_an_hour_in_one_packet_and_in_many(signal: str) -> None:
-    """Equal texts, and the last ten minutes take no more time than the first ten."""
-    recognizer = asrkit.load(FOLDER / "models" / "exported.safetensors")
-    samples = live.samples_of(signal, (3600 * 16000, 1))[:, 0]
-    session, times = recognizer.start(), []
-    for part in np.array_split(samples, 6):
-        began = time.process_time()
-        for start in range(0, len(part), 16000):
-            session.accept(part[start : start + 16000])
-        times.append(time.process_time() - began)
-    whole = recognizer.start()
-    whole.accept(samples)
-    assert whole.finish() == session.finish()
-    assert times[-1] < 2 * times[0]

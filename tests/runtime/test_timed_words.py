@@ -28,7 +28,6 @@ from asrkit.text import CharTokenizer, SentencePieceTokenizer, Tokenizer, WordTo
 from tests.conftest import speech
 from tests.running import talkative
 from tests.search.test_prefix_beam import pieces, random_log_probs
-from tests.test_model_file import a_file
 
 FRAME_MS = 40
 TOKENIZERS = [
@@ -76,8 +75,18 @@ def test_times_of_partial_words_are_monotone_and_inside_the_audio() -> None:
     assert sum(map(stream_of_results, range(200))) > 2000
 
 
+class Pieces:
+    """A tokenizer whose pieces begin words, go on with them, end them, or do two of that."""
+
+    pieces = ("", " a", "b", "c ", " ", " d ")
+    vocab_size = len(pieces)
+
+    def piece(self, token: int) -> str:
+        return self.pieces[token]
+
+
 @pytest.mark.parametrize("recent", [0, 1, 4, RECENT])
-@pytest.mark.parametrize("tokenizer", TOKENIZERS)
+@pytest.mark.parametrize("tokenizer", [*TOKENIZERS, Pieces()])
 def test_words_of_changing_hypotheses_equal_those_read_anew(
     tokenizer: Tokenizer, recent: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -93,9 +102,9 @@ def test_words_of_changing_hypotheses_equal_those_read_anew(
         frames = range(len(tokens))
         ends = tuple(i + 1 for i in frames)
         hypothesis = Hypothesis(tuple(tokens), tuple(frames), ends, (1.0,) * len(tokens))
-        assert read(hypothesis) == widened(
-            WordReader(tokenizer, FRAME_MS).read(hypothesis), 0.0, math.inf
-        )
+        whole = WordReader(tokenizer, FRAME_MS).read(hypothesis)
+        assert read(hypothesis) == widened(whole, 0.0, math.inf)
+        assert joined(whole) == decode(tokenizer, tokens)
     assert max(map(len, said)) > 2 * RECENT
 
 
@@ -130,22 +139,6 @@ def test_control_words_that_reach_too_far_are_noticed(
     monkeypatch.setattr(words, "widened", tampered)
     with pytest.raises(AssertionError):
         list(map(stream_of_results, range(200)))
-
-
-@pytest.mark.parametrize("search", ["greedy", "prefix_beam"])
-def test_a_session_hears_no_word_beyond_its_audio(search: str) -> None:
-    file = a_file(CharTokenizer(list("abcdefghij ")))
-    recognizer = recognizer_of(file, search=file.config.search.model_copy(update={"kind": search}))
-    for num_samples in range(400, 20000, 1777):
-        samples = speech(2.0)[:num_samples]
-        session = recognizer.start()
-        for i in range(0, num_samples, 3000):
-            partial = session.accept(samples[i : i + 3000])
-            check_times(partial.words, min(num_samples, i + 3000) / 16000)
-        final = session.finish()
-        assert final.words
-        check_times(final.words, num_samples / 16000)
-        check_times(recognizer.transcribe_batch([samples])[0].words, num_samples / 16000)
 
 
 def test_words_are_longer_than_their_tokens() -> None:
@@ -199,39 +192,6 @@ def test_a_saved_word_keeps_whether_a_space_is_before_it(spaced: bool) -> None:
     for wrong in ([*word[:3]], [*word, 1], [*word, "attached", "attached"]):
         with pytest.raises(ValueError):  # noqa: PT011
             read(Word, wrong, {})
-
-
-class Pieces:
-    """A tokenizer whose pieces begin words, go on with them, end them, or do two of that."""
-
-    pieces = ("", " a", "b", "c ", " ", " d ")
-    vocab_size = len(pieces)
-
-    def piece(self, token: int) -> str:
-        return self.pieces[token]
-
-
-@pytest.mark.parametrize(
-    "tokenizer", [CharTokenizer(list(" ab")), Pieces()], ids=["chars", "pieces"]
-)
-def test_reader_of_growing_hypotheses_equals_a_new_reader(
-    tokenizer: CharTokenizer | Pieces,
-) -> None:
-    """Whatever was read before, the words are those of a reader that sees it for the first time."""
-    draw, size = np.random.default_rng(0), tokenizer.vocab_size
-    reader, tokens = WordReader(tokenizer, 40), []
-    for step in range(400):
-        if step % 2 == 0 and tokens:  # the search changes its mind
-            tokens[-1] = int(draw.integers(1, size))
-        if step % 7 == 0 and tokens:
-            tokens[draw.integers(len(tokens))] = int(draw.integers(1, size))
-        tokens += draw.integers(1, size, draw.integers(0, 4)).tolist()
-        frames = tuple(range(len(tokens)))
-        ends = tuple(i + 1 for i in frames)
-        hypothesis = Hypothesis(tuple(tokens), frames, ends, (0.5,) * len(tokens))
-        assert reader(hypothesis) == WordReader(tokenizer, 40)(hypothesis)
-        assert joined(reader(hypothesis)) == decode(tokenizer, tokens)
-    assert len(reader.closed) > 20
 
 
 def test_words_have_the_times_of_their_tokens() -> None:
