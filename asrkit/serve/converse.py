@@ -59,12 +59,8 @@ class Commit(NamedTuple):
     channel: int | None = None
 
 
-class Poll(NamedTuple):
-    """An item: write the update that waits, if any."""
-
-
 class Finish(NamedTuple):
-    """An item: finish the calls; with the last ones, the conversation ends."""
+    """An item: finish the calls, and wait for their ends; the last ones end the conversation."""
 
     is_last: bool = True
 
@@ -72,15 +68,13 @@ class Finish(NamedTuple):
 class Dialect:
     """A protocol: functions from messages to items and from updates to messages.
 
-    A `Wish` is also an item: its model must be served. Any other item is a message, which is sent
-    at once.
+    Any other item is a message, which is sent at once.
 
     Attributes:
-        polls: whether updates are written for a `Poll`, and not when they come.
         greetings: number of messages until a call begins, for which the time is short.
     """
 
-    polls, greetings = False, 1
+    greetings = 1
 
     def open(self) -> Iterable[Any]:
         """Return the items of a new connection."""
@@ -98,8 +92,8 @@ class Dialect:
         """Return the messages that say that calls have begun."""
         return ()
 
-    def write(self, channel: int, update: CallUpdate | None) -> Iterable[Message]:
-        """Return the messages of an update; None: a `Poll` found none."""
+    def write(self, channel: int, update: CallUpdate) -> Iterable[Message]:
+        """Return the messages of an update."""
         raise NotImplementedError
 
     def ended(self) -> Iterable[Message]:
@@ -202,29 +196,30 @@ class Conversation:
         self.line, self.server, self.dialect = line, server, dialect
         self.stack = ExitStack()  # ends the calls
         self.calls: list[Call] = []
-        self.tasks: list[asyncio.Task[None]] = []  # beside the reading
-        self.count, self.has_all = 0, False  # messages received; whether the last call has all
+        self.writers: list[asyncio.Task[None]] = []  # of the calls, and `close`
+        self.tasks: set[asyncio.Task[None]] = set()  # these, the reading and others
+        self.count, self.is_last = 0, True  # messages received; whether no other calls follow
         self.end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def run(self) -> None:
         """Read and write until the last call has ended, or until one of the tasks fails."""
-        reading = self.start(self.read())
-        self.tasks = []
+        self.start(self.read())
         try:
             await self.end
         finally:
-            await stop([reading, *self.tasks])
+            await stop(self.tasks)
 
     def start(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        """Run work until other calls begin; its error ends the conversation."""
+        """Run work beside the reading; its error ends the conversation."""
 
         def note(task: "asyncio.Task[None]") -> None:
+            self.tasks.discard(task)
             if not task.cancelled() and (error := task.exception()) is not None:
                 self.fail(error)
 
         task = asyncio.ensure_future(work)
         task.add_done_callback(note)
-        self.tasks.append(task)
+        self.tasks.add(task)
         return task
 
     def fail(self, error: BaseException) -> None:
@@ -232,16 +227,11 @@ class Conversation:
         if not self.end.done():
             self.end.set_exception(error)
 
-    def succeed(self) -> None:
-        """End the conversation after its last message, unless it has failed."""
-        if not self.end.done():
-            self.end.set_result(None)
-
     async def read(self) -> None:
-        """Receive messages until the client finishes its last call."""
+        """Receive messages until the conversation ends."""
         for item in self.dialect.open():
             await self.do(item)
-        while not self.has_all:
+        while not self.end.done():
             for call in self.calls:  # what a message holds is then appended to all calls, or none
                 await call.wait_for_room()
             message = await self.receive()
@@ -276,22 +266,22 @@ class Conversation:
 
     async def do(self, item: Any) -> None:
         """Carry out an item."""
-        if isinstance(item, Append):
-            self.append(item)
-        elif isinstance(item, Commit):
-            for call in self.calls if item.channel is None else [self.calls[item.channel]]:
-                call.commit()
-        elif isinstance(item, Begin):
-            await self.begin(item)
-        elif isinstance(item, Poll):
-            for channel, call in enumerate(self.calls):
-                await self.say(self.dialect.write(channel, call.waiting_update()))
-        elif isinstance(item, Finish):
-            await self.finish(item)
-        elif isinstance(item, Wish):
-            self.server.model(item.model)
-        else:
-            await self.line.send(item)
+        match item:
+            case Append():
+                self.append(item)
+            case Commit():
+                for call in self.calls_of(item.channel):
+                    call.commit()
+            case Begin():
+                await self.begin(item)
+            case Finish():
+                await self.finish(item.is_last)
+            case _:
+                await self.line.send(item)
+
+    def calls_of(self, channel: int | None) -> list[Call]:
+        """Return the call of a channel, or all."""
+        return self.calls if channel is None else [self.calls[channel]]
 
     async def say(self, messages: Iterable[Message]) -> None:
         for message in messages:
@@ -303,8 +293,8 @@ class Conversation:
         Raises:
             RefusedError: if the call is too long.
         """
-        calls = self.calls if item.channel is None else [self.calls[item.channel]]
-        samples, longest = item.samples, self.server.limits.call_s
+        calls, samples = self.calls_of(item.channel), item.samples
+        longest = self.server.limits.call_s
         if calls[0].seconds_with(len(samples)) > longest:
             text = f"a call may last {longest:g} s: start another one"
             raise RefusedError(413, "length", text)
@@ -312,13 +302,7 @@ class Conversation:
             call.append(np.ascontiguousarray(own))
 
     async def begin(self, item: Begin) -> None:
-        """Begin calls, and the tasks that write their updates."""
-        grant = await self.admit(item)
-        await self.say(self.dialect.begun(item, grant))
-        self.start_writers()
-
-    async def admit(self, item: Begin) -> Grant:
-        """Begin calls in place of the earlier ones.
+        """Begin calls in place of the earlier ones, and the tasks that write their updates.
 
         Raises:
             UserError: for a wish that cannot be granted; the earlier calls then continue, unless
@@ -334,47 +318,49 @@ class Conversation:
             )
             for saved in item.saved or [None] * item.channels
         ]
-        return grant
+        await self.admitted(item)
+        await self.say(self.dialect.begun(item, grant))
+        writers = [self.start(self.write(*each)) for each in enumerate(self.calls)]
+        self.writers = [*writers, self.start(self.close(writers))]
 
-    def start_writers(self) -> None:
-        if not self.dialect.polls:
-            writers = [self.start(self.write(*each)) for each in enumerate(self.calls)]
-            self.start(self.close(writers))
-
-    async def close(self, writers: "list[asyncio.Task[None]]") -> None:
-        """End the conversation once all updates of the calls are written."""
-        await asyncio.gather(*writers)
-        await self.say(self.dialect.ended())
-        self.succeed()
+    async def admitted(self, item: Begin) -> None:
+        """Do what must be done before the client reads that its calls have begun."""
 
     async def write(self, channel: int, call: Call) -> None:
         """Send the updates of a call until it has ended."""
         while (update := await call.next_update()) is not None:
             await self.say(self.dialect.write(channel, update))
 
-    async def finish(self, item: Finish) -> None:
-        """Finish the calls; a dialect that polls also writes the rest here."""
-        self.has_all = item.is_last
+    async def close(self, writers: "list[asyncio.Task[None]]") -> None:
+        """Send the last messages once all updates of the calls are written."""
+        await asyncio.gather(*writers)
+        await self.say(self.dialect.ended())
+        if self.is_last:
+            await self.conclude()
+
+    async def conclude(self) -> None:
+        """End the conversation, unless it has failed."""
+        if not self.end.done():
+            self.end.set_result(None)
+
+    async def finish(self, is_last: bool) -> None:
+        """Finish the calls, and wait until all that is left of them is written."""
+        self.is_last = is_last
         for call in self.calls:
             call.finish()
-        if not self.dialect.polls:
-            return
-        for channel, call in enumerate(self.calls):
-            await self.write(channel, call)
-        await self.say(self.dialect.ended())
-        await self.end_calls()
-        if item.is_last:
-            self.succeed()
+        await asyncio.gather(*self.writers)
+        if not is_last:
+            await self.end_calls()
 
     async def end_calls(self) -> None:
-        tasks, self.tasks = self.tasks, []
-        await stop(tasks)
+        await stop(self.writers)
         self.stack.close()
-        self.calls = []
+        self.calls, self.writers = [], []
 
 
 async def stop(tasks: "Iterable[asyncio.Future[Any]]") -> None:
     """Cancel tasks, and wait for their ends."""
+    tasks = [*tasks]
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

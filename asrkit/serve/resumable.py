@@ -105,29 +105,27 @@ class ResumableConversation(Conversation):
 
     async def begin(self, item: Begin) -> None:
         self.last = item.settings
-        grant, survives = await self.admit(item), self.server.store.survives
-        if survives:
-            await self.put(self.last)
-        await self.say(self.dialect.begun(item, grant))
-        self.start_writers()
-        if survives:
+        await super().begin(item)
+        if self.server.store.survives:
             self.start(self.keep_saving())
+
+    async def admitted(self, item: Begin) -> None:
+        if self.server.store.survives:
+            await self.put(self.last)
 
     async def write(self, channel: int, call: Call) -> None:
         while (update := await call.next_update()) is not None:
             self.dialect.ack = self.last.received if self.server.store.survives else self.received
             await self.say(self.dialect.write(channel, update))
+        self.dialect.ack = self.received  # for the last message
 
-    async def close(self, writers: "list[asyncio.Task[None]]") -> None:
-        """Like `Conversation.close`; the call is kept unless the client says that it has all."""
-        await asyncio.gather(*writers)
-        self.dialect.ack = self.received
-        await self.say(self.dialect.ended())
+    async def conclude(self) -> None:
+        """Like `Conversation.conclude`; save the call unless its client says that it has all."""
         for call in self.calls:
             self.server.free(call)
         if not await self.line.is_satisfied():
             await self.save_last()
-        self.succeed()
+        await super().conclude()
 
     @property
     def received(self) -> int:

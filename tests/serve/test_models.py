@@ -119,6 +119,7 @@ def test_other_models_are_refused(two: str, name: str, monkeypatch: pytest.Monke
     messages.append(converse(start(two, model=name), [])[-1]["message"])
     with connect(f"ws://{two}/vosk") as client:
         client.send(json.dumps({"config": {"model": name}}))
+        client.send(b"\0\0")
         messages.append(json.loads(client.recv(timeout=10))["error"])
     with connect(f"ws://{two}/v1/realtime?intent=transcription") as client:
         client.recv(timeout=10)

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,13 @@ import soxr
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
+from asrkit.errors import UserError
 from asrkit.runtime import Recognizer
+from asrkit.serve.converse import Finish
 from asrkit.serve.dialects.audio import MU_LAW
+from asrkit.serve.dialects.twilio import Twilio
 from asrkit.serve.server import Limits, Server
+from tests.serve.offline import Offline, fields, segment
 from tests.serve.running import serving
 
 Recordings = list[tuple[Path, np.ndarray]]
@@ -109,18 +114,6 @@ def test_two_tracks(address: str, served: Recognizer, recordings: Recordings) ->
     assert any(not each["is_final"] for each in found[:-1])
 
 
-def test_parameters(address: str, served: Recognizer, recordings: Recordings) -> None:
-    codes = codes_of(recordings[0][1])
-    begin = start("inbound", model="small-en-alnum", hotwords="oh seven, ☃", pause_ms="0")
-    warning, *found = talk(address, begin, *packets({"inbound": codes}), STOP)
-    assert warning["event"] == "warning"
-    assert "'☃'" in warning["message"]
-    preferred = served.with_hotwords(["oh seven"])
-    alone = preferred.with_decoding(preferred.decoding._replace(endpointer=None))
-    (final,) = finals(found, "inbound")
-    assert final["text"] == alone.transcribe(MU_LAW[codes], 8000).text
-
-
 def changed(**changes: object) -> Message:
     message = start("inbound")
     return message | {"start": message["start"] | changes}
@@ -149,10 +142,34 @@ REFUSED: list[tuple[list[Any], str]] = [
 
 
 @pytest.mark.parametrize(("messages", "why"), REFUSED)
-def test_refusals(address: str, messages: list[Any], why: str) -> None:
-    *_, last = talk(address, *messages)
-    assert last["event"] == "error"
-    assert why in last["message"]
+def test_refusals(server: Server, messages: list[Any], why: str) -> None:
+    talk = Offline(Twilio(""), server)
+    with pytest.raises(UserError, match=re.escape(why)):
+        talk.read(*map(json.dumps, messages))
+
+
+def test_messages(server: Server) -> None:
+    """Items of the parameters and of the tracks; transcripts of updates."""
+    talk = Offline(Twilio("secret"), server)
+    begin = start("inbound", "outbound", hotwords="oh seven, ☃", pause_ms="0")
+    (warning,) = talk.read(json.dumps(CONNECTED), json.dumps(begin))
+    assert (warning["event"], "'☃'" in warning["message"]) == ("warning", True)
+    (item,) = talk.begun
+    assert (item.channels, item.sample_rate, item.token) == (2, 8000, "secret")
+    assert (item.wish.phrases, item.wish.pause_ms) == (["oh seven", "☃"], 0)
+    (append,) = talk.read(json.dumps(media("outbound", b"\xff\x00")))
+    assert (append.channel, append.samples.tolist()) == (1, [0, -32124])
+    assert talk.read(*map(json.dumps, (MARK, DTMF, {"event": "of-tomorrow"}))) == []
+    assert talk.read(json.dumps(STOP)) == [Finish()]
+    names = ("event", "track", "is_final", "text")
+    live = talk.write(live="four", channel=1)
+    assert fields(live, *names) == [("transcript", "outbound", False, "four")]
+    assert talk.write(live="four", channel=1) == []  # nothing new
+    ended = talk.write(segment("four"), segment(""), live="five", channel=1)
+    assert fields(ended, *names) == [
+        ("transcript", "outbound", True, "four"), ("transcript", "outbound", False, "five"),
+    ]  # fmt: skip
+    assert [*talk.dialect.ended()] == [{"event": "ended", "streamSid": SID}]
 
 
 def test_the_token(served: Recognizer) -> None:

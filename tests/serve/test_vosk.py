@@ -1,4 +1,4 @@
-"""/vosk: the flow of Vosk's published clients."""
+"""/vosk: the flow of Vosk's published clients, and its messages."""
 
 import json
 from pathlib import Path
@@ -11,12 +11,15 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 import asrkit
-from asrkit.errors import shown
-from asrkit.runtime import Recognizer
+from asrkit.errors import UserError
+from asrkit.runtime import Candidate, Recognizer
+from asrkit.serve.converse import Finish
+from asrkit.serve.dialects.vosk import Vosk
 from asrkit.serve.server import Server
-from tests.serve.running import serving
+from tests.serve.offline import Offline, segment
 
 Recordings = list[tuple[Path, np.ndarray]]
+AUDIO = b"\1\0\2\0"
 
 
 def published(
@@ -45,26 +48,19 @@ def test_the_flow_of_published_clients(
     address: str, served: Recognizer, recordings: Recordings
 ) -> None:
     for (path, samples), config in zip(
-        recordings[:3], ({}, {"words": True}, {"words": True, "max_alternatives": 0}), strict=True
+        recordings[:2], ({"words": True}, {"phrase_list": ["seven"]}), strict=True
     ):
-        expected = served.transcribe(path)
         replies = published(address, {"sample_rate": 16000, **config}, 16000, samples.tobytes())
         assert all(("partial" in each) != ("text" in each) for each in replies)
-        assert texts_of(replies[-1:]) or texts_of(replies) == [s.text for s in expected.segments]
+        expected = served.with_hotwords(config.get("phrase_list", [])).transcribe(path)
         assert " ".join(texts_of(replies)) == expected.text
         words = [word for each in replies for word in each.get("result", [])]
         assert [(w["word"], w["start"], w["end"]) for w in words] == [
             (w.text, w.start, w.end) for w in expected.words
         ]
-
-
-def test_without_a_config_samples_are_of_8000_hz(
-    address: str, served: Recognizer, recordings: Recordings
-) -> None:
-    for _, samples in recordings[:3]:
-        half = soxr.resample(samples, 16000, 8000).astype("<i2")
-        replies = published(address, None, 8000, half.tobytes())
-        assert " ".join(texts_of(replies)) == served.transcribe(half, 8000).text
+    half = soxr.resample(recordings[2][1], 16000, 8000).astype("<i2")  # Vosk's default
+    replies = published(address, None, 8000, half.tobytes())
+    assert " ".join(texts_of(replies)) == served.transcribe(half, 8000).text
 
 
 def test_a_reset_has_the_final_text_as_its_reply(
@@ -84,110 +80,89 @@ def test_a_reset_has_the_final_text_as_its_reply(
             assert " ".join(texts_of(replies)) == served.transcribe(path).text
 
 
+def configured(server: Server, **config: Any) -> Offline:
+    talk = Offline(Vosk(), server)
+    assert talk.read(json.dumps({"config": config})) == []  # as vosk-server
+    return talk
+
+
+def test_replies(server: Server) -> None:
+    """One to each message: the oldest segment that waits, or the live text."""
+    talk = configured(server)
+    assert talk.read(AUDIO)[1:] == [{"partial": ""}]
+    assert talk.write(segment("one"), segment("two"), live="three") == []
+    words = [{"conf": 0.5, "end": 0.4, "start": 0.0, "word": "one"}]
+    assert talk.read(AUDIO)[1:] == [{"result": words, "text": "one"}]
+    assert talk.read('{"config": {"words": false}}', AUDIO)[1:] == [{"text": "two"}]
+    assert talk.read(AUDIO)[1:] == [{"partial": "three"}]
+    assert talk.read('{"reset": 1}') == [Finish(is_last=False)]
+    talk.write(segment("three"), segment("four"))
+    assert [*talk.dialect.ended()] == [{"text": "three four"}]
+    talk.read(AUDIO)
+    assert len(talk.begun) == 2
+    assert talk.samples(b"\1", b"\0") == [[], [1]]
+    assert talk.read(b"x", '{"eof": 1}')[-1] == Finish()
+    warning = "the audio ends within a sample: 1 bytes are not used"
+    assert [*talk.dialect.ended()] == [{"text": "", "warning": warning}]
+
+
+def test_alternatives(server: Server) -> None:
+    talk = configured(server, max_alternatives=2)
+    talk.read(AUDIO)
+    nbest = (Candidate("a", -1.0, 0.6), Candidate("b", -2.0, 0.3), Candidate("c", -3.0, 0.1))
+    talk.write(segment("a", nbest=nbest), segment("d"))
+    rows = [{"text": "a", "confidence": -1.0}, {"text": "b", "confidence": -2.0}]
+    assert talk.read(AUDIO)[1:] == [{"alternatives": rows}]
+    assert [*talk.dialect.ended()] == [{"alternatives": [{"text": "d", "confidence": 0.0}]}]
+
+
 @pytest.mark.parametrize(
-    "phrases",
+    ("config", "warnings"),
     [
-        ["seven", "[unk]"], ["[unk]"], ["Hello, a meeting!", "☃", ""], ["x" * 1001, "seven"],
-        ["zero one two three four five six seven eight nine oh"],
+        ({}, []), ({"phrase_list": ["seven"]}, []),
+        ({"phrase_list": ["seven", "[unk]", "☃", ""]}, ["'[unk]', '☃', ''"]),
+        ({"spk": 1}, ["no effect here: spk"]),
     ],
 )  # fmt: skip
-def test_phrases_that_the_model_cannot_write_are_left_out_with_a_warning(
-    address: str, served: Recognizer, recordings: Recordings, phrases: list[str]
+def test_warnings_are_in_the_next_reply(
+    server: Server, config: dict[str, Any], warnings: list[str]
 ) -> None:
-    path, samples = recordings[0]
-    config = {"sample_rate": 16000, "phrase_list": phrases}
-    replies = published(address, config, 16000, samples.tobytes())
-    good = [each for each in phrases if each.isascii() and each.replace(" ", "").isalpha()]
-    good = [each for each in good if len(each) <= 1000]
-    assert " ".join(texts_of(replies)) == served.with_hotwords(good).transcribe(path).text
-    assert all("warning" not in each for each in replies[1:])
-    for each in phrases:
-        assert (shown(each, 40) in replies[0].get("warning", "")) == (each not in good)
+    talk = configured(server, **config)
+    (_, first), (_, second) = talk.read(AUDIO), talk.read(AUDIO)
+    assert ("warning" in first) == bool(warnings)
+    assert all(each in first["warning"] for each in warnings)
+    assert "warning" not in second
 
 
-def test_audio_that_ends_within_a_sample_is_said(
-    address: str, served: Recognizer, recordings: Recordings
-) -> None:
-    path, samples = recordings[0]
-    *others, last = published(address, {"sample_rate": 16000}, 16000, samples.tobytes() + b"x")
-    assert last["warning"] == "the audio ends within a sample: 1 bytes are not used"
-    assert all("warning" not in each for each in others)
-    assert " ".join(texts_of([*others, last])) == served.transcribe(path).text
+def test_a_search_without_phrases_and_alternatives() -> None:
+    greedy = Server({"m": asrkit.load("small-en-alnum", chunk_size=8)})
+    try:
+        talk = configured(greedy, phrase_list=["seven"], max_alternatives=3)
+        warning = talk.read(AUDIO)[1]["warning"]
+    finally:
+        greedy.close()
+    for each in ("no phrases are preferred", "--second-search", "max_alternatives"):
+        assert each in warning
 
 
-def test_what_has_no_effect_is_said(recordings: Recordings) -> None:
-    """Greedy search takes no phrases and ranks no texts; Vosk's servers have other settings."""
-    greedy = asrkit.load("small-en-alnum", chunk_size=8)
-    path, samples = recordings[0]
-    with serving(Server({"m": greedy})) as address:
-        config = {"sample_rate": 16000, "phrase_list": ["seven"], "max_alternatives": 3}
-        first, *others = published(address, {**config, "spk": 1}, 16000, samples.tobytes())
-        for each in ("no phrases are preferred", "--second-search", "max_alternatives", "'spk'"):
-            assert each in first["warning"]
-        assert all("warning" not in each for each in others)
-        assert others[-1]["alternatives"][0]["text"] == greedy.transcribe(path).text
-        control = published(address, {"sample_rate": 16000}, 16000, samples.tobytes())
-        assert all("warning" not in each for each in control)
+@pytest.mark.parametrize(
+    ("name", "value"), [("sample_rate", 16000), ("phrase_list", ["seven"]), ("model", "m")]
+)
+def test_settings_that_a_call_with_audio_keeps(server: Server, name: str, value: object) -> None:
+    talk = configured(server)
+    talk.read(AUDIO, '{"config": {"sample_rate": 8000, "words": false}}')
+    with pytest.raises(UserError, match=f"config.{name}: the call has audio already; .* reset"):
+        talk.read(json.dumps({"config": {name: value}}))
 
 
-def test_configs_change_what_they_name(
-    address: str, served: Recognizer, recordings: Recordings
-) -> None:
-    """Several configs add up, and one that a call with audio cannot follow is named."""
-    path, samples = recordings[0]
-    for after, problem in (
-        ({"words": False}, None),
-        ({"sample_rate": 16000}, None),
-        ({"sample_rate": 8000}, "config.sample_rate: the call has audio already"),
-        ({"phrase_list": ["seven"]}, "config.phrase_list: the call has audio already"),
-        ({"model": "small-en-alnum"}, "config.model: the call has audio already"),
-    ):
-        with connect(f"ws://{address}/vosk") as client:
-            client.send('{"config": {"sample_rate": 16000}}')
-            client.send('{"config": {"words": true}}')
-            client.send(samples.tobytes())
-            client.recv(timeout=10)
-            client.send(json.dumps({"config": after}))
-            if problem is not None:
-                found = json.loads(client.recv(timeout=10))
-                assert found["error"].startswith(problem)
-                assert "reset" in found["error"]
-                continue
-            client.send('{"eof" : 1}')
-            found = json.loads(client.recv(timeout=10))
-            assert found["text"] == served.transcribe(path).text
-            assert ("result" in found) == ("words" not in after)
-
-
-def test_refusals(address: str) -> None:
-    for message in (
-        '{"config": {"model": "/etc/passwd"}}', '{"config": {"sample_rate": 1}}', "[]", "{",
-        '{"config": {"words": "maybe"}}', '{"hello": 1}', '{"config": 1}', '{"eof": 0}',
-        '{"config": {"sample_rate": 8000.5}}', '{"eof": 1, "reset": 1}',
-        '{"config": {"phrase_list": "seven"}}', "{}",
-    ):  # fmt: skip
-        with connect(f"ws://{address}/vosk") as client:
-            client.send(message)
-            assert "error" in json.loads(client.recv(timeout=10))
-
-
-def test_words_and_alternatives(address: str, served: Recognizer, recordings: Recordings) -> None:
-    path, samples = recordings[0]
-    expected = served.transcribe(path).segments[0]
-    for config, found in (
-        ({"words": False}, {"text": expected.text}),
-        (
-            {"max_alternatives": 2},
-            {
-                "alternatives": [
-                    {"text": each.text, "confidence": each.score} for each in expected.nbest[:2]
-                ]
-            },
-        ),
-    ):
-        with connect(f"ws://{address}/vosk") as client:
-            client.send(json.dumps({"config": {"sample_rate": 16000, **config}}))
-            client.send(samples.tobytes())
-            client.recv(timeout=10)
-            client.send('{"eof": 1}')
-            assert json.loads(client.recv(timeout=10)) == found
+@pytest.mark.parametrize(
+    "message",
+    [
+        '{"config": {"sample_rate": 1}}', "[]", "{", '{"config": {"words": "maybe"}}',
+        '{"hello": 1}', '{"config": 1}', '{"eof": 0}', '{"config": {"sample_rate": 8000.5}}',
+        '{"eof": 1, "reset": 1}', '{"config": {"phrase_list": "seven"}}', "{}",
+    ],
+)  # fmt: skip
+def test_refusals(server: Server, message: str) -> None:
+    with pytest.raises(UserError, match=r"expected|config"):
+        Offline(Vosk(), server).read(message)

@@ -74,10 +74,9 @@ class AsrkitStream(Dialect):
             ack=call.received, commits=call.commits,
         ).model_dump_json()  # fmt: skip
 
-    def write(self, channel: int, update: CallUpdate | None) -> Iterator[str]:
+    def write(self, channel: int, update: CallUpdate) -> Iterator[str]:
         """Return the messages of an update, except the segments that the client has already."""
         assert self.start is not None
-        assert update is not None
         of_channel = self.start.of_channel(channel)
         recognized = round(update.seconds * self.start.sample_rate)
         for segment in update.segments:

@@ -103,8 +103,7 @@ class Deepgram(Dialect):
     def error(self, reason: str, text: str) -> dict[str, Any]:
         return {"type": "Error", "variant": reason, "description": text}
 
-    def write(self, channel: int, update: CallUpdate | None) -> Iterator[dict[str, Any]]:
-        assert update is not None
+    def write(self, channel: int, update: CallUpdate) -> Iterator[dict[str, Any]]:
         own = self.channels[channel]
         is_asked = update.commits > own.commits
         own.commits = update.commits

@@ -158,8 +158,7 @@ class Realtime(Dialect):
     def error(self, reason: str, text: str) -> dict[str, Any]:
         return error_event(reason, text)
 
-    def write(self, channel: int, update: CallUpdate | None) -> Iterator[dict[str, Any]]:
-        assert update is not None
+    def write(self, channel: int, update: CallUpdate) -> Iterator[dict[str, Any]]:
         vad = self.session.audio.input.turn_detection is not None
         for segment in update.segments:
             if vad:

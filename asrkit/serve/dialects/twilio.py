@@ -96,8 +96,7 @@ class Twilio(Dialect):
         for warning in grant.warnings:
             yield self.message("warning", message=warning)
 
-    def write(self, channel: int, update: CallUpdate | None) -> Iterator[dict[str, Any]]:
-        assert update is not None
+    def write(self, channel: int, update: CallUpdate) -> Iterator[dict[str, Any]]:
         for segment in update.segments:
             if segment.text:
                 yield self.transcript(channel, segment.text, segment.words, is_final=True)

@@ -8,9 +8,9 @@ from pydantic import BaseModel, Field
 from asrkit.errors import UserError, shown
 from asrkit.runtime import Segment
 from asrkit.serve.calls import CallUpdate
-from asrkit.serve.converse import Append, Begin, Dialect, Finish, Poll
+from asrkit.serve.converse import Append, Begin, Dialect, Finish
 from asrkit.serve.dialects.audio import SampleReader
-from asrkit.serve.dialects.parsing import checked, object_of
+from asrkit.serve.dialects.parsing import checked, object_of, without_effect
 from asrkit.serve.server import Grant, Wish
 
 FIXED = ("model", "sample_rate", "phrase_list")  # settings that a call with audio cannot change
@@ -31,57 +31,42 @@ class VoskConfig(BaseModel):
 class Vosk(Dialect):
     """The calls of a client one after another; a reset begins the next call."""
 
-    polls = True
-
     def __init__(self) -> None:
         self.config, self.warnings = VoskConfig(), list[str]()  # warnings: for the next reply
-        self.has_call = self.is_finishing = False
-        self.reader, self.text = SampleReader(), ""
-        self.waiting: list[Segment] = []
+        self.has_call = False
+        self.reader, self.text = SampleReader(), ""  # text: of the open segment
+        self.waiting: list[Segment] = []  # for the next replies
 
     def read(self, message: str | bytes) -> Iterator[Any]:
         kind = "audio" if isinstance(message, bytes) else request_of(message)
         if kind == "config":
-            config = self.changed(object_of(message, ONE_OF)["config"])
-            yield Wish(config.model)  # which must be served
-            for name in FIXED if self.has_call else ():
-                if getattr(config, name) != getattr(self.config, name):
-                    text = f"config.{name}: the call has audio already; send a reset first"
-                    raise UserError(text)
-            self.config = config
+            self.config = self.changed(object_of(message, ONE_OF)["config"])
             return
         if not self.has_call:
             config = self.config
             yield Begin(Wish(config.model, phrases=config.phrase_list), config.sample_rate)
         if isinstance(message, bytes):
             yield Append(self.reader.read(message))
-            yield Poll()
+            first, self.waiting = self.waiting[:1], self.waiting[1:]
+            yield self.reply(result_of(first, self.config) if first else {"partial": self.text})
             return
         for problem in self.reader.problems():
             self.warn(problem)
-        self.is_finishing = True
         yield Finish(is_last=kind == "eof")
 
     def begun(self, begin: Begin, grant: Grant) -> tuple[()]:
-        self.has_call, self.is_finishing = True, False
-        self.reader, self.text = SampleReader(), ""
+        self.has_call, self.reader, self.text = True, SampleReader(), ""
         for warning in grant.warnings:
             self.warn(warning)
         if self.config.max_alternatives > 1 and not grant.model.ranks_texts:
             self.warn("config.max_alternatives has no effect: the server's search has one result")
         return ()
 
-    def write(self, channel: int, update: CallUpdate | None) -> Iterator[dict[str, Any]]:
-        """Return the reply to audio: the oldest segment that waits, or the live text."""
-        if update is not None:
-            self.waiting += update.segments
-            self.text = update.text
-        if self.is_finishing:
-            return
-        if self.waiting:
-            yield self.reply(result_of([self.waiting.pop(0)], self.config))
-        else:
-            yield self.reply({"partial": self.text})
+    def write(self, channel: int, update: CallUpdate) -> tuple[()]:
+        """Keep an update for the next reply."""
+        self.waiting += update.segments
+        self.text = update.text
+        return ()
 
     def ended(self) -> Iterator[dict[str, Any]]:
         waiting, self.waiting, self.has_call = self.waiting, [], False
@@ -91,14 +76,16 @@ class Vosk(Dialect):
         """Return the settings with a client's changes.
 
         Raises:
-            UserError: for an invalid value.
+            UserError: for an invalid value, and for one that a call with audio cannot change.
         """
         if not isinstance(asked, dict):
             raise UserError(f"config: expected an object, got {shown(asked)}")
-        if unknown := sorted(asked.keys() - VoskConfig.model_fields.keys()):
-            names = ", ".join(shown(each) for each in unknown[:5])
-            self.warn(f"config has no effect here: {names}")
-        return checked(VoskConfig.model_validate, self.config.model_dump() | asked, "config.")
+        self.warn(without_effect([each for each in asked if each not in VoskConfig.model_fields]))
+        config = checked(VoskConfig.model_validate, self.config.model_dump() | asked, "config.")
+        for name in FIXED if self.has_call else ():
+            if getattr(config, name) != getattr(self.config, name):
+                raise UserError(f"config.{name}: the call has audio already; send a reset first")
+        return config
 
     def warn(self, text: str) -> None:
         """Add a warning to the next reply."""

@@ -29,7 +29,6 @@ from asrkit.serve.converse import (
     Dialect,
     Finish,
     LeftError,
-    Poll,
     converse,
 )
 from asrkit.serve.dialects.audio import SampleReader
@@ -44,13 +43,6 @@ LINGER_S = 1.0  # of a closing connection
 Name = Annotated[str, Field(max_length=200)]
 # Errors of the package for a line that is JSON, but not an event.
 NOT_EVENTS = (AttributeError, KeyError, TypeError, RecursionError)
-
-
-class Header(BaseModel):
-    """The line of an event, without the lengths of its other parts."""
-
-    type: Annotated[str, Field(max_length=100)]
-    data: dict[str, Any]
 
 
 class Format(BaseModel):
@@ -84,16 +76,13 @@ class SelectProgram(BaseModel):
 @asynccontextmanager
 async def wyoming(server: Server, port: socket.socket) -> AsyncIterator[None]:
     """A context manager in which Wyoming's clients are served on a bound socket."""
-    tasks: set[asyncio.Task[Any] | None] = set()
 
     async def handle(reader: StreamReader, writer: StreamWriter) -> None:
-        tasks.add(task := asyncio.current_task())
         CLIENT.set(client_of(writer.get_extra_info("peername")[0]))
         started, line = time.monotonic(), EventLine(reader, writer, 1024 * server.limits.message_kb)
         try:
             await converse(Conversation(line, server, Wyoming(server.models)))
         finally:
-            tasks.discard(task)
             writer.close()
             log("wyoming", seconds=round(time.monotonic() - started, 3))
 
@@ -101,11 +90,7 @@ async def wyoming(server: Server, port: socket.socket) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        listener.close()
-        others = [*filter(None, tasks)]
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
+        listener.close()  # the end of the event loop cancels its connections
 
 
 class EventLine:
@@ -127,18 +112,18 @@ class EventLine:
         return await self.reader.readexactly(size)
 
     async def receive(self) -> Event:
+        event = None
         try:
             event = await async_read_event(self)  # type: ignore[arg-type]
         except NOT_EVENTS:
-            event = None
+            pass
         except (OSError, asyncio.IncompleteReadError) as error:
             raise LeftError from error
-        if event is None:
-            if self.reader.at_eof():
-                raise LeftError
-            raise UserError("expected an event: a line with a JSON object that has a type")
-        checked(Header.model_validate, event.to_dict())
-        return event
+        if event and isinstance(event.type, str) and isinstance(event.data, dict):
+            return event
+        if self.reader.at_eof():
+            raise LeftError
+        raise UserError("expected an event: a line with a JSON object that has a type")
 
     async def send(self, message: Event) -> None:
         try:
@@ -163,8 +148,6 @@ class Wyoming(Dialect):
         models: models by the names that clients ask for.
     """
 
-    polls = True
-
     def __init__(self, models: Mapping[str, Model]) -> None:
         self.models, self.asked = models, Transcribe()
         # Of the current recording.
@@ -175,17 +158,17 @@ class Wyoming(Dialect):
 
     def read(self, message: Event) -> Iterator[Any]:
         """Return the items of an event; events of other types have no effect."""
-        kind = message.type
-        if kind in ("audio-start", "audio-chunk") and self.form is None:
-            form, asked = data_of(message, Format), self.asked
-            phrases = [*(asked.transcript_names or []), *(asked.transcript_terms or [])]
-            wish = Wish(asked.name, language=asked.language or "", phrases=phrases)
-            yield Begin(wish, form.rate, settings=form)
-            yield Event("transcript-start", self.language)
-        if kind == "audio-chunk" and self.form is not None:
-            if data_of(message, Format) != self.form:
-                raise UserError("audio-chunk has another format than the audio before it")
-            yield Append(self.reader.read(message.payload or b""))
+        kind, asked = message.type, self.asked
+        if kind in ("audio-start", "audio-chunk"):
+            form = data_of(message, Format)
+            if self.form is None:
+                phrases = [*(asked.transcript_names or []), *(asked.transcript_terms or [])]
+                wish = Wish(asked.name, language=asked.language or "", phrases=phrases)
+                yield Begin(wish, form.rate, settings=form)
+            if form != self.form:
+                raise UserError(f"{kind} has another format than the audio before it")
+            if kind == "audio-chunk":
+                yield Append(self.reader.read(message.payload or b""))
         elif kind == "audio-stop":
             if self.form is None:
                 raise UserError("audio-stop without audio: send audio-start first")
@@ -201,19 +184,18 @@ class Wyoming(Dialect):
             yield Event("pong", {"text": text if isinstance(text, str) else None})
         elif kind == "select-program":
             data_of(message, SelectProgram)
-        yield Poll()
 
-    def begun(self, begin: Begin, grant: Grant) -> tuple[()]:
+    def begun(self, begin: Begin, grant: Grant) -> Iterator[Event]:
         self.form, self.text = begin.settings, StableText()
         self.reader = SampleReader(channels=begin.settings.channels, mixes=True)
         language = grant.recognizer.language
         self.language = {"language": language} if language else {}
         unused = [each for each in UNUSED if getattr(self.asked, each) is not None]
         self.warnings = [*grant.warnings, without_effect(unused)]
-        return ()
+        yield Event("transcript-start", self.language)
 
-    def write(self, channel: int, update: CallUpdate | None) -> Iterator[Event]:
-        if update is not None and (text := self.text.grown(update)):
+    def write(self, channel: int, update: CallUpdate) -> Iterator[Event]:
+        if text := self.text.grown(update):
             yield Event("transcript-chunk", {"text": text})
 
     def ended(self) -> Iterator[Event]:
