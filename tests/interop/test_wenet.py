@@ -16,12 +16,13 @@ from asrkit.backends import eager
 from asrkit.backends.check import difference
 from asrkit.interop import Imported, import_checkpoint
 from asrkit.interop.checkpoint import CheckpointError
-from asrkit.model import FULL_CONTEXT, Context
+from asrkit.model import FULL, FULL_CONTEXT, Context
 from asrkit.model_file import load_model, save_model
 from asrkit.runtime import Recognizer
 from tests.conftest import FIXTURES, toolkit_outputs
 from tests.interop import wenet_reference
-from tests.laws.test_streaming import Recorder, offline, packets, stream
+from tests.laws.encoder_laws import offline, stream
+from tests.laws.test_streaming import Recorder, packets
 from tests.running import run
 
 MODELS = ["wenet-u2pp-ctc", "wenet-u2pp-ctc-batchnorm"]
@@ -87,9 +88,9 @@ def test_encoder(imported: Imported, expected: Expected, clip: str, context: str
     """Offline, and a chunk and three chunks at a time."""
     model, feats = imported.file.model, features(expected, clip)
     chunk_size, left_context = CONTEXTS[context]
-    outputs = [offline(model.encoder, feats, chunk_size, left_context)]
+    outputs = [offline(model.encoder, feats, Context(chunk_size, left_context))]
     if chunk_size != FULL_CONTEXT:
-        outputs += [stream(model.encoder, feats, chunk_size, left_context, n) for n in (1, 3)]
+        outputs += [stream(model.encoder, feats, Context(chunk_size, left_context), n) for n in (1, 3)]
     for encoded in outputs:
         assert off(encoded[0], expected, f"{clip}/{context}/encoded") < 1e-4
         log_probs = model.head.emissions(encoded)[0]
@@ -143,7 +144,7 @@ def test_control_each_part_matters(
         if name in weights and weights[name].shape == tensor.shape:
             weights[name] = tensor
     other.load_state_dict(weights)
-    encoded = offline(other.eval().encoder, features(expected, "speech"), 16, 64)
+    encoded = offline(other.eval().encoder, features(expected, "speech"), Context(16, 64))
     frames = min(encoded.size(1), 106)
     wanted = torch.from_numpy(expected["speech/chunk16_left4/encoded"])[:frames]
     assert difference(encoded[0, :frames], wanted) > 1e-2
@@ -205,7 +206,7 @@ def test_other_shapes(copy: Path, small: Path, kind: str, final_norm: bool) -> N
     wanted = wenet_reference.encode(weights, settings, feats)
     assert (difference(wanted, published) < 1e-4) == (relative and final_norm)
     encoder = import_checkpoint("wenet", copy).file.model.encoder
-    assert difference(offline(encoder, feats[None], FULL_CONTEXT, 0)[0], wanted) < 1e-4
+    assert difference(offline(encoder, feats[None], FULL)[0], wanted) < 1e-4
 
 
 @pytest.mark.parametrize(
@@ -233,7 +234,7 @@ def test_other_subsamplings(
     encoder = import_checkpoint("wenet", copy).file.model.encoder
     wanted = wenet_reference.encode(weights, settings, feats)
     assert len(wanted) == encoder.rate.num_frames(len(feats))
-    assert difference(offline(encoder, feats[None], FULL_CONTEXT, 0)[0], wanted) < 1e-4
+    assert difference(offline(encoder, feats[None], FULL)[0], wanted) < 1e-4
 
 
 def test_fewer_mel_bins_than_the_widest_mask_of_training(copy: Path) -> None:
