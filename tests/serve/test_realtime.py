@@ -1,7 +1,10 @@
-"""/v1/realtime, by the client that people have."""
+"""/v1/realtime, by the client that people have, and its messages."""
 
 import base64
 import json
+import re
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +12,16 @@ import numpy as np
 import openai
 import pytest
 import soxr
-from websockets.sync.client import ClientConnection, connect
+from starlette.datastructures import QueryParams
 
 import asrkit
+from asrkit.errors import UserError
 from asrkit.runtime import Recognizer
+from asrkit.serve.converse import Commit
 from asrkit.serve.dialects.audio import A_LAW, MU_LAW
+from asrkit.serve.dialects.openai_realtime import Realtime
 from asrkit.serve.server import Server
+from tests.serve.offline import Offline, fields, segment
 from tests.serve.running import serving
 
 Recordings = list[tuple[Path, np.ndarray]]
@@ -22,12 +29,12 @@ ITEM = "conversation.item.input_audio_transcription"
 
 
 def talk(
-    address: str, session: dict[str, Any], parts: list[bytes], commit: bool
+    address: str, session: dict[str, Any], parts: list[bytes], commit: bool, **query: str
 ) -> list[dict[str, Any]]:
     """The events of a connection, up to the one that completes the last part."""
     client = openai.OpenAI(base_url=f"http://{address}/v1", api_key="none")
     events = []
-    with client.realtime.connect(extra_query={"intent": "transcription"}) as connection:
+    with client.realtime.connect(extra_query={"intent": "transcription", **query}) as connection:
         events.append(connection.recv().to_dict())
         connection.session.update(session={"type": "transcription", "audio": {"input": session}})
         events.append(connection.recv().to_dict())
@@ -38,7 +45,7 @@ def talk(
             if commit:
                 connection.input_audio_buffer.commit()
         wanted = len(parts)
-        for event in connection:
+        for event in connection if wanted else ():
             events.append(event.to_dict())
             wanted -= event.type == f"{ITEM}.completed"
             if wanted == 0:
@@ -50,20 +57,15 @@ def completed(events: list[dict[str, Any]]) -> list[str]:
     return [each["transcript"] for each in events if each["type"] == f"{ITEM}.completed"]
 
 
-@pytest.mark.parametrize("rate", [8000, 16000, 24000, 48000])
-def test_committed_parts(
-    address: str, served: Recognizer, recordings: Recordings, rate: int
-) -> None:
+def test_committed_parts(address: str, served: Recognizer, recordings: Recordings) -> None:
     parts = [
-        (soxr.resample(samples / 32768, 16000, rate) * 32767).astype("<i2")
+        (soxr.resample(samples / 32768, 16000, 24000) * 32767).astype("<i2")
         for _, samples in recordings[:3]
     ]
-    session = {"format": {"type": "audio/pcm", "rate": rate}, "turn_detection": None}
-    if rate == 24000:
-        del session["format"]  # the default
-    events = talk(address, session, [part.tobytes() for part in parts], commit=True)
+    sent = [part.tobytes() for part in parts]
+    events = talk(address, {"turn_detection": None}, sent, commit=True)
     alone = served.with_decoding(served.decoding._replace(endpointer=None))
-    assert completed(events) == [alone.transcribe(part, rate).text for part in parts]
+    assert completed(events) == [alone.transcribe(part, 24000).text for part in parts]
     assert [each["type"] for each in events[:2]] == ["session.created", "session.updated"]
     items = [each for each in events if each["type"] == "input_audio_buffer.committed"]
     ids = [each["item_id"] for each in items]
@@ -71,196 +73,7 @@ def test_committed_parts(
     assert len({each["event_id"] for each in events}) == len(events)
 
 
-@pytest.mark.parametrize(("kind", "table"), [("audio/pcmu", MU_LAW), ("audio/pcma", A_LAW)])
-def test_telephony(
-    address: str, served: Recognizer, recordings: Recordings, kind: str, table: np.ndarray
-) -> None:
-    samples = soxr.resample(recordings[1][1] / 32768, 16000, 8000) * 32767
-    codes = np.abs(table[None].astype(int) - samples[:, None]).argmin(axis=1).astype(np.uint8)
-    session = {"format": {"type": kind}, "turn_detection": None}
-    events = talk(address, session, [codes.tobytes()], commit=True)
-    alone = served.with_decoding(served.decoding._replace(endpointer=None))
-    assert completed(events) == [alone.transcribe(table[codes], 8000).text]
-
-
-def test_pauses(address: str, recordings: Recordings) -> None:
-    quiet = np.zeros(24_000, np.int16)
-    parts = [
-        np.concatenate([samples, quiet]).astype("<i2").tobytes() for _, samples in recordings[:3]
-    ]
-    session = {
-        "format": {"type": "audio/pcm", "rate": 16000},
-        "turn_detection": {"type": "server_vad", "silence_duration_ms": 800},
-    }
-    events = talk(address, session, parts, commit=False)
-    kinds = [each["type"].rpartition(".")[2] for each in events[2:]]
-    for each in ("speech_started", "speech_stopped", "committed", "completed"):
-        assert kinds.count(each) == 3
-    assert kinds.index("speech_started") < kinds.index("speech_stopped") < kinds.index("committed")
-    started = [e["audio_start_ms"] for e in events if e["type"].endswith("speech_started")]
-    stopped = [e["audio_end_ms"] for e in events if e["type"].endswith("speech_stopped")]
-    edges = [edge for pair in zip(started, stopped, strict=True) for edge in pair]
-    assert edges == sorted(edges)
-    assert all(completed(events))
-
-
-@pytest.mark.parametrize("passes", [1, 2])
-def test_deltas_come_before_the_pause(
-    served: Recognizer, recordings: Recordings, passes: int
-) -> None:
-    """With one pass they are the transcript. With two, the second pass may correct them."""
-    samples = np.pad(recordings[1][1], (0, 24_000))
-    live = served.with_decoding(served.decoding._replace(second=None))
-    own = live if passes == 1 else served
-    first, said = (each.transcribe(samples).segments[0] for each in (live, own))
-    with (
-        serving(Server({"m": own})) as address,
-        connect(f"ws://{address}/v1/realtime?intent=transcription") as client,
-    ):
-        client.recv(timeout=10)
-        update(client, format={"type": "audio/pcm", "rate": 16000})
-        deltas: list[str] = []
-        parts = np.split(samples, [round(16_000 * first.words[-1].end)])
-        for part, wanted in zip(parts, ("delta", "completed"), strict=True):
-            audio = base64.b64encode(part.tobytes()).decode()
-            client.send(json.dumps({"type": "input_audio_buffer.append", "audio": audio}))
-            event = {"type": ""}
-            while not event["type"].endswith(wanted):
-                event = json.loads(client.recv(timeout=10))
-                deltas += [event["delta"]] if event["type"] == f"{ITEM}.delta" else []
-    assert event["transcript"] == said.text
-    text = "".join(deltas)
-    assert text == said.text or (passes == 2 and first.text.startswith(text))
-
-
-def test_what_cannot_be_followed_is_said_and_the_rest_goes_on(
-    address: str, recordings: Recordings
-) -> None:
-    bad: list[dict[str, Any]] = [
-        {"type": "nonsense"},
-        {"type": "input_audio_buffer.commit"},
-        {"type": "input_audio_buffer.append", "audio": "***"},
-        {
-            "type": "session.update",
-            "session": {"type": "transcription", "audio": {"input": {"format": {"type": "mp3"}}}},
-        },
-        {
-            "type": "session.update",
-            "session": {"audio": {"input": {"transcription": {"model": "/etc/passwd"}}}},
-        },
-    ]
-    with connect(f"ws://{address}/v1/realtime?intent=transcription") as client:
-        assert json.loads(client.recv())["type"] == "session.created"
-        for number, event in enumerate(bad):
-            client.send(json.dumps({"event_id": f"mine_{number}", **event}))
-            answer = json.loads(client.recv(timeout=10))
-            assert answer["type"] == "error"
-            assert len(answer["error"]["message"]) > 5
-            assert answer["error"]["event_id"] == f"mine_{number}"
-        for text in ("[", '["event_id"]', '{"event_id": 7}'):  # without an id
-            client.send(text)
-            answer = json.loads(client.recv(timeout=10))
-            assert (answer["type"], answer["error"]["event_id"]) == ("error", None)
-        client.send('{"type": "input_audio_buffer.clear"}')
-        assert json.loads(client.recv(timeout=10))["type"] == "input_audio_buffer.cleared"
-    with connect(f"ws://{address}/v1/realtime") as client:
-        assert "intent" in json.loads(client.recv(timeout=10))["error"]["message"]
-
-
-def update(client: ClientConnection, **parts: Any) -> list[dict[str, Any]]:
-    """The events that follow a session.update, up to the first that is not a warning."""
-    event = {"type": "session.update", "session": {"audio": {"input": parts}}}
-    client.send(json.dumps(event))
-    client.send('{"type": "input_audio_buffer.append", "audio": "*"}')  # its error is the last one
-    events = [json.loads(client.recv(timeout=10))]
-    while "base64" not in events[-1].get("error", {}).get("message", ""):
-        events.append(json.loads(client.recv(timeout=10)))
-    return events[:-1]
-
-
-BAD: list[dict[str, Any]] = [
-    {"transcription": {"prompt": "seven," * 1500}},
-    {"transcription": {"model": "nobody"}},
-    {"transcription": {"prompt": 7}},
-    {"turn_detection": {"type": "server_vad", "silence_duration_ms": 1}},
-    {"turn_detection": {"type": "semantic_vad"}},
-]
-
-
-@pytest.mark.parametrize("bad", BAD)
-def test_a_rejected_update_changes_nothing(
-    address: str, served: Recognizer, recordings: Recordings, bad: dict[str, Any]
-) -> None:
-    """A rate that comes with something that cannot be is not the session's: its audio is before."""
-    path, samples = recordings[0]
-    with connect(f"ws://{address}/v1/realtime?intent=transcription") as client:
-        client.recv(timeout=10)
-        good = {"format": {"type": "audio/pcm", "rate": 16000}, "turn_detection": None}
-        (updated,) = update(client, **good)
-        assert updated["type"] == "session.updated"
-        (refused,) = update(client, format={"type": "audio/pcm", "rate": 8000}, **bad)
-        assert refused["type"] == "error"
-        (again,) = update(client)
-        assert again["session"] == updated["session"]
-        audio = base64.b64encode(samples.tobytes()).decode()
-        client.send(json.dumps({"type": "input_audio_buffer.append", "audio": audio}))
-        client.send('{"type": "input_audio_buffer.commit"}')
-        events: list[dict[str, Any]] = []
-        while not completed(events):
-            events.append(json.loads(client.recv(timeout=10)))
-    alone = served.with_decoding(served.decoding._replace(endpointer=None))
-    assert completed(events) == [alone.transcribe(path).text]
-
-
-def test_an_update_keeps_what_it_does_not_name(address: str) -> None:
-    with connect(f"ws://{address}/v1/realtime?intent=transcription") as client:
-        created = json.loads(client.recv(timeout=10))["session"]["audio"]["input"]
-        assert created["turn_detection"] == {"type": "server_vad", "silence_duration_ms": 400}
-        assert created["format"] == {"type": "audio/pcm", "rate": 24000}
-        found = created
-        for change in (
-            {"format": {"type": "audio/pcm", "rate": 8000}},
-            {"transcription": {"prompt": "seven"}},
-            {"transcription": {"model": "small-en-alnum"}},
-            {"turn_detection": {"type": "server_vad", "silence_duration_ms": 700}},
-            {"format": {"type": "audio/pcmu"}},
-            {"turn_detection": None},
-            {"turn_detection": {"type": "server_vad"}},
-        ):
-            (event,) = update(client, **change)
-            expected = found | change
-            expected["transcription"] = found["transcription"] | change.get("transcription", {})
-            if change == {"turn_detection": {"type": "server_vad"}}:
-                expected["turn_detection"] = created["turn_detection"]  # the server's pause
-            found = event["session"]["audio"]["input"]
-            assert found == expected
-
-
-def test_what_has_no_effect_is_said(address: str) -> None:
-    """After session.updated, and OpenAI's client goes on."""
-    with connect(f"ws://{address}/v1/realtime?intent=transcription") as client:
-        client.recv(timeout=10)
-        updated, *warnings = update(
-            client, noise_reduction={"type": "near_field"}, transcription={"prompt": "☃, seven"},
-            turn_detection={"type": "server_vad", "threshold": 0.5, "create_response": None},
-        )  # fmt: skip
-        assert updated["type"] == "session.updated"
-        assert [each["type"] for each in warnings] == ["warning", "warning"]
-        assert "'☃'" in warnings[0]["message"]
-        assert warnings[1]["message"] == (
-            "no effect here: session.audio.input.noise_reduction, "
-            "session.audio.input.turn_detection.threshold"
-        )
-        (_,) = update(client, transcription={"language": "en-US", "prompt": ""})
-        _, warning = update(client, transcription={"language": "de"})
-        assert warning["message"] == "language 'de' has no effect: the model recognises en"
-        client.send('{"type": "input_audio_buffer.clear", "item": 1}')
-        assert json.loads(client.recv(timeout=10))["error"]["message"].endswith("not permitted")
-    events = talk(address, {"noise_reduction": {"type": "near_field"}}, [], commit=False)
-    assert events[1]["type"] == "session.updated"
-
-
-def test_segments_end_as_the_servers_options_say(recordings: Recordings) -> None:
+def test_segments_end_at_pauses(recordings: Recordings) -> None:
     """A client that names no pause has the server's; any client has its other options."""
     parts = [samples for _, samples in recordings[:4]]
     samples = np.concatenate([*parts, np.zeros(32_000, np.int16)])
@@ -277,9 +90,212 @@ def test_segments_end_as_the_servers_options_say(recordings: Recordings) -> None
             segments = model.with_decoding(own).transcribe(samples).segments
             expected = [each.text for each in segments if each.text]
             sent = [samples.tobytes()] + [b""] * (len(expected) - 1)
-            assert completed(talk(address, session, sent, commit=False)) == expected
+            events = talk(address, session, sent, commit=False)
+            assert completed(events) == expected
             counts.append(len(expected))
+            deltas = [each["delta"] for each in events if each["type"] == f"{ITEM}.delta"]
+            assert "".join(deltas) == "".join(expected)  # one pass
     assert counts[0] != counts[1] > 1
+
+
+def opened(server: Server, query: str = "intent=transcription") -> Offline:
+    return Offline(Realtime(QueryParams(query), 400), server)
+
+
+def change(client: Offline, **parts: Any) -> list[dict[str, Any]]:
+    """The events that follow a session.update."""
+    return client.read(update(**parts))
+
+
+def update(**parts: Any) -> str:
+    return json.dumps({"type": "session.update", "session": {"audio": {"input": parts}}})
+
+
+def audio(data: bytes) -> str:
+    """The event of audio, which encoders write in lines."""
+    text = base64.encodebytes(data).decode()
+    return json.dumps({"type": "input_audio_buffer.append", "audio": text})
+
+
+@pytest.fixture
+def one_pass(served: Recognizer) -> Iterator[Server]:
+    live = served.with_decoding(served.decoding._replace(second=None))
+    with closing(Server({"m": live})) as server:
+        yield server
+
+
+def test_events_of_pauses(one_pass: Server) -> None:
+    """An item for each segment; deltas are stable text, which joined is the transcript."""
+    client = opened(one_pass)
+    first = client.write(live="four five six", start=0.5, stable="four")
+    second = client.write(live="four five six", start=0.5, stable="four five")
+    third = client.write(segment("four five six", 0.5, 2.1), live="seven", start=3.0)
+    kinds = [each["type"].rpartition(".")[2] for each in [*first, *second, *third]]
+    assert kinds == [
+        "speech_started", "delta", "delta", "speech_stopped", "committed", "delta", "completed",
+        "speech_started",
+    ]  # fmt: skip
+    deltas = [each["delta"] for each in [*first, *second, *third] if "delta" in each]
+    assert deltas == ["four", " five", " six"]
+    assert (first[0]["audio_start_ms"], third[0]["audio_end_ms"]) == (500, 2100)
+    assert third[-2]["usage"] == {"type": "duration", "seconds": 2}
+    assert third[-1]["audio_start_ms"] == 3000
+    ids = [each["item_id"] for each in [*first, *second, *third]]
+    assert len({*ids[:-1]}) == 1
+    assert ids[-1] != ids[0]
+
+
+def test_deltas_of_two_passes_are_live_words(server: Server) -> None:
+    """Except the last one, and none that differs from what was sent."""
+    client, deltas = opened(server), list[list[Any]]()
+    for live in ("four", "four five six", "for five six seven"):
+        events = client.write(live=live)
+        deltas.append([each["delta"] for each in events if "delta" in each])
+    events = client.write(segment("for five six"))
+    assert deltas == [[], ["four five"], []]
+    assert [each["type"].rpartition(".")[2] for each in events][-1] == "completed"
+    assert (completed(events), "delta" in events[-2]) == (["for five six"], False)
+
+
+def test_events_of_commits(server: Server) -> None:
+    client = opened(server)
+    change(client, turn_detection=None)
+    for message in (audio(b""), '{"type": "input_audio_buffer.clear"}'):
+        client.read(message)
+        with pytest.raises(UserError, match="commit needs audio: append some first"):
+            client.read('{"type": "input_audio_buffer.commit"}')
+    client.read(audio(b"\0\0"))
+    assert client.read('{"type": "input_audio_buffer.commit"}') == [Commit()]
+    assert completed(client.write(segment("a"), seconds=1.0)) == []
+    events = client.write(segment("b"), seconds=2.0, commits=1)
+    assert completed(events) == ["a b"]
+    again = client.write(seconds=3.0, commits=2)
+    assert fields(again, "transcript")[-1] == ("",)
+    assert again[0]["previous_item_id"] == events[0]["item_id"]
+
+
+@pytest.mark.parametrize(
+    ("form", "data", "samples", "rate"),
+    [
+        ({"type": "audio/pcm", "rate": 8000}, b"\1\0\2\0", [1, 2], 8000),
+        ({"type": "audio/pcm", "rate": 48000}, b"\1\0\2", [1], 48000),
+        ({"type": "audio/pcmu"}, bytes(range(256)), MU_LAW.tolist(), 8000),
+        ({"type": "audio/pcma"}, bytes(range(256)), A_LAW.tolist(), 8000),
+    ],
+)  # fmt: skip
+def test_formats(
+    server: Server, form: dict[str, Any], data: bytes, samples: list[int], rate: int
+) -> None:
+    client = opened(server)
+    change(client, format=form)
+    assert client.samples(audio(data)) == [samples]
+    assert client.begun[-1].sample_rate == rate
+
+
+@pytest.mark.parametrize(
+    ("vad", "pause_ms", "end_of_turn"),
+    [
+        (None, 0, "off"), ({"type": "server_vad"}, 400, None),
+        ({"type": "server_vad", "silence_duration_ms": 700}, 700, None),
+    ],
+)  # fmt: skip
+def test_turn_detection(
+    server: Server, vad: dict[str, Any] | None, pause_ms: int, end_of_turn: str | None
+) -> None:
+    client = opened(server)
+    change(client, turn_detection=vad)
+    wish = client.begun[-1].wish
+    assert (wish.pause_ms, wish.end_of_turn) == (pause_ms, end_of_turn)
+
+
+def test_an_update_keeps_what_it_does_not_name(server: Server) -> None:
+    client = opened(server)
+    found = client.said[0]["session"]["audio"]["input"]
+    assert found["turn_detection"] == {"type": "server_vad", "silence_duration_ms": 400}
+    assert found["format"] == {"type": "audio/pcm", "rate": 24000}
+    for new in (
+        {"format": {"type": "audio/pcm", "rate": 8000}},
+        {"transcription": {"prompt": "seven"}},
+        {"transcription": {"model": "small-en-alnum"}},
+        {"turn_detection": {"type": "server_vad", "silence_duration_ms": 700}},
+        {"format": {"type": "audio/pcmu"}},
+        {"turn_detection": None},
+    ):
+        (event,) = change(client, **new)
+        expected = found | new
+        expected["transcription"] = found["transcription"] | new.get("transcription", {})
+        found = event["session"]["audio"]["input"]
+        assert (event["type"], found) == ("session.updated", expected)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"transcription": {"prompt": "seven," * 1500}}, {"transcription": {"model": "nobody"}},
+        {"transcription": {"prompt": 7}}, {"turn_detection": {"type": "semantic_vad"}},
+        {"turn_detection": {"type": "server_vad", "silence_duration_ms": 1}},
+        {"format": {"type": "mp3"}},
+    ],
+)  # fmt: skip
+def test_a_rejected_update_changes_nothing(server: Server, bad: dict[str, Any]) -> None:
+    client = opened(server)
+    (before,) = change(client, format={"type": "audio/pcm", "rate": 16000})
+    with pytest.raises(UserError):
+        change(client, **{"format": {"type": "audio/pcm", "rate": 8000}} | bad)
+    (after,) = change(client)
+    assert after["session"] == before["session"]
+    assert client.begun[-1].sample_rate == 16000
+
+
+BAD = [
+    ('{"type": "nonsense", "event_id": "mine"}', "mine", "nonsense"),
+    ('{"type": "input_audio_buffer.append", "audio": "*", "event_id": "a"}', "a", "base64"),
+    ('{"type": "input_audio_buffer.clear", "item": 1}', None, "not permitted"),
+    ("[", None, "expected an event"), ('["event_id"]', None, "expected an event"),
+    ('{"event_id": 7}', None, "type"), (b"\xff", None, "expected an event"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("message", "name", "why"), BAD)
+def test_what_cannot_be_followed_is_said(
+    server: Server, message: str | bytes, name: str | None, why: str
+) -> None:
+    client = opened(server)
+    with pytest.raises(UserError, match=re.escape(why)) as caught:
+        client.read(message)
+    answer = client.dialect.wrong(caught.value) or {}
+    assert (answer["type"], answer["error"]["event_id"]) == ("error", name)
+    (cleared,) = client.read('{"type": "input_audio_buffer.clear"}')
+    assert cleared["type"] == "input_audio_buffer.cleared"
+    client.read(audio(b"\0\0"))
+    with pytest.raises(UserError, match=r"has audio already: send input_audio_buffer\.clear first"):
+        change(client)
+
+
+def test_only_transcription_is_served(server: Server) -> None:
+    with pytest.raises(UserError, match="intent=transcription is served"):
+        opened(server, "")
+
+
+def test_what_has_no_effect_is_said(address: str, server: Server) -> None:
+    """After session.updated, and OpenAI's client goes on."""
+    client = opened(server)
+    updated, *warnings = change(
+        client, noise_reduction={"type": "near_field"}, transcription={"prompt": "☃, seven"},
+        turn_detection={"type": "server_vad", "threshold": 0.5, "create_response": None},
+    )  # fmt: skip
+    assert updated["type"] == "session.updated"
+    assert [each["type"] for each in warnings] == ["warning", "warning"]
+    assert "'☃'" in warnings[0]["message"]
+    assert warnings[1]["message"] == (
+        "no effect here: session.audio.input.noise_reduction, "
+        "session.audio.input.turn_detection.threshold"
+    )
+    (_,) = change(client, transcription={"language": "en-US", "prompt": ""})
+    _, warning = change(client, transcription={"language": "de"})
+    assert warning["message"] == "language 'de' has no effect: the model recognises en"
+    events = talk(address, {"noise_reduction": {"type": "near_field"}}, [], commit=False)
+    assert events[1]["type"] == "session.updated"
 
 
 def test_g711_is_the_standard() -> None:

@@ -22,7 +22,13 @@ from asrkit.serve.calls import CallUpdate
 from asrkit.serve.converse import Append, Begin, Commit, Dialect
 from asrkit.serve.dialects.audio import A_LAW, MU_LAW, SampleReader
 from asrkit.serve.dialects.openai_files import OPENAI_MODEL
-from asrkit.serve.dialects.parsing import bytes_of, checked, phrases_of, without_effect
+from asrkit.serve.dialects.parsing import (
+    bytes_of,
+    checked,
+    object_of,
+    phrases_of,
+    without_effect,
+)
 from asrkit.serve.dialects.realtime_messages import (
     EVENT,
     BufferAppend,
@@ -32,8 +38,6 @@ from asrkit.serve.dialects.realtime_messages import (
     SemanticVad,
     ServerVad,
     changed,
-    error_event,
-    loaded,
     unused,
 )
 from asrkit.serve.server import Grant, Wish
@@ -41,7 +45,7 @@ from asrkit.serve.server import Grant, Wish
 # Longest pause within a turn by the eagerness of `semantic_vad`, as OpenAI's.
 LONGEST_MS = {"low": 8000, "medium": 4000, "high": 2000}
 TABLES = {"audio/pcmu": MU_LAW, "audio/pcma": A_LAW}
-ITEM = "conversation.item.input_audio_transcription"
+ITEM, BUFFER = "conversation.item.input_audio_transcription", "input_audio_buffer"
 
 
 class Item:
@@ -71,7 +75,7 @@ class Realtime(Dialect):
         self.has_audio, self.commits = False, 0  # of the call
         self.previous: str | None = None  # item that was completed last
         self.warnings: list[str] = []
-        self.value: object = None  # the client's last message
+        self.value: dict[str, Any] = {}  # the client's last message
 
     def event(self, kind: str, **fields: object) -> dict[str, Any]:
         return {"type": kind, "event_id": f"event_{next(self.numbers)}", **fields}
@@ -82,7 +86,7 @@ class Realtime(Dialect):
         session = RealtimeSession()
         session.audio.input.transcription.model = self.query.get("model")
         if self.pause_ms is not None:
-            session.audio.input.turn_detection = ServerVad(type="server_vad")
+            session.audio.input.turn_detection = ServerVad()
         yield self.begin(session)
         yield self.event("session.created", session=self.shown())
         yield from self.warned(self.warnings)
@@ -126,8 +130,8 @@ class Realtime(Dialect):
         return value
 
     def read(self, message: str | bytes) -> Iterator[Any]:
-        self.value = None
-        self.value = loaded(message)
+        self.value = {}
+        self.value = object_of(message, "an event, which is a JSON object")
         event = checked(EVENT.validate_python, self.value)
         if isinstance(event, BufferAppend):
             samples = self.reader.read(bytes_of(event.audio, "audio"))
@@ -142,21 +146,22 @@ class Realtime(Dialect):
             yield self.event("input_audio_buffer.cleared")
         else:  # changes all fields of the session that a client names, or none after an error
             if self.has_audio:
-                raise UserError(
-                    "the session has audio already: send input_audio_buffer.clear first"
-                )
+                text = "the session has audio already: send input_audio_buffer.clear first"
+                raise UserError(text)
             session = changed(self.session, event.session)
             yield self.begin(session)
             yield self.event("session.updated", session=self.shown())
-            ignored = without_effect(unused(event.session, session, "session"))
+            ignored = without_effect([*unused(event.session, session, "session")])
             yield from self.warned([*self.warnings, ignored])
 
     def wrong(self, error: UserError) -> dict[str, Any]:
-        name = self.value.get("event_id") if isinstance(self.value, dict) else None
-        return error_event("invalid_request", str(error), name if isinstance(name, str) else None)
+        return self.error("invalid_request", str(error))
 
     def error(self, reason: str, text: str) -> dict[str, Any]:
-        return error_event(reason, text)
+        name = self.value.get("event_id")
+        about = {"event_id": name if isinstance(name, str) else None, "param": None}
+        about |= {"type": "invalid_request_error", "code": reason, "message": text}
+        return self.event("error", error=about)
 
     def write(self, channel: int, update: CallUpdate) -> Iterator[dict[str, Any]]:
         vad = self.session.audio.input.turn_detection is not None
@@ -180,10 +185,8 @@ class Realtime(Dialect):
         """Return the event for an item's first words, once."""
         if not self.item.started:
             self.item.started = True
-            yield self.event(
-                "input_audio_buffer.speech_started",
-                audio_start_ms=round(1000 * seconds), item_id=self.item.id,
-            )  # fmt: skip
+            times = {"audio_start_ms": round(1000 * seconds)}
+            yield self.event(f"{BUFFER}.speech_started", **times, item_id=self.item.id)
 
     def delta(self, text: str) -> Iterator[dict[str, Any]]:
         """Return the event for the new part of an item's text, unless it changes what was sent."""
@@ -196,17 +199,12 @@ class Realtime(Dialect):
         """End the item with these segments, and begin the next item."""
         item, text = self.item, " ".join(segment.text for segment in segments)
         if item.started:
-            yield self.event(
-                "input_audio_buffer.speech_stopped",
-                audio_end_ms=round(1000 * end), item_id=item.id,
-            )  # fmt: skip
-        yield self.event(
-            "input_audio_buffer.committed", item_id=item.id, previous_item_id=self.previous
-        )
+            times = {"audio_end_ms": round(1000 * end)}
+            yield self.event(f"{BUFFER}.speech_stopped", **times, item_id=item.id)
+        yield self.event(f"{BUFFER}.committed", item_id=item.id, previous_item_id=self.previous)
         yield from self.delta(text)
         start = segments[0].start if segments else end
         usage = {"type": "duration", "seconds": math.ceil(end - start)}
-        yield self.event(
-            f"{ITEM}.completed", item_id=item.id, content_index=0, transcript=text, usage=usage
-        )
+        about = {"item_id": item.id, "content_index": 0}
+        yield self.event(f"{ITEM}.completed", **about, transcript=text, usage=usage)
         self.previous, self.item = item.id, Item(f"item_{next(self.numbers)}")

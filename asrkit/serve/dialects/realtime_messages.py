@@ -1,11 +1,10 @@
 """The events of /v1/realtime that a client sends, the session that they change, and checks."""
 
-import json
+from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
-from asrkit.errors import UserError, shown
 from asrkit.serve.dialects.parsing import checked
 
 
@@ -16,7 +15,7 @@ class SessionPart(BaseModel):
 
 
 class PcmFormat(SessionPart):
-    type: Literal["audio/pcm"]
+    type: Literal["audio/pcm"] = "audio/pcm"
     rate: Literal[8000, 16000, 24000, 48000] = 24000
 
 
@@ -26,7 +25,7 @@ class G711Format(SessionPart):
 
 
 class ServerVad(SessionPart):
-    type: Literal["server_vad"]
+    type: Literal["server_vad"] = "server_vad"
     silence_duration_ms: Annotated[int, Field(ge=40, le=60_000)] | None = None  # the server's
 
 
@@ -42,9 +41,7 @@ class Transcription(SessionPart):
 
 
 class Input(SessionPart):
-    format: Annotated[PcmFormat | G711Format, Field(discriminator="type")] = PcmFormat(
-        type="audio/pcm"
-    )
+    format: Annotated[PcmFormat | G711Format, Field(discriminator="type")] = PcmFormat()
     transcription: Transcription = Field(default_factory=Transcription)
     turn_detection: Annotated[ServerVad | SemanticVad, Field(discriminator="type")] | None = None
 
@@ -87,20 +84,6 @@ AnyEvent = SessionUpdate | BufferAppend | BufferCommit | BufferClear
 EVENT: TypeAdapter[AnyEvent] = TypeAdapter(Annotated[AnyEvent, Field(discriminator="type")])
 
 
-def loaded(message: str | bytes) -> object:
-    """Return the JSON value of a client's message.
-
-    Raises:
-        UserError: if the message is not JSON.
-    """
-    if isinstance(message, bytes):
-        raise UserError("an event must be a text message, got a binary message")
-    try:
-        return json.loads(message)
-    except (ValueError, RecursionError):
-        raise UserError(f"an event must be a JSON object, got {shown(message, 60)}") from None
-
-
 def changed(session: RealtimeSession, asked: dict[str, Any]) -> RealtimeSession:
     """Return a session with the changed fields.
 
@@ -112,30 +95,19 @@ def changed(session: RealtimeSession, asked: dict[str, Any]) -> RealtimeSession:
 
 def merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     """Merge new fields into a session; a part with a `type` is replaced as a whole."""
-    found = dict(old)
-    for name, value in new.items():
-        part = isinstance(value, dict) and isinstance(old.get(name), dict) and "type" not in value
-        found[name] = merged(old[name], value) if part else value
-    return found
+    parts = {
+        name: merged(old[name], value)
+        for name, value in new.items()
+        if isinstance(value, dict) and isinstance(old.get(name), dict) and "type" not in value
+    }
+    return old | new | parts
 
 
-def unused(given: dict[str, Any], known: BaseModel, place: str) -> list[str]:
-    """Return the places of fields that a client has set and that have no effect."""
-    found = []
+def unused(given: dict[str, Any], known: BaseModel, place: str) -> Iterator[str]:
+    """Yield the places of fields that a client has set and that have no effect."""
     for name, value in given.items():
         part = getattr(known, name) if name in type(known).model_fields else None
         if isinstance(value, dict) and isinstance(part, BaseModel):
-            found += unused(value, part, f"{place}.{name}")
+            yield from unused(value, part, f"{place}.{name}")
         elif name not in type(known).model_fields and value is not None:
-            found.append(f"{place}.{name}")
-    return found
-
-
-def error_event(code: str, message: str, event_id: str | None = None) -> dict[str, Any]:
-    return {
-        "type": "error", "event_id": "event_error",
-        "error": {
-            "type": "invalid_request_error", "code": code, "message": message, "param": None,
-            "event_id": event_id,
-        },
-    }  # fmt: skip
+            yield f"{place}.{name}"
