@@ -13,7 +13,6 @@ from asrkit.errors import UserError
 
 DISTRIBUTION = "asrkit-streaming"  # imported as asrkit, run as asrkit
 PACKAGES = {  # import names of the packages of each extra
-    "datasets": ("pyarrow",),
     "hub": ("huggingface_hub",),
     "kenlm": ("kenlm",),
     "mic": ("sounddevice",),
@@ -29,7 +28,7 @@ PACKAGES = {  # import names of the packages of each extra
     ),
     "sherpa": ("sherpa_onnx",),
     "train": (
-        "fsspec", "jinja2", "jiwer", "lhotse", "rapidfuzz", "tensorboard", "torchaudio", "urllib3",
+        "jinja2", "jiwer", "lhotse", "pyarrow", "rapidfuzz", "tensorboard", "torchaudio", "urllib3",
         "webvtt",
     ),
     "trackio": ("trackio",),

@@ -3,7 +3,6 @@
 import argparse
 import json
 import os
-import random
 import shutil
 import sys
 import tarfile
@@ -78,7 +77,6 @@ def prepare(
     marker: str,
     download: Download,
     read: Reader,
-    large: bool = False,
     arrange: Callable[[Splits], Splits] = lambda splits: splits,
 ) -> int:
     """Find or fetch a corpus and write its manifests; returns the exit code.
@@ -89,7 +87,6 @@ def prepare(
         marker: a path that only the original has, in the folder or in one of its folders.
         download: function that --download calls.
         read: the original to utterances.
-        large: write train.jsonl.gz too, see `write_cuts`.
         arrange: the splits that were read to those that are written.
     """
     output = args.output_dir.resolve()
@@ -102,7 +99,7 @@ def prepare(
         if not prepared and not found:
             raise RecipeError(f"{folder} has neither {marker} nor train.jsonl: give one that has")
         splits = read_prepared(folder) if prepared else read(found[0], output)
-        write_manifests(arrange(splits), output, large)
+        write_manifests(arrange(splits), output)
     except (RecipeError, OSError) as error:
         return refused(name, error)
     return 0
@@ -234,11 +231,8 @@ def read_prepared(folder: Path) -> Splits:
     return splits
 
 
-def write_manifests(splits: Splits, folder: Path, large: bool = False) -> None:
-    """Check ids and texts, write all manifests or none, and print their sizes.
-
-    A large corpus also gets train.jsonl.gz, see `write_cuts`.
-    """
+def write_manifests(splits: Splits, folder: Path) -> None:
+    """Check ids and texts, write all manifests or none, and print their sizes."""
     seen: set[str] = set()
     for split, rows in splits.items():
         if not rows:
@@ -248,20 +242,9 @@ def write_manifests(splits: Splits, folder: Path, large: bool = False) -> None:
                 raise RecipeError(f"{split}: id {row['id']} comes twice or has no text: correct it")
             seen.add(row["id"])
     write_splits(splits, folder)
-    if large and "train" in splits:
-        write_cuts(folder / "train.jsonl", folder / "train.jsonl.gz")
     width = max(map(len, ["split", *splits]))
     print(f"{'split':{width}}  utterances   hours  speakers")
     for split, rows in splits.items():
         hours = sum(row["duration"] for row in rows) / 3600
         speakers = len({row["speaker"] for row in rows})
         print(f"{split:{width}}{len(rows):12}{hours:8.3f}{speakers:10}")
-
-
-def write_cuts(manifest: Path, target: Path) -> None:
-    """Write a plain manifest as lhotse cuts, which training indexes, in random order."""
-    from asrkit.data.cuts import load_cuts
-
-    partial = target.with_name(f"part-{target.name}")  # lhotse needs the same suffix
-    load_cuts(manifest, []).shuffle(random.Random(0)).to_file(partial)
-    os.replace(partial, target)

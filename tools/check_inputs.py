@@ -11,7 +11,6 @@ differ.
 """
 
 import argparse
-import json
 import logging
 import re
 import shutil
@@ -28,11 +27,11 @@ from load_test import serving
 from people_files import make
 
 from asrkit.cli import table
-from asrkit.data.checks.measure import ManifestEntry, inspect
+from asrkit.data.checks.facts import Facts
+from asrkit.data.checks.measure import inspect
 from asrkit.data.checks.utterance_checks import cancelled
-from asrkit.data.cut_audio import load_samples
-from asrkit.data.cuts import load_cuts
-from asrkit.data.manifest import Utterance
+from asrkit.data.recording import Recording
+from asrkit.data.recordings import load
 
 TOLERANCE = 0.1  # seconds: encoders add some, and time stamps are rounded
 # By these formats' own times; ffmpeg lets all others begin at their first sample.
@@ -179,24 +178,19 @@ def trained(path: Path) -> Heard:
     handler = logging.Handler()
     handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
     logging.getLogger("asrkit").addHandler(handler)
-    manifest = path.with_suffix(".jsonl")
-    manifest.write_text(json.dumps({"id": str(path), "audio": str(path), "text": "x"}) + "\n")
-    left_out: list[object] = []
     seconds = None
     try:
-        for cut in load_cuts(manifest, left_out):
-            seconds = len(load_samples(cut)) / 16000
+        seconds = len(load(Recording(id=str(path), audio=str(path)).measured())) / 16000
     except Exception as error:
         lines.append(f"{path} {error}")
     finally:
         logging.getLogger("asrkit").removeHandler(handler)
-    lines += [str(each) for each in left_out]
     return Heard(seconds, tuple(dict.fromkeys(said_of(str(path), lines))))
 
 
 def checked(path: Path) -> Heard:
     """Return what `asrkit data check` knows of a line with the file."""
-    facts = inspect(ManifestEntry("", 1, Utterance(id=str(path), audio=str(path), text="x")))
+    facts = inspect(Facts("", 1, Recording(id=str(path), audio=str(path), text="x")))
     lines = [facts.problem, *facts.notes, facts.signal and cancelled(facts, None)]
     return Heard(facts.seconds, tuple(str(each).removeprefix(f"{path} ") for each in lines if each))
 

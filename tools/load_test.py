@@ -43,9 +43,8 @@ import numpy as np
 from websockets.asyncio.client import connect
 from websockets.exceptions import WebSocketException
 
-from asrkit import audio
 from asrkit.cli import table
-from asrkit.data.labelled import jobs_of
+from asrkit.data.inputs import jobs_of
 from asrkit.errors import UserError
 from asrkit.serve.client import RemoteSession
 from asrkit.serve.dialects.messages import Start
@@ -346,7 +345,7 @@ def read(manifest: Path) -> list[np.ndarray]:
     """Return the first recordings of a manifest, int16 at 16 kHz; exit if one cannot be read."""
     try:
         jobs = jobs_of([], str(manifest), [])[:RECORDINGS]
-        samples = [audio.load(job.path, job.start, job.duration) for job in jobs]
+        samples = [job.load() for job in jobs]
     except UserError as error:
         sys.exit(str(error))
     return [np.clip(np.rint(each * 32768), -32768, 32767).astype(np.int16) for each in samples]

@@ -18,7 +18,8 @@ import numpy as np
 import soundfile
 
 from asrkit.audio import SAMPLE_RATE
-from asrkit.data.labelled import Labelled, read_labelled
+from asrkit.data.inputs import read_recordings
+from asrkit.data.recording import Recording
 
 
 class Call(NamedTuple):
@@ -27,7 +28,7 @@ class Call(NamedTuple):
     overlap: float  # seconds of two recordings at once
 
 
-def call_of(speakers: list[list[Labelled]], draw: random.Random) -> Call:
+def call_of(speakers: list[list[Recording]], draw: random.Random) -> Call:
     """Return a call whose speakers take turns; it ends with the recordings of either."""
     told: list[tuple[int, str]] = []
     tracks = [np.zeros(0, np.float32)] * 2
@@ -54,8 +55,8 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(argv)
-    draw, by_speaker = random.Random(options.seed), defaultdict[str, list[Labelled]](list)
-    for each in read_labelled(options.manifest, []):
+    draw, by_speaker = random.Random(options.seed), defaultdict[str, list[Recording]](list)
+    for each in read_recordings(options.manifest, []):
         by_speaker[each.speaker or ""].append(each)
     names = sorted(by_speaker)
     draw.shuffle(names)

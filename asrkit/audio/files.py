@@ -157,7 +157,7 @@ def check_path(path: Path, name: str) -> None:
         raise AudioError(f"{name} is empty (0 bytes)")
 
 
-def info(path: str | Path, track: int | None = None) -> AudioInfo:
+def info(path: Source, track: int | None = None) -> AudioInfo:
     """Return sample rate, samples and channels of an audio file.
 
     The file is decoded to its end if its header does not state the length.

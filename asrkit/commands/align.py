@@ -11,10 +11,9 @@ from asrkit.cli.parser import Parser
 from asrkit.errors import UserError
 
 if TYPE_CHECKING:
-    from asrkit.data.labelled import Labelled
     from asrkit.data.manifest import LeftOut
-    from asrkit.runtime import Recognizer
-    from asrkit.runtime.formats import Recording
+    from asrkit.data.recording import Recording
+    from asrkit.runtime import Recognizer, formats
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -29,7 +28,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments.add_argument("file", nargs="?", help="an audio file")
     source = arguments.add_mutually_exclusive_group(required=True)
     source.add_argument("--text", help="the transcript of the file")
-    source.add_argument("--manifest", help="manifest, or lhotse's cuts, with texts")
+    source.add_argument("--manifest", help="manifest, or a folder of shards, with texts")
     add_channel(arguments)
     add_output(arguments, "ctm")
     return arguments.run(align, argv)
@@ -37,7 +36,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def align(options: argparse.Namespace) -> int:
     from asrkit.cli.recognizer import load_plain
-    from asrkit.data.labelled import Labelled, as_text, jobs_of
+    from asrkit.data.inputs import file_of, jobs_of
     from asrkit.data.manifest import LeftOut
     from asrkit.transcription.output import Output
 
@@ -49,7 +48,7 @@ def align(options: argparse.Namespace) -> int:
         jobs = jobs_of([], options.manifest, left_out)
     else:
         where = {"channel": options.channel, "track": options.track}
-        jobs = [Labelled(as_text(options.file), options.file, options.text, **where)]
+        jobs = [file_of(options.file, text=options.text, **where)]
     output = Output(options.format, options.output_dir, jobs)
     recognizer = load_plain(options)
     for job in jobs:
@@ -62,11 +61,11 @@ def align(options: argparse.Namespace) -> int:
     return 1 if left_out else 0
 
 
-def aligned(recognizer: Recognizer, job: Labelled) -> Recording:
+def aligned(recognizer: Recognizer, job: Recording) -> formats.Recording:
     """Return the words of a job's text with their times, by forced alignment."""
     from asrkit.build import build_alignment
-    from asrkit.data.labelled import timed
-    from asrkit.runtime.formats import Recording
+    from asrkit.data.recording import timed
+    from asrkit.runtime import formats
 
     text = recognizer.normalizer(job.text or "")
     if not text:
@@ -75,4 +74,4 @@ def aligned(recognizer: Recognizer, job: Labelled) -> Recording:
     aligner = recognizer.with_search(build_alignment(recognizer.backend.head, tokens))
     lengths: list[float] = []
     words = aligner.transcribe_blocks(timed(job.blocks(), lengths.append)).words
-    return Recording(words, job.id, sum(lengths), {}, job.channel, job.speaker or "")
+    return formats.Recording(words, job.id, sum(lengths), {}, job.channel, job.speaker or "")

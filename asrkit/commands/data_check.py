@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from asrkit.cli.options import MODEL
 from asrkit.cli.parser import Parser, whole
 from asrkit.cli.progress import bar
-from asrkit.errors import UserError, printable
+from asrkit.errors import UserError
 
 if TYPE_CHECKING:
     from asrkit.config import Config
@@ -30,7 +30,7 @@ def main(argv: list[str] | None = None) -> int:
         "exit status: 0 no errors, 1 errors, 2 nothing could be checked",
     )  # fmt: skip
     arguments.add_argument(
-        "manifests", nargs="+", help="JSONL or lhotse manifests, the training set first"
+        "manifests", nargs="+", help="manifests or folders of shards, the training set first"
     )
     rules = arguments.add_mutually_exclusive_group()
     rules.add_argument(
@@ -81,18 +81,14 @@ def check(options: argparse.Namespace) -> int:
 
 def check_options(options: argparse.Namespace) -> None:
     """Reject options that exclude each other, before audio is read for an hour."""
-    from asrkit.data.manifest import is_lhotse
-
     refuse_twice(options.manifests)
     if options.list and options.format == "json":
         raise UserError(
             "--list has no effect with --format json, which has every finding: leave one of them "
             "out"
         )
-    if options.jobs is not None and all(is_lhotse(Path(path)) for path in options.manifests):
-        raise UserError("--jobs has no effect on lhotse's manifests, which one thread reads")
-    if options.write and (len(options.manifests) > 1 or is_lhotse(Path(options.manifests[0]))):
-        raise UserError("--write cleans a single plain manifest: check each one in its own run")
+    if options.write and (len(options.manifests) > 1 or Path(options.manifests[0]).is_dir()):
+        raise UserError("--write cleans a single manifest: check each one in its own run")
 
 
 def refuse_twice(manifests: Sequence[str]) -> None:
@@ -138,9 +134,8 @@ def read_facts(path: str, options: argparse.Namespace, findings: list[Finding]) 
     from asrkit.data.checks.measure import inspect_all, read_entries
 
     entries = read_entries(path, findings)
-    total = len(entries) if isinstance(entries, list) else None
     facts = inspect_all(entries, options.jobs, decode=not options.no_audio)
-    return list(bar(facts, path, "file", total))
+    return list(bar(facts, path, "file", len(entries)))
 
 
 def show(
@@ -151,12 +146,10 @@ def show(
         as_json,
         by_manifest,
         columns,
-        commands,
         listed,
         table,
         verdict,
     )
-    from asrkit.data.manifest import is_lhotse
 
     totals = by_manifest(facts, options.manifests, encode.normalize)
     if options.format == "json":
@@ -164,9 +157,7 @@ def show(
         return
     if findings:
         print("\n".join(map(listed, findings)) if options.list else table(findings), end="\n\n")
-        plain = [path for path in options.manifests if not is_lhotse(Path(path))]
-        mending = commands(findings, plain) if len(plain) == len(options.manifests) else []
-        print("\n".join([advice(findings), *map(printable, mending)]), end="\n\n")
+        print(advice(findings), end="\n\n")
     print(columns(totals), end="\n\n")
     print(verdict(findings))
     if not options.config and not options.model:

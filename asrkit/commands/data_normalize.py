@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from asrkit.cli.parser import Parser, Target, complain
@@ -52,12 +51,9 @@ EXAMPLES = 3
 def normalize(options: argparse.Namespace) -> int:
     from asrkit.data.checks.clean import rewrite
     from asrkit.data.checks.measure import valid_entries
-    from asrkit.data.manifest import ManifestError, is_lhotse
     from asrkit.text.normalization import Normalization, Normalizer
 
     path = options.manifest
-    if is_lhotse(Path(path)):
-        raise ManifestError(f"{path} is lhotse's: only plain manifests can be normalized")
     given = {name: getattr(options, name) for name in Normalization._fields}
     choices = Normalization(**{k: v for k, v in given.items() if v is not None})
     entries = valid_entries(path)
@@ -87,13 +83,13 @@ def report(normalizer: Normalizer, manifests: Mapping[str, Sequence[dict[str, An
     from asrkit.commands.data_check import default_config, encoder_of
     from asrkit.data.checks import Facts, Rules, examine
     from asrkit.data.checks.report import table
-    from asrkit.data.manifest import Utterance
+    from asrkit.data.recording import Recording
 
     print("changes" if normalizer.changes else "no text changed")
     for line in normalizer.lines():
         print(f"  {line}")
     facts = [
-        Facts(path, number, Utterance.model_construct(**row))
+        Facts(path, number, Recording.model_construct(**row))
         for path, rows in manifests.items()
         for number, row in enumerate(rows, start=1)
     ]

@@ -46,17 +46,12 @@ def segment(options: argparse.Namespace) -> int:
     from asrkit.cli.recognizer import load_plain
     from asrkit.data.corpora.cues import read_cues
     from asrkit.data.corpora.entry import lines_of
-    from asrkit.data.labelled import Labelled
+    from asrkit.data.inputs import file_of
     from asrkit.evaluation.wer import without_errors
     from asrkit.text.graphemes import in_one_line, units
     from asrkit.transcription.segmentation import Options, pieces_of
 
     need("rapidfuzz")
-    if options.track is not None:
-        raise UserError(
-            "--track: a manifest cannot name a track of a file: write the track into a file of its "
-            f"own, ffmpeg -i {options.file} -map 0:a:{options.track} -c copy track.mka"
-        )
     source = Path(options.text)
     if source.suffix.lower() in SUBTITLES:
         text = "\n".join(cue.text for cue in read_cues(source))
@@ -65,7 +60,7 @@ def segment(options: argparse.Namespace) -> int:
     if not text.strip():
         raise UserError(f"{shown(source)} has no text")
     recognizer = load_plain(options)
-    job = Labelled(options.file, options.file, text, channel=options.channel)
+    job = file_of(options.file, text=text, channel=options.channel, track=options.track)
     pieces = pieces_of(recognizer, job, recognizer.normalizer, Options(least=options.min_score))
     found = [*bar(pieces, "aligning", "piece")]
     left_out = [each for each in found if each.problem or each.score < options.min_score]
@@ -100,6 +95,9 @@ def write(options: argparse.Namespace, path: Path, pieces: list[Piece]) -> None:
             "text": piece.text,
             "score": round(piece.score, 4),
         }
-        extra = {"speaker": options.speaker, "channel": options.channel, "problem": piece.problem}
+        extra = {
+            "speaker": options.speaker, "channel": options.channel, "track": options.track,
+            "problem": piece.problem,
+        }  # fmt: skip
         rows.append(row | {key: value for key, value in extra.items() if value not in (None, "")})
     write_text(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))

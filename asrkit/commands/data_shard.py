@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from asrkit.cli.parser import Parser, whole
+from asrkit.extras import need
 
 if TYPE_CHECKING:
     from asrkit.data.manifest import LeftOut
@@ -19,7 +20,7 @@ def main(argv: list[str] | None = None) -> int:
         "asrkit data shard train.jsonl --output train-shards\n\n"
         "exit status: 0 packed, 2 nothing could be packed",
     )  # fmt: skip
-    arguments.add_argument("manifest", help="a JSONL or lhotse manifest")
+    arguments.add_argument("manifest", help="a manifest")
     arguments.add_argument(
         "--output", required=True, metavar="DIR", help="new folder of the shards and their index"
     )
@@ -31,17 +32,18 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def shard(options: argparse.Namespace) -> int:
-    from asrkit.data.cuts import load_cuts
-    from asrkit.data.packing import pack
+    need("pyarrow")
+    from asrkit.data.inputs import read_distinct
+    from asrkit.data.shards import pack
 
     left_out: list[LeftOut] = []
-    cuts = load_cuts(options.manifest, left_out)
-    index = pack(cuts, Path(options.output), options.shard_size, left_out)
+    recordings = read_distinct(options.manifest, left_out)
+    index = pack(recordings, Path(options.output), options.shard_size, left_out)
     for each in left_out[:5]:
         print(f"left out {each}", file=sys.stderr)
-    hours = index.rows["duration"].sum() / 3600
+    hours = sum(index["duration"].to_pylist()) / 3600
     print(
-        f"{options.output}: {len(index.rows)} utterances, {hours:.2f} h in "
-        f"{len(index.description.shards)} shards; {len(left_out)} left out"
+        f"{options.output}: {index.num_rows} utterances, {hours:.2f} h in "
+        f"{len(index['audio'].unique())} shards; {len(left_out)} left out"
     )
     return 0

@@ -23,8 +23,8 @@ from asrkit.cli.parser import Parser, Target, one_of, real, whole
 from asrkit.errors import UserError, reason, shown
 
 if TYPE_CHECKING:
-    from asrkit.data.labelled import Labelled
     from asrkit.data.manifest import LeftOut
+    from asrkit.data.recording import Recording
     from asrkit.runtime import Recognizer
     from asrkit.transcription.batches import Decoded
     from asrkit.transcription.journal import Journal
@@ -44,7 +44,8 @@ def main(argv: list[str] | None = None) -> int:
     add_recognizer(arguments)
     arguments.add_argument("files", nargs="*", metavar="FILE", help="an audio file, or a folder")
     arguments.add_argument(
-        "--manifest", help="manifest, or lhotse's cuts; with texts, WER and CER are printed too"
+        "--manifest",
+        help="manifest, or a folder of shards; with texts, WER and CER are printed too",
     )
     add_channel(arguments, split=True)
     add_output(arguments, "txt")
@@ -88,14 +89,13 @@ JSON = ("json", "jsonl")
 
 def decode(options: argparse.Namespace) -> int:
     from asrkit.cli.recognizer import load_recognizer
-    from asrkit.data.labelled import jobs_of
+    from asrkit.data.inputs import jobs_of
     from asrkit.runtime.formats import calls
     from asrkit.transcription.output import Output, report
     from asrkit.transcription.pseudo_labels import (
         ConfidentManifest,
         apart,
         check_confident,
-        check_plain,
     )
 
     check_confident(options)
@@ -117,7 +117,6 @@ def decode(options: argparse.Namespace) -> int:
     if options.confident is None:
         output = Output(options.format, options.output_dir, [group[0] for group in groups])
     else:
-        check_plain(jobs)
         groups = [[job] for group in groups for job in apart(group)]
         output = ConfidentManifest(options.output, options.confident)
     recognizer = load_recognizer(options)
@@ -135,7 +134,7 @@ def decode(options: argparse.Namespace) -> int:
 def decode_all(
     options: argparse.Namespace,
     recognizer: Recognizer,
-    groups: list[list[Labelled]],
+    groups: list[list[Recording]],
     output: Output | ConfidentManifest,
 ) -> list[Heard | None]:
     """Write the transcripts of all recordings that the output lacks.
@@ -201,7 +200,7 @@ def journal_of(
 def decoded(
     options: argparse.Namespace,
     recognizer: Recognizer,
-    jobs: list[Labelled],
+    jobs: list[Recording],
     read: Callable[[float], None],
 ) -> Generator[Decoded]:
     """Yield the outcomes of jobs, by this process or by workers; report the seconds to `read`."""
@@ -230,7 +229,7 @@ def check_nbest(options: argparse.Namespace, recognizer: Recognizer) -> None:
 
 
 def show(
-    jobs: list[Labelled], outcomes: list[Decoded], output: Output | ConfidentManifest, nbest: int
+    jobs: list[Recording], outcomes: list[Decoded], output: Output | ConfidentManifest, nbest: int
 ) -> Sequence[Heard | None]:
     """Write the transcript of a recording's channels; report errors on standard error.
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from asrkit.backends import Backend
     from asrkit.backends.export_metadata import Exported
     from asrkit.backends.transducer import TransducerParts
-    from asrkit.data.labelled import Labelled
+    from asrkit.data.recording import Recording
     from asrkit.evaluation import Score
     from asrkit.export.sherpa_layouts import Layout
     from asrkit.model_file import ModelFile
@@ -289,13 +289,13 @@ def check_size(form: str, size: int) -> None:
         )
 
 
-def recordings(manifest: str) -> list[Labelled]:
+def recordings(manifest: str) -> list[Recording]:
     """Return the recordings of a manifest that have a text."""
+    from asrkit.data.inputs import read_distinct
     from asrkit.data.manifest import ManifestError
-    from asrkit.evaluation.testset import read_scored
 
     try:
-        labelled = [each for each in read_scored(manifest, []) if each.text]
+        labelled = [each for each in read_distinct(manifest, []) if each.text]
     except ManifestError as error:
         raise UserError(f"int8 needs a --manifest for a test: {error}") from None
     if not labelled:
@@ -304,7 +304,7 @@ def recordings(manifest: str) -> list[Labelled]:
 
 
 def quantized(
-    file: ModelFile, exported: Exported, path: Path, parts: list[Path], trial: list[Labelled]
+    file: ModelFile, exported: Exported, path: Path, parts: list[Path], trial: list[Recording]
 ) -> str:
     """Convert a float32 file to int8 in its place if it recognises as well; describe the result."""
     from asrkit.backends import eager
@@ -333,7 +333,7 @@ def quantized(
     return f"\n{name}: {rates} (at most {MOST_LOST} more)"
 
 
-def score(backend: Backend, file: ModelFile, trial: list[Labelled]) -> Score:
+def score(backend: Backend, file: ModelFile, trial: list[Recording]) -> Score:
     """Score a backend on all readable recordings, singly, because int8 would observe padding."""
     from asrkit.build import build_frontend, build_normalizer, build_search
     from asrkit.evaluation import recognize, scores

@@ -42,7 +42,7 @@ def main(argv: list[str] | None = None) -> int:
         "all higher orders (default 0; 0 0 0 1 for large texts)",
     )  # fmt: skip
     arguments.add_argument(
-        "texts", nargs="+", help="manifests (.jsonl, lhotse's), or text files, a sentence per line"
+        "texts", nargs="+", help="manifests (.jsonl), shards, or text files, a sentence per line"
     )
     return arguments.run(ngram, argv)
 
@@ -101,17 +101,14 @@ def sentences(paths: list[str], split: Split) -> Iterator[list[str]]:
 
 def texts_of(path: Path) -> Iterator[str]:
     """Yield the texts of a manifest, or the lines of any other file."""
-    from asrkit.data.manifest import MAX_EMPTY, MAX_LINE, is_lhotse, read_manifest
+    from asrkit.data.inputs import read_recordings
+    from asrkit.data.manifest import MAX_EMPTY, MAX_LINE
 
     if not path.exists():
         raise UserError(f"no text or manifest {path}")
-    if is_lhotse(path):
-        from asrkit.data.cuts import load_cuts, text_of
-
-        yield from map(text_of, load_cuts(path, []))
-    elif path.suffix == ".jsonl":
+    if path.is_dir() or ".jsonl" in path.suffixes:
         left_out: list[LeftOut] = []
-        yield from (utterance.text or "" for utterance in read_manifest(path, left_out))
+        yield from (each.text or "" for each in read_recordings(str(path), left_out))
         for each in left_out:
             print(f"asrkit ngram: {each}", file=sys.stderr)
     elif path.is_file():

@@ -27,8 +27,8 @@ def main(argv: list[str] | None = None) -> int:
         "  asrkit train --config mine.yaml\n\n"
         "exit status: 0 planned, 2 nothing was written",
     )  # fmt: skip
-    arguments.add_argument("train", help="JSONL or lhotse manifest to train on")
-    arguments.add_argument("dev", help="JSONL or lhotse manifest to measure with")
+    arguments.add_argument("train", help="manifest or folder of shards to train on")
+    arguments.add_argument("dev", help="manifest or folder of shards to measure with")
     arguments.add_argument(
         "--output", required=True, type=Target, metavar="FILE", help="configuration to write, YAML"
     )

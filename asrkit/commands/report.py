@@ -49,8 +49,8 @@ def main(argv: list[str] | None = None) -> int:
 
 def report(options: argparse.Namespace) -> int:
     from asrkit.cli.recognizer import name_left_out
+    from asrkit.data.inputs import read_distinct
     from asrkit.evaluation import scores
-    from asrkit.evaluation.testset import read_scored
     from asrkit.evaluation.written import normalizer_of, rules_of
     from asrkit.report.page import page
     from asrkit.report.players import Players
@@ -70,7 +70,7 @@ def report(options: argparse.Namespace) -> int:
     texts = with_speakers([outcome[chunk] for outcome in outcomes], manifest)
     bad, play = worst(texts, options.worst), Players()
     wanted = {each.id for each in bad}
-    recordings = {each.id: each for each in read_scored(manifest, []) if each.id in wanted}
+    recordings = {each.id: each for each in read_distinct(manifest, []) if each.id in wanted}
     corpus = described(manifest, texts)
     made = page(
         experiment, results, chunk, f"{corpus}: {decoding(options, file, aligner)}", texts,
@@ -150,10 +150,10 @@ def decoding(options: argparse.Namespace, file: ModelFile, recognizer: Recognize
 
 def with_speakers(outcomes: list[Outcome], manifest: str) -> list[Recognized]:
     """Return the recognised words with their speakers."""
-    from asrkit.evaluation.testset import read_scored
+    from asrkit.data.inputs import read_distinct
     from asrkit.report.words import Recognized, word_pairs
 
-    speakers = {each.id: each.speaker for each in read_scored(manifest, [])}
+    speakers = {each.id: each.speaker for each in read_distinct(manifest, [])}
     return [
         Recognized(o.id, speakers[o.id], o.seconds, word_pairs(o.reference, o.text))
         for o in outcomes

@@ -33,7 +33,7 @@ CanaryName = Annotated[str, Field(pattern=r"^[a-z0-9_]{1,32}$"), AfterValidator(
 
 class DataConfig(Section):
     train: Annotated[Places, Field(min_length=1)]
-    """Training set: a JSONL manifest, a lhotse manifest, or a folder or URL of Shar shards; or a
+    """Training set: a manifest or a folder of shards, or a
     list of several."""
     dev: Place
     """Validation set, of other speakers, in the same formats."""

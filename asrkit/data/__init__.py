@@ -1,1 +1,1 @@
-"""Manifests, utterances and batches. `manifest` and `labelled` can be imported without lhotse."""
+"""Manifests, recordings and batches. `manifest` and `recording` need neither lhotse nor torch."""

@@ -1,4 +1,4 @@
-"""Batches of cuts: load, augment, encode, pad. Utterances that fail are left out by id."""
+"""Batches of recordings: load, augment, encode, pad. Utterances that fail are left out by id."""
 
 import random
 import zlib
@@ -7,16 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from lhotse import CutSet
-from lhotse.cut import Cut
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from asrkit import audio
-from asrkit.data.cut_audio import load_samples
-from asrkit.data.cuts import has_text, text_of
-from asrkit.data.indexed_cuts import Cuts, JoinedCuts, durations_of
 from asrkit.data.manifest import LeftOut
+from asrkit.data.recording import Recording
+from asrkit.data.recordings import Joined, Recordings, load
 from asrkit.text import TextError, Tokenizer
 
 
@@ -95,7 +92,7 @@ class Augmentation(NamedTuple):
     Augmentation changes the same samples that decoding uses, after the reader and the resampler.
     """
 
-    noise: CutSet | None  # cuts to mix in, or None
+    noise: Recordings | None  # recordings to mix in, or None
     noise_probability: float  # probability of noise, if `noise` is not None
     noise_snr_db: tuple[float, float]  # lowest and highest ratio of speech to noise
     # Probability of a random synthetic room's impulse response (Luo and Yu 2022).
@@ -107,9 +104,8 @@ class Augmentation(NamedTuple):
     pause_probability: float = 0.0  # probability of silences inside the utterance
     pause_seconds: float = 1.0  # longest of these silences
 
-    def __call__(self, cut: Cut, draw: random.Random) -> np.ndarray:
-        """Return augmented samples (n,) at 16 kHz, by `draw` and, for rooms, torch's generator."""
-        samples = load_samples(cut)
+    def __call__(self, samples: np.ndarray, draw: random.Random) -> np.ndarray:
+        """Augment samples (n,) at 16 kHz, by `draw` and, for rooms, torch's generator."""
         if happens(self.reverb_probability, draw):
             samples = audio.in_a_room(samples, draw.getrandbits(31), draw.getrandbits(31))
         if self.noise is not None and happens(self.noise_probability, draw):
@@ -126,11 +122,12 @@ class Augmentation(NamedTuple):
     def drawn_noise(self, seconds: float, draw: random.Random) -> np.ndarray:
         """Return a random recording of noise, at most about `seconds` long: (n,) at 16 kHz."""
         assert self.noise is not None
-        cut: Cut = self.noise[draw.randrange(len(self.noise))]
-        longer = cut.duration - seconds
+        recording = self.noise[draw.randrange(len(self.noise))]
+        longer = (recording.duration or 0.0) - seconds
         if longer > 0.0:
-            cut = cut.truncate(offset=draw.uniform(0.0, longer), duration=seconds)
-        return load_samples(cut)
+            start = (recording.start or 0.0) + draw.uniform(0.0, longer)
+            recording = recording.model_copy(update={"start": start, "duration": seconds})
+        return load(recording)
 
 
 def happens(probability: float, draw: random.Random) -> bool:
@@ -148,14 +145,13 @@ class SpeechDataset(torch.utils.data.Dataset[Batch]):
 
     def __init__(
         self,
-        cuts: Cuts | JoinedCuts,
+        recordings: Recordings | Joined,
         encode: TextEncoder,
         augmentation: Augmentation | None = None,
         to_train: bool = True,
     ) -> None:
-        self.cuts, self.encode = cuts, encode
+        self.recordings, self.encode = recordings, encode
         self.augmentation, self.to_train = augmentation, to_train
-        self.durations = durations_of(cuts)
 
     def __getitem__(self, item: tuple[str, list[int]]) -> Batch:
         """Return the batch for (seed, indices of the utterances)."""
@@ -167,19 +163,21 @@ class SpeechDataset(torch.utils.data.Dataset[Batch]):
         for place in places:
             name = f"utterance {place}"
             try:
-                cut = self.cuts[place]
-                name, augment = cut.id, self.augmentation
-                loaded = load_samples(cut) if augment is None else augment(cut, draw)
-            except Exception as error:  # lhotse raises many types
+                recording = self.recordings[place]
+                name = recording.id
+                loaded = self.recordings.load(place)
+                if self.augmentation is not None:
+                    loaded = self.augmentation(loaded, draw)
+            except Exception as error:  # decoders and lhotse raise many types
                 left_out.append(LeftOut(name, str(error) or type(error).__name__))
                 num_bad += 1
                 continue
             try:
-                text, labels = self.read(cut, len(loaded))
+                text, labels = self.read(recording, len(loaded))
             except TextError as error:
-                left_out.append(LeftOut(cut.id, str(error)))
+                left_out.append(LeftOut(name, str(error)))
                 continue
-            ids.append(cut.id)
+            ids.append(name)
             samples.append(torch.from_numpy(loaded))
             texts.append(text)
             tokens.append(torch.tensor(labels))
@@ -193,20 +191,20 @@ class SpeechDataset(torch.utils.data.Dataset[Batch]):
             texts=texts,
             left_out=left_out,
             num_bad=num_bad,
-            seconds=sum(self.durations[places].tolist()),
+            seconds=sum(self.recordings.durations[places].tolist()),
         )
 
-    def read(self, cut: Cut, num_samples: int) -> tuple[str, list[int]]:
-        """Return a cut's normalised text and its tokens, which are [0] for scoring.
+    def read(self, recording: Recording, num_samples: int) -> tuple[str, list[int]]:
+        """Return a recording's normalised text and its tokens, which are [0] for scoring.
 
         Raises:
-            TextError: if the cut has no text, or its text cannot be learnt from its samples.
+            TextError: if the recording has no text, or its text cannot be learnt from its samples.
         """
         if self.to_train:
-            return self.encode.learnable(text_of(cut), num_samples)
-        if not has_text(cut):
+            return self.encode.learnable(recording.text or "", num_samples)
+        if recording.text is None:
             raise TextError("no text")
-        return self.encode.normalize(text_of(cut)), [0]
+        return self.encode.normalize(recording.text), [0]
 
 
 def seed_everything(seed: str) -> None:

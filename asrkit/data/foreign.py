@@ -15,6 +15,7 @@ from typing import Any
 from asrkit.audio.files import SUFFIXES
 from asrkit.errors import printable, shown
 
+INDEX = "index.arrow"  # file of a folder of shards
 HEAD = 1 << 16  # bytes of a file that are examined
 MOST_NAMES = 10_000  # names of a folder that are examined
 GZIP = b"\x1f\x8b"
@@ -90,7 +91,7 @@ def advice(path: Path) -> str | None:
         return f"use {import_command(kind, path)}"
     if path.is_dir():
         lists = [name for name in names_in(path) if name.endswith(LISTS)]
-        if lists and not is_shar(path):
+        if lists and not (path / INDEX).is_file():
             return f"name a list in this folder, such as {shown(path / lists[0])}"
         return None
     if path.is_file() and beginning(path)[257:262] == b"ustar":
@@ -105,10 +106,10 @@ def advice(path: Path) -> str | None:
 def recognized(path: Path) -> str | None:
     """Return the kind of `asrkit data import` that reads a path, by its content; None if unknown.
 
-    A manifest of asrkit and lhotse's Shar have no kind.
+    A manifest and a folder of shards have no kind.
     """
     if path.is_dir():
-        return None if is_shar(path) else kind_of_folder(path)
+        return None if (path / INDEX).is_file() else kind_of_folder(path)
     if not path.is_file():  # opening a pipe would wait for its writer
         return None
     if beginning(path).startswith(ARROW):
@@ -149,11 +150,12 @@ def kind_of_object(line: str) -> str | None:
         values = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(values, dict) or "type" in values:  # lhotse's cuts have a type
+    if not isinstance(values, dict):
         return None
     if "audio_filepath" in values:
         return "nemo"
-    if ("sources" in values and "sampling_rate" in values) or "recording_id" in values:
+    is_cut = str(values.get("type", "")).endswith("Cut")
+    if is_cut or ("sources" in values and "sampling_rate" in values) or "recording_id" in values:
         return "lhotse"
     has_audio = any(KEYS.get(plain(str(key))) == "audio" for key in values)
     other_keys = has_audio and "audio" not in values
@@ -178,17 +180,13 @@ def names_in(folder: Path) -> list[str]:
         return sorted(each.name for each in islice(entries, MOST_NAMES))
 
 
-def is_shar(folder: Path) -> bool:
-    """Return whether a folder has shards of lhotse's Shar."""
-    return any(name.startswith(("cuts.", "recording.")) for name in names_in(folder))
-
-
 def kind_of_folder(path: Path) -> str | None:
     """Return the kind of a folder, the likeliest one."""
     names = names_in(path)
     if "wav.scp" in names:
         return "kaldi"
-    if any("recordings" in name and name.endswith((".jsonl", ".jsonl.gz")) for name in names):
+    if any(name.startswith("cuts") or "recordings" in name
+           for name in names if name.endswith((".jsonl", ".jsonl.gz"))):  # fmt: skip
         return "lhotse"
     walk = ((place, name) for place, _, names in os.walk(path) for name in names)
     inside = list(islice(walk, MOST_NAMES))

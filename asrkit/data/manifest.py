@@ -1,4 +1,4 @@
-"""Plain manifests: JSON lines, each an `Utterance`."""
+"""Manifests: JSON lines, each a `Recording`."""
 
 import json
 import logging
@@ -6,21 +6,21 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Annotated, BinaryIO, NamedTuple
+from typing import NamedTuple
 
 import pydantic
-from pydantic import BaseModel, ConfigDict, Field
 
 from asrkit import lines
-from asrkit.audio.samples import MAX_CHANNELS, MAX_RATE, MAX_SECONDS, MIN_RATE, name_of
+from asrkit.audio.samples import name_of
 from asrkit.data.foreign import advice, wrong_keys
+from asrkit.data.recording import Recording
 from asrkit.errors import UserError, no_file, printable, shown
 
 logger = logging.getLogger(__name__)
 
 MOST_KEYS = 8  # unused keys in a message
 NOTES = {"score", "problem"}  # keys of `asrkit data segment`, for people
-MAX_LINE = 1 << 26  # bytes; a line of a lhotse manifest may contain the audio
+MAX_LINE = 1 << 26  # bytes
 MAX_EMPTY = 10_000  # empty lines in a row: a small .gz can have a thousand million of them
 
 # pydantic's error types for impossible values. A lone surrogate, which JSON can write ("\ud800"),
@@ -44,29 +44,8 @@ class LeftOut(NamedTuple):
         return reason if reason.startswith(f"{name} ") else f"{name}: {reason}"
 
 
-Name = Annotated[str, Field(max_length=1000)]
-
-
 class WrongKeysError(ValueError):
     """A line with another toolkit's keys or misspelt keys instead of those of an utterance."""
-
-
-class Utterance(BaseModel):
-    """A line of a manifest; other keys are ignored, and logged once."""
-
-    model_config = ConfigDict(strict=True, frozen=True, allow_inf_nan=False)
-
-    id: Name
-    audio: Annotated[str, Field(max_length=4096)]  # relative to the manifest's folder
-    text: Annotated[str, Field(max_length=1_000_000)] | None = None
-    speaker: Name | None = None
-    # The part of the file to use, in seconds.
-    start: Annotated[float, Field(ge=0.0, le=MAX_SECONDS)] | None = None
-    duration: Annotated[float, Field(gt=0.0, le=MAX_SECONDS)] | None = None
-    channel: Annotated[int, Field(ge=0, lt=MAX_CHANNELS)] | None = None  # from 0; None for the mean
-    # With `duration` and these two, the file's header is not read.
-    sample_rate: Annotated[int, Field(ge=MIN_RATE, le=MAX_RATE)] | None = None
-    num_channels: Annotated[int, Field(ge=1, le=MAX_CHANNELS)] = 1
 
 
 def lines_of(path: str | Path) -> Iterator[tuple[int, bytes]]:
@@ -77,18 +56,13 @@ def lines_of(path: str | Path) -> Iterator[tuple[int, bytes]]:
     path = Path(path)
     if not path.is_file():
         raise ManifestError(f"{path} {no_file(path)}")
-    with path.open("rb") as file:
-        yield from lines_in(file, str(path))
-
-
-def lines_in(file: BinaryIO, name: str) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines of an open file like `lines_of`; `name` is for messages."""
     kind = lines.LineKind("a manifest", ManifestError, MAX_LINE, MAX_EMPTY)
-    return lines.lines_in(file, name, kind)
+    with path.open("rb") as file:
+        yield from lines.lines_in(file, str(path), kind)
 
 
-def read_manifest(path: str | Path, left_out: list[LeftOut]) -> Iterator[Utterance]:
-    """Yield the utterances of a plain JSONL manifest; `audio` is joined to the manifest's folder.
+def read_manifest(path: str | Path, left_out: list[LeftOut]) -> Iterator[Recording]:
+    """Yield the recordings of a manifest; `audio` is joined to the manifest's folder.
 
     Args:
         left_out: list to which lines with impossible values are appended.
@@ -107,9 +81,7 @@ def read_manifest(path: str | Path, left_out: list[LeftOut]) -> Iterator[Utteran
 
 
 def refuse_foreign(path: Path) -> None:
-    """Reject another toolkit's file or folder; files that may be lhotse's YAML or JSON pass."""
-    if path.suffix == ".gz" and ".jsonl" not in path.suffixes:
-        return
+    """Reject another toolkit's file or folder."""
     if path.exists() and (remedy := advice(path)):
         raise ManifestError(f"{path} is not a manifest: {remedy}")
 
@@ -128,20 +100,20 @@ def log_once(message: str) -> None:
     logger.warning("%s", message)
 
 
-def parse_line(line: bytes, folder: Path, unused: Counter[str] | None = None) -> Utterance:
+def parse_line(line: bytes, folder: Path, unused: Counter[str] | None = None) -> Recording:
     """Read the utterance of a line; count unused keys. `what_is_wrong` explains a ValueError."""
     try:
         values = json.loads(line)
     except RecursionError:
         raise ValueError("nested too deeply") from None
     if isinstance(values, dict):
-        if problem := wrong_keys(values, Utterance.model_fields):
+        if problem := wrong_keys(values, Recording.model_fields):
             raise WrongKeysError(problem)
         if unused is not None:
-            known = Utterance.model_fields.keys() | NOTES
+            known = Recording.model_fields.keys() | NOTES
             unused.update(key for key in values if key not in known)
-    utterance = Utterance.model_validate(values)
-    return utterance.model_copy(update={"audio": str(folder / utterance.audio)})
+    recording = Recording.model_validate(values)
+    return recording.model_copy(update={"audio": str(folder / recording.audio)})
 
 
 def what_is_wrong(error: ValueError) -> str:
@@ -162,14 +134,3 @@ def leaves_out(error: ValueError) -> bool:
     return isinstance(error, pydantic.ValidationError) and all(
         each["type"] in IMPOSSIBLE for each in error.errors()
     )
-
-
-def is_lhotse(path: Path) -> bool:
-    """Return whether lhotse reads a path: Shar shards, or cuts, whose first line has their type."""
-    if path.is_dir() or path.name.endswith(".gz"):
-        return True
-    try:
-        _, line = next(lines_of(path), (1, b""))
-        return str(json.loads(line).get("type", "")).endswith("Cut")
-    except (ValueError, AttributeError, RecursionError):
-        return False

@@ -3,29 +3,16 @@
 from collections.abc import Callable, Iterable, Iterator
 from operator import attrgetter
 
-from asrkit.data.labelled import PIECE_SECONDS, Labelled, read_labelled
-from asrkit.data.manifest import LeftOut, ManifestError
+from asrkit.data.inputs import read_distinct
+from asrkit.data.manifest import LeftOut
+from asrkit.data.recording import PIECE_SECONDS, Recording
 from asrkit.data.sampling import by_length
 from asrkit.errors import UserError
 from asrkit.evaluation import ReferenceRecording
 
 
-def read_scored(path: str, left_out: list[LeftOut]) -> Iterator[Labelled]:
-    """Yield the recordings of a manifest of any kind, after checking that ids are unique.
-
-    Args:
-        left_out: list to which unusable utterances are appended.
-    """
-    ids: set[str] = set()
-    for each in read_labelled(path, left_out):
-        if each.id in ids:
-            raise ManifestError(f"{path}: id {each.id!r} occurs twice")
-        ids.add(each.id)
-        yield each
-
-
 def utterances(
-    recordings: Iterable[Labelled], normalize: Callable[[str], str], left_out: list[LeftOut]
+    recordings: Iterable[Recording], normalize: Callable[[str], str], left_out: list[LeftOut]
 ) -> Iterator[ReferenceRecording]:
     """Read the recordings that can be scored, one at a time; append the others to `left_out`.
 
@@ -50,7 +37,7 @@ def read_batches(
     """
     waiting: list[ReferenceRecording] = []
     seconds = attrgetter("seconds")
-    for each in utterances(read_scored(manifest, left_out), normalize, left_out):
+    for each in utterances(read_distinct(manifest, left_out), normalize, left_out):
         if each.seconds > PIECE_SECONDS:
             yield [each]
             continue

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
-from asrkit.data.labelled import read_labelled
+from asrkit.data.inputs import read_recordings
 from asrkit.errors import UserError, shown
 from asrkit.model_contents import UNNAMED
 from asrkit.model_file import read_config_of
@@ -50,5 +50,5 @@ def speakers_of(manifest: str) -> set[str]:
     if "://" in manifest or not Path(manifest).exists():  # a model file opens no URL
         return set()
     with suppress(UserError):
-        return {each.speaker for each in read_labelled(manifest, []) if each.speaker}
+        return {each.speaker for each in read_recordings(manifest, []) if each.speaker}
     return set()

@@ -42,7 +42,7 @@ class TrainingBatches(Sampler[tuple[str, list[int]]]):
     def __iter__(self) -> Iterator[tuple[str, list[int]]]:
         """Plan the rest of the epoch; yield the seed of each batch and its utterances' indices."""
         data, seed, progress = self.config.data, self.config.training.seed, self.progress
-        durations, chosen = self.dataset.durations, None
+        durations, chosen = self.corpus.train.durations, None
         if data.replay:
             new, share = self.corpus.num_new, data.replay_share
             chosen = with_replay(durations, new, share, seed, progress.epoch)

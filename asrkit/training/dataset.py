@@ -3,25 +3,20 @@
 import hashlib
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from lhotse import CutSet
-from lhotse.cut import Cut
 from torch import Tensor
 
 from asrkit.audio import SAMPLE_RATE, Frontend, features
 from asrkit.build import build_frontend, build_normalizer, frames_needed, read_tokenizer
 from asrkit.config import Config
-from asrkit.data.cut_audio import load_samples
-from asrkit.data.cuts import load_cuts, perturb_speed, text_of, usable
 from asrkit.data.dataset import TextEncoder
-from asrkit.data.index_writer import can_be_indexed, index_of
-from asrkit.data.indexed_cuts import Cuts, IndexedCuts, JoinedCuts, durations_of, rates_of
 from asrkit.data.manifest import LeftOut, ManifestError
+from asrkit.data.recordings import Joined, Recordings, load_recordings
 from asrkit.errors import UserError
 from asrkit.text import Tokenizer, end_of_turn
 from asrkit.training.distributed import Ranks
@@ -30,28 +25,28 @@ from asrkit.training.labels import tokenizer_of
 logger = logging.getLogger(__name__)
 
 MOST_SECONDS = 1200.0  # of audio whose features are measured
-MAX_TEXTS = 100_000  # texts of an index that the labels must write
+MAX_TEXTS = 100_000  # texts of a set that are checked, and that the labels must write
 
 
 class Corpus(NamedTuple):
     """The training and dev sets, checked, with their tokenizer."""
 
-    train: Cuts | JoinedCuts  # each utterance at each speed: the new ones, then those of replay
-    dev: Cuts
+    train: Recordings | Joined  # each utterance at each speed: the new ones, then those of replay
+    dev: Recordings
     encode: TextEncoder
     seconds: float  # length of an epoch, with its replay
     left_out: list[LeftOut]
     identity: dict[str, str]  # hashes of the tokenizer and of each set's utterances, by name
     num_new: int  # utterances of data.train
-    canary: dict[str, Cuts]  # more dev sets, by name
-    noise: CutSet | None = None  # recordings to mix in
+    canary: dict[str, Recordings]  # more dev sets, by name
+    noise: Recordings | None = None  # recordings to mix in
 
 
 def load_corpus(config: Config, labels: Path | None = None) -> Corpus:
     """Read and check both manifests, and train the tokenizer or keep that of the first model.
 
-    For an index, only durations and lengths of texts are checked here. Utterances with texts that
-    cannot be learned are later left out of their batches.
+    If a set has more than MAX_TEXTS utterances, only durations and lengths of texts are checked
+    here. Utterances with texts that cannot be learned are later left out of their batches.
 
     Args:
         labels: file with the bytes of a tokenizer, which is used if the file exists.
@@ -63,14 +58,14 @@ def load_corpus(config: Config, labels: Path | None = None) -> Corpus:
     if labels is not None and labels.is_file():
         tokenizer = read_tokenizer(config.text, labels.read_bytes())
     else:
-        tokenizer = tokenizer_of(config, [text for cuts in train for text in texts_of(cuts)])
-        if any(len(cuts) > MAX_TEXTS and not isinstance(cuts, CutSet) for cuts in train):
-            logger.info("labels: %d texts of each index are read", MAX_TEXTS)
+        tokenizer = tokenizer_of(config, [text for part in train for text in part.texts(MAX_TEXTS)])
+        if any(len(part) > MAX_TEXTS for part in train):
+            logger.info("labels: %d texts of each set are read", MAX_TEXTS)
     encode = text_encoder(config, tokenizer)
     paths, factors = [*data.train, *data.replay], config.augmentation.speed_factors
     train = [
-        fitting(at_speeds(cuts, factors), path, config, left_out, encode)
-        for cuts, path in zip(train, paths, strict=True)
+        fitting(part.at_speeds(factors), path, config, left_out, encode)
+        for part, path in zip(train, paths, strict=True)
     ]
     # Texts of dev that cannot be encoded count as errors.
     dev = fitting(dev, data.dev, config, left_out)
@@ -84,49 +79,30 @@ def load_corpus(config: Config, labels: Path | None = None) -> Corpus:
         "the training utterances": fingerprint(train[:first], data.train),
         "the dev utterances": fingerprint([dev], [data.dev]),
     }
-    seconds = sum(float(np.add.accumulate(durations_of(cuts))[-1]) for cuts in train[:first])
+    seconds = sum(float(np.add.accumulate(part.durations)[-1]) for part in train[:first])
     if data.replay:
         seconds /= 1.0 - data.replay_share
         identity["the replay utterances"] = fingerprint(train[first:], data.replay)
     return Corpus(
-        train[0] if len(train) == 1 else JoinedCuts(train), dev, encode, seconds, left_out,
+        train[0] if len(train) == 1 else Joined(train), dev, encode, seconds, left_out,
         identity, sum(map(len, train[:first])), canary, noises_of(config, left_out),
     )  # fmt: skip
 
 
-def fingerprint(sets: Sequence[Cuts], manifests: Sequence[str]) -> str:
-    """Hash the utterances of several manifests: ids, durations, texts and places of their audio."""
+def fingerprint(sets: Sequence[Recordings], manifests: Sequence[str]) -> str:
+    """Hash the utterances of several manifests."""
     digest = hashlib.sha256()
-    for cuts, manifest in zip(sets, manifests, strict=True):
-        if isinstance(cuts, IndexedCuts):
-            digest.update(cuts.fingerprint().encode())
-            continue
-        folder = os.path.abspath(os.path.dirname(manifest))
-        for cut in cuts:
-            line = f"{cut.id} {cut.duration} {text_of(cut)!r} {audio_of(cut, folder)!r}\n"
-            digest.update(line.encode(errors="surrogatepass"))
+    for part, manifest in zip(sets, manifests, strict=True):
+        part.update(digest, os.path.abspath(os.path.dirname(manifest)))
     return digest.hexdigest()
 
 
-def audio_of(cut: Cut, folder: str) -> list[Any]:
-    """Return the place of an utterance's audio: paths relative to `folder`, starts, channels."""
-    if hasattr(cut, "tracks"):
-        return [(track.offset, audio_of(track.cut, folder)) for track in cut.tracks]
-    if not cut.has_recording:
-        return []
-    sources = [
-        source.type if source.type == "memory" else os.path.relpath(source.source, folder)
-        for source in cut.recording.sources
-    ]
-    return [cut.start, cut.channel, *sources]
-
-
-def noises_of(config: Config, left_out: list[LeftOut]) -> CutSet | None:
+def noises_of(config: Config, left_out: list[LeftOut]) -> Recordings | None:
     """Return the recordings of augmentation.noise; None without it."""
     noise = config.augmentation.noise
     if noise is None:
         return None
-    noises = load_cuts(noise, left_out).to_eager()
+    noises = load_recordings(noise, left_out)
     if not len(noises):
         raise ManifestError(f"augmentation.noise {noise} has no usable recording")
     return noises
@@ -152,14 +128,14 @@ def text_encoder(config: Config, tokenizer: Tokenizer) -> TextEncoder:
     )  # fmt: skip
 
 
-def readable(paths: Sequence[str], config: Config, left_out: list[LeftOut]) -> list[Cuts]:
+def readable(paths: Sequence[str], config: Config, left_out: list[LeftOut]) -> list[Recordings]:
     """Return the utterances of a set's manifests; others are appended to `left_out`.
 
     Raises:
         ManifestError: if more than data.max_bad_share of the set cannot be read.
     """
     bad: list[LeftOut] = []
-    sets, share = [opened(path, bad) for path in paths], config.data.max_bad_share
+    sets, share = [load_recordings(path, bad) for path in paths], config.data.max_bad_share
     count = sum(map(len, sets)) + len(bad)
     if len(bad) > share * count:
         reasons = "".join(f"\n  {each}" for each in bad[:5])
@@ -171,24 +147,15 @@ def readable(paths: Sequence[str], config: Config, left_out: list[LeftOut]) -> l
     return sets
 
 
-def opened(path: str, left_out: list[LeftOut]) -> Cuts:
-    """Return a manifest's utterances, in memory or, for shards and lhotse's cuts, as an index."""
-    if not can_be_indexed(path):
-        return load_cuts(path, left_out)
-    index = index_of(path)
-    left_out += index.left_out
-    return IndexedCuts(index)
-
-
 def fitting(
-    cuts: Cuts, path: str, config: Config, left_out: list[LeftOut],
+    part: Recordings, path: str, config: Config, left_out: list[LeftOut],
     encode: TextEncoder | None = None,
-) -> Cuts:  # fmt: skip
+) -> Recordings:  # fmt: skip
     """Select the utterances of the right length and, for training, with texts that can be learned.
 
     Args:
-        cuts: utterances of the manifest `path`; for an index, only the presence of a text is
-            checked.
+        part: utterances of the manifest `path`; of more than MAX_TEXTS, only the presence of a
+            text is checked.
         left_out: list to which the other utterances are appended.
         encode: encoder of the training texts; None does not check texts.
 
@@ -203,42 +170,24 @@ def fitting(
         limits = f"data.min_seconds {shortest} and data.max_seconds {longest}"
         return f"{seconds:.2f} s long: not between {limits}"
 
-    def why_not(cut: Cut) -> str | None:
-        reason = wrong_length(cut.duration)
+    seconds = part.durations
+    fits = (shortest <= seconds) & (seconds <= longest)
+    if encode is not None:
+        fits &= part.has_text
+    are_checked = encode is not None and len(part) <= MAX_TEXTS
+    for place in range(len(part)) if are_checked else np.flatnonzero(~fits).tolist():
+        each = part[place]
+        reason = wrong_length(seconds[place]) or (None if fits[place] else "empty text")
         if reason is None and encode is not None:
-            reason = encode.why_not(text_of(cut), int(cut.duration * SAMPLE_RATE))
-        return reason
-
-    if isinstance(cuts, CutSet):
-        chosen: Cuts = usable(cuts, why_not, left_out)
-    else:
-        seconds = cuts.durations
-        fits = (shortest <= seconds) & (seconds <= longest)
-        if encode is not None:
-            fits &= cuts.text_lengths > 0
-        for place in np.flatnonzero(~fits).tolist():
-            left_out.append(LeftOut(cuts.id(place), wrong_length(seconds[place]) or "empty text"))
-        chosen = cuts.chosen(fits)
+            reason = encode.why_not(each.text or "", int(seconds[place] * SAMPLE_RATE))
+        if reason is not None:
+            left_out.append(LeftOut(each.id, reason))
+            fits[place] = False
+    chosen = part.chosen(fits)
     if not len(chosen):
         reasons = "".join(f"\n  {utterance}" for utterance in left_out[:5])
         raise ManifestError(f"{path} has no usable utterance{reasons}")
     return chosen
-
-
-def at_speeds(cuts: Cuts, factors: list[float]) -> Cuts:
-    """Return every utterance once at each of these speeds."""
-    if isinstance(cuts, IndexedCuts):
-        return IndexedCuts(cuts.index, tuple(factors))
-    return perturb_speed(cuts, factors)
-
-
-def texts_of(cuts: Cuts) -> Iterator[str]:
-    """Yield the texts of a set: all, or MAX_TEXTS at equal distances in an index."""
-    if isinstance(cuts, CutSet):
-        yield from map(text_of, cuts)
-        return
-    places = np.linspace(0, len(cuts) - 1, min(len(cuts), MAX_TEXTS)).astype(int).tolist()
-    yield from (cuts.index.text(cuts.at(place)[0]) for place in places)
 
 
 def hours_of_epoch(hours: float, speed_factors: list[float]) -> str:
@@ -256,9 +205,9 @@ def recorded(hours: float, speed_factors: list[float]) -> float:
     return hours / sum(1.0 / factor for factor in speed_factors)
 
 
-def empty_bins(cuts: Cuts | JoinedCuts, frontend: Frontend) -> str | None:
+def empty_bins(recordings: Recordings | Joined, frontend: Frontend) -> str | None:
     """Return a warning if most audio has a sample rate too low for the upper mel bins, or None."""
-    rates, seconds = rates_of(cuts), durations_of(cuts)
+    rates, seconds = recordings.column("sample_rate"), recordings.durations
     above = {rate: frontend.num_mels_above(rate / 2) for rate in np.unique(rates).tolist()}
     low = np.isin(rates, [rate for rate, count in above.items() if count])
     share = float(seconds[low].sum() / seconds.sum())
@@ -273,28 +222,29 @@ def empty_bins(cuts: Cuts | JoinedCuts, frontend: Frontend) -> str | None:
     )
 
 
-def feature_statistics(cuts: Cuts | JoinedCuts, frontend: Frontend) -> tuple[Tensor, Tensor]:
+def feature_statistics(
+    recordings: Recordings | Joined, frontend: Frontend
+) -> tuple[Tensor, Tensor]:
     """Return mean (F,) and 1 / standard deviation (F,) of the log mels of about MOST_SECONDS."""
     sums = torch.zeros(2, frontend.num_mels, dtype=torch.float64)
     frames, seconds = 0, 0.0
     unread: UserError | None = None
-    for place in map(int, np.random.default_rng(0).permutation(len(cuts))):
+    for place in map(int, np.random.default_rng(0).permutation(len(recordings))):
         if seconds > MOST_SECONDS:
             logger.info("mean and variance of the features are those of %.0f s of audio", seconds)
             break
         try:
-            cut = cuts[place]
-            samples = torch.from_numpy(load_samples(cut))[None]
+            samples = torch.from_numpy(recordings.load(place))[None]
         except UserError as error:  # the training loop logs it
             unread = error
             continue
         feats = features(frontend, samples, torch.tensor([samples.size(1)]))[0][0]  # (T, F)
         feats = feats[frontend.lead_frames :].double()
         sums += torch.stack([feats.sum(0), feats.square().sum(0)])
-        frames, seconds = frames + len(feats), seconds + cut.duration
+        frames, seconds = frames + len(feats), seconds + float(recordings.durations[place])
     if frames == 0:
         raise ManifestError(
-            f"none of {len(cuts)} training utterances can be read; one of them: {unread}"
+            f"none of {len(recordings)} training utterances can be read; one of them: {unread}"
         )
     mean = sums[0] / frames
     variance = (sums[1] / frames - mean.square()).clamp(min=1e-4)

@@ -3,15 +3,13 @@
 import os
 from collections import Counter
 
-from lhotse import CutSet
-
 from asrkit.config import Config
-from asrkit.data.indexed_cuts import JoinedCuts
+from asrkit.data.recordings import Joined, place_of
 from asrkit.errors import shown
 from asrkit.evaluation.wer import without_errors
 from asrkit.text import TextError, Tokenizer
 from asrkit.text.graphemes import units
-from asrkit.training.dataset import Corpus, audio_of, texts_of
+from asrkit.training.dataset import MAX_TEXTS, Corpus
 
 EXAMPLES = 5
 ADVICE = {
@@ -24,7 +22,9 @@ OTHER_ADVICE = "add recordings with their letters to data.train, or spell data.d
 def dev_warning(corpus: Corpus, config: Config) -> str | None:
     """Return a warning if dev has no words, or has words that the labels cannot write, or None."""
     words = Counter(
-        word for text in texts_of(corpus.dev) for word in corpus.encode.normalize(text).split()
+        word
+        for text in corpus.dev.texts(MAX_TEXTS)
+        for word in corpus.encode.normalize(text).split()
     )
     written = [unit for word in words.elements() for unit in units(word)]
     if not written:
@@ -50,15 +50,15 @@ def dev_warning(corpus: Corpus, config: Config) -> str | None:
 def trained_warning(corpus: Corpus, config: Config) -> str | None:
     """Return a warning if the manifest of dev or its recordings are in data.train too, or None.
 
-    Recordings are compared in memory only, not those of an index.
+    Recordings are compared in memory only, not those of shards.
     """
     if os.path.realpath(config.data.dev) in map(os.path.realpath, config.data.train):
         what = "is in data.train too"
-    elif isinstance(corpus.dev, CutSet):
-        train = corpus.train.parts if isinstance(corpus.train, JoinedCuts) else [corpus.train]
-        cuts = (cut for part in train if isinstance(part, CutSet) for cut in part)
-        places = {str(audio_of(cut, os.curdir)) for cut in cuts}
-        count = sum(str(audio_of(cut, os.curdir)) in places for cut in corpus.dev)
+    elif corpus.dev.folder is None:
+        train = corpus.train.parts if isinstance(corpus.train, Joined) else [corpus.train]
+        files = (part for part in train if part.folder is None)
+        places = {str(place_of(each, os.curdir)) for part in files for each in part}
+        count = sum(str(place_of(each, os.curdir)) in places for each in corpus.dev)
         what = f"has {count} of {len(corpus.dev)} recordings in data.train too" * bool(count)
     else:
         return None

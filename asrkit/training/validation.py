@@ -11,7 +11,7 @@ from asrkit.backends.registry import eager
 from asrkit.build import build_search
 from asrkit.config import Config
 from asrkit.data.dataset import Batch, SpeechDataset, TextEncoder
-from asrkit.data.indexed_cuts import Cuts
+from asrkit.data.recordings import Recordings
 from asrkit.data.sampling import EpochBatches
 from asrkit.evaluation import Outcome, ReferenceRecording, Score, recognize, scores
 from asrkit.evaluation.scoring import losses_of, rates
@@ -44,7 +44,7 @@ def log_rates(name: str, by_chunk: dict[str, float]) -> None:
 
 
 def scores_on(
-    cuts: Cuts, model: Network, encode: TextEncoder, config: Config, ranks: Ranks,
+    recordings: Recordings, model: Network, encode: TextEncoder, config: Config, ranks: Ranks,
     align: bool = False,
 ) -> dict[str, Score]:  # fmt: skip
     """Score the model on a set, in full context and each chunk size, with the longest left context.
@@ -59,7 +59,7 @@ def scores_on(
     """
     data = config.data
     batches = held_out(
-        cuts, encode, data.max_batch_seconds, data.num_workers, ranks.rank, ranks.size
+        recordings, encode, data.max_batch_seconds, data.num_workers, ranks.rank, ranks.size
     )
     search, contexts = build_search(config.search, model.head), config.context.validated
     outcomes = validate(model, encode.tokenizer, search, batches, contexts, align, encode.frontend)
@@ -70,16 +70,16 @@ def scores_on(
 
 
 def held_out(
-    cuts: Cuts, encode: TextEncoder, max_batch_seconds: float, num_workers: int = 0,
+    recordings: Recordings, encode: TextEncoder, max_batch_seconds: float, num_workers: int = 0,
     rank: int = 0, world_size: int = 1,
 ) -> DataLoader[Batch]:  # fmt: skip
     """Return a loader of a rank's share of the batches for scoring, without augmentation.
 
     The batches of all ranks together have every utterance once.
     """
-    dataset = SpeechDataset(cuts, encode, to_train=False)
+    dataset = SpeechDataset(recordings, encode, to_train=False)
     batches = EpochBatches(
-        dataset.durations, max_batch_seconds, num_buckets=20, seed=0, epoch=0,
+        recordings.durations, max_batch_seconds, num_buckets=20, seed=0, epoch=0,
         rank=rank, world_size=world_size,
     )  # fmt: skip
     return DataLoader(dataset, batch_size=None, sampler=batches, num_workers=num_workers)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from asrkit import audio
 from asrkit.audio.files import at_16_khz
-from asrkit.data.labelled import Labelled, timed
+from asrkit.data.recording import Recording, timed
 from asrkit.data.sampling import by_length
 from asrkit.errors import UserError
 from asrkit.runtime import Recognizer, Result
@@ -23,7 +23,7 @@ class Decoded(NamedTuple):
 
 def outcomes(
     recognizer: Recognizer,
-    jobs: Sequence[Labelled],
+    jobs: Sequence[Recording],
     batch_seconds: float,
     read: Callable[[float], None] = lambda seconds: None,
 ) -> Iterator[Decoded]:

@@ -16,8 +16,8 @@ from itertools import islice
 from multiprocessing import active_children, get_context, parent_process
 from typing import Any
 
-from asrkit.data.labelled import Labelled
-from asrkit.errors import UserError, reason, shown
+from asrkit.data.recording import Recording
+from asrkit.errors import UserError, reason
 from asrkit.extras import need
 from asrkit.runtime import Recognizer
 from asrkit.transcription.batches import Decoded, outcomes
@@ -26,7 +26,7 @@ LARGEST_PART = 100  # recordings
 ATTEMPTS = 3  # ends of processes in a row after which a part is given up
 
 
-Jobs = Sequence[Labelled]
+Jobs = Sequence[Recording]
 Shared = tuple[bytes, str, float]  # arguments of `decode_part` that all parts share
 
 
@@ -59,16 +59,7 @@ def decode_in_parts(
 
     Args:
         load: function of a module that returns the recogniser.
-
-    Raises:
-        UserError: for a recording that another process cannot read.
     """
-    for job in jobs:
-        if job.cut is not None:
-            raise UserError(
-                f"--workers and --engine read audio files, but {shown(job.id)} is not a file: leave"
-                " them out, or name manifests of files"
-            )
     size = max(1, min(LARGEST_PART, -(-len(jobs) // (4 * workers))))
     parts = {first: jobs[first : first + size] for first in range(0, len(jobs), size)}
     shared = pickle.dumps(load), os.getcwd(), batch_seconds

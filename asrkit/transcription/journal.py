@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from asrkit.atomic_write import sha256_of
-from asrkit.data.labelled import Labelled
+from asrkit.data.recording import Recording
 from asrkit.transcription.output import Heard, Output
 from asrkit.version import __version__
 
@@ -41,15 +41,15 @@ class Journal:
                     key, transcript, channels = json.loads(line)
                     self.lines[key, transcript] = [Heard(*each) for each in channels]
 
-    def key(self, channels: Sequence[Labelled]) -> str:
+    def key(self, channels: Sequence[Recording]) -> str:
         """Return a hash of all that the transcript of a recording depends on."""
         state = None
         with suppress(OSError, ValueError):  # not a file
-            found = os.stat(channels[0].path)
+            found = os.stat(channels[0].audio)
             state = found.st_size, found.st_mtime_ns
-        return digest([self.same, state, [job._replace(cut=None) for job in channels]])
+        return digest([self.same, state, [job.model_dump() for job in channels]])
 
-    def find(self, channels: Sequence[Labelled]) -> Sequence[Heard | None]:
+    def find(self, channels: Sequence[Recording]) -> Sequence[Heard | None]:
         """Return the texts of a recording whose transcript is in the folder; otherwise ()."""
         path = self.output.path(channels[0])
         key = self.keys[path] = self.key(channels)
@@ -57,7 +57,7 @@ class Journal:
             return ()
         return self.lines.get((key, sha256_of(path)), ())
 
-    def add(self, channels: Sequence[Labelled], heard: Sequence[Heard | None]) -> None:
+    def add(self, channels: Sequence[Recording], heard: Sequence[Heard | None]) -> None:
         """Append a recording that `find` did not find and whose transcript was written.
 
         A recording with a channel that could not be read is not appended.

@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from asrkit.atomic_write import replacing
-from asrkit.data.labelled import Labelled, as_text
+from asrkit.data.inputs import as_text
+from asrkit.data.recording import Recording
 from asrkit.errors import UserError, printable
 from asrkit.evaluation.wer import cer, wer
 from asrkit.extras import need
 from asrkit.lm import LanguageModel, WordFusion
 from asrkit.lm.lm_fusion import unfamiliar
-from asrkit.runtime import Recognizer, Result, Segment
-from asrkit.runtime.formats import FORMATS, Call, Recording, write
+from asrkit.runtime import Recognizer, Result, Segment, formats
+from asrkit.runtime.formats import FORMATS, Call, write
 from asrkit.runtime.words import far_from_model
 from asrkit.search import Both
 from asrkit.text.graphemes import units
@@ -30,9 +31,9 @@ class Heard(NamedTuple):
     sureness: float | None
 
 
-def file_name(job: Labelled) -> str:
+def file_name(job: Recording) -> str:
     """Return the name of a recording's output file without suffix; shorten and hash long names."""
-    path = as_text(job.path)
+    path = as_text(job.audio)
     name = job.id
     if name.startswith(path):
         name = Path(path).stem + name.removeprefix(path)
@@ -46,7 +47,7 @@ def file_name(job: Labelled) -> str:
 class Output:
     """A writer of transcripts, to standard output or to one file per recording."""
 
-    def __init__(self, form: str, folder: str | None, jobs: Sequence[Labelled]) -> None:
+    def __init__(self, form: str, folder: str | None, jobs: Sequence[Recording]) -> None:
         self.form, self.several = form, len(jobs) > 1
         self.folder = None if folder is None else Path(folder)
         self.fresh = True
@@ -57,7 +58,7 @@ class Output:
                     "for a file per recording"
                 )
             return
-        first: dict[str, Labelled] = {}
+        first: dict[str, Recording] = {}
         for job in jobs:
             other = first.setdefault(file_name(job), job)
             if other is not job:
@@ -66,10 +67,10 @@ class Output:
                     "them into different folders"
                 )
 
-    def path(self, job: Labelled) -> Path:
+    def path(self, job: Recording) -> Path:
         return (self.folder or Path()) / f"{file_name(job)}.{self.form}"
 
-    def write(self, job: Labelled, call: Call) -> None:
+    def write(self, job: Recording, call: Call) -> None:
         if self.folder is not None:
             with replacing(self.path(job)) as temporary:
                 temporary.write_text(write(self.form, call), encoding="utf-8")
@@ -83,7 +84,7 @@ class Output:
         print(shown, end="", flush=True)
 
 
-def recording_of(job: Labelled, result: Result, seconds: float, nbest: int) -> Recording:
+def recording_of(job: Recording, result: Result, seconds: float, nbest: int) -> formats.Recording:
     """Return the output for a result of `seconds` seconds of audio."""
     more: dict[str, Any] = {} if job.text is None else {"reference": job.text}
     if len(result.segments) > 1:
@@ -94,7 +95,7 @@ def recording_of(job: Labelled, result: Result, seconds: float, nbest: int) -> R
         ]
     else:
         more |= texts(result, nbest)
-    return Recording(result.words, job.id, seconds, more, job.channel, job.speaker or "")
+    return formats.Recording(result.words, job.id, seconds, more, job.channel, job.speaker or "")
 
 
 def texts(result: Result | Segment, nbest: int) -> dict[str, Any]:
@@ -102,7 +103,9 @@ def texts(result: Result | Segment, nbest: int) -> dict[str, Any]:
     return {"nbest": [each._asdict() for each in result.nbest[:nbest]]} if nbest else {}
 
 
-def report(jobs: Sequence[Labelled], heard: Sequence[Heard | None], recognizer: Recognizer) -> None:
+def report(
+    jobs: Sequence[Recording], heard: Sequence[Heard | None], recognizer: Recognizer
+) -> None:
     """Print error rates of the recordings that have a reference, on standard error.
 
     Texts far from the model, and a language model that lacks many of the recognised words, are

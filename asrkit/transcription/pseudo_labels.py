@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from asrkit.atomic_write import replacing
-from asrkit.data.labelled import Labelled
+from asrkit.data.recording import Recording
 from asrkit.data.splits import from_folder
 from asrkit.errors import UserError, shown
 from asrkit.evaluation.wer import wer
-from asrkit.runtime.formats import Call, Recording
+from asrkit.runtime import formats
 from asrkit.runtime.words import confidence_of
 
 
@@ -25,7 +25,7 @@ class ConfidentManifest:
         self.count = self.empty = 0
         self.seconds = self.kept_seconds = 0.0
 
-    def write(self, job: Labelled, call: Call) -> None:
+    def write(self, job: Recording, call: formats.Call) -> None:
         """Add a recording if its text is confident enough."""
         (found,) = call
         self.count += 1
@@ -63,14 +63,15 @@ class ConfidentManifest:
         return f"; {rate.name} of the kept {rate}"
 
 
-def row_of(job: Labelled, found: Recording, confidence: float, folder: Path) -> dict[str, Any]:
+def row_of(
+    job: Recording, found: formats.Recording, confidence: float, folder: Path
+) -> dict[str, Any]:
     """Return the line of a manifest in `folder`."""
     row = {
-        "id": job.id, "audio": from_folder(str(Path(job.path).absolute()), folder),
+        "id": job.id, "audio": from_folder(str(Path(job.audio).absolute()), folder),
         "text": found.text, "duration": found.duration, "confidence": round(confidence, 4),
     }  # fmt: skip
-    more = {"start": job.start or None, "channel": job.channel, "speaker": job.speaker}
-    return row | {key: value for key, value in more.items() if value is not None}
+    return job.model_dump(exclude_defaults=True, exclude={"sample_rate", "num_channels"}) | row
 
 
 def check_confident(options: argparse.Namespace) -> None:
@@ -81,25 +82,14 @@ def check_confident(options: argparse.Namespace) -> None:
         return
     others = {
         "--nbest": options.nbest, "--output-dir": options.output_dir,
-        "--channel split": options.channel == "split", "--track": options.track is not None,
-        "--format": options.format != "txt",
+        "--channel split": options.channel == "split", "--format": options.format != "txt",
     }  # fmt: skip
     if wrong := [name for name, value in others.items() if value]:
         raise UserError(f"--confident writes a manifest, and does not take {wrong[0]}")
 
 
-def apart(group: Sequence[Labelled]) -> Sequence[Labelled]:
+def apart(group: Sequence[Recording]) -> Sequence[Recording]:
     """Return the channels of a recording with ids of their own, as training needs them."""
     if len(group) == 1:
         return group
-    return [job._replace(id=f"{job.id}-{job.channel}") for job in group]
-
-
-def check_plain(jobs: Sequence[Labelled]) -> None:
-    """Raise UserError for a recording that is not a part of a file, which a manifest can name."""
-    for job in jobs:
-        if job.cut is not None:
-            raise UserError(
-                f"--confident writes a manifest of audio files, but {shown(job.id)} is not a file: "
-                "name manifests of files"
-            )
+    return [job.model_copy(update={"id": f"{job.id}-{job.channel}"}) for job in group]

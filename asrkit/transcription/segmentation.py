@@ -14,7 +14,7 @@ import numpy as np
 
 from asrkit.audio import SAMPLE_RATE
 from asrkit.build import build_alignment
-from asrkit.data.labelled import Labelled, timed
+from asrkit.data.recording import Recording, timed
 from asrkit.errors import UserError
 from asrkit.runtime import Recognizer, Word
 from asrkit.text.graphemes import in_one_line, spaced_units
@@ -73,7 +73,7 @@ class Cut(NamedTuple):
 
 
 def pieces_of(
-    recognizer: Recognizer, job: Labelled, normalize: Callable[[str], str], options: Options
+    recognizer: Recognizer, job: Recording, normalize: Callable[[str], str], options: Options
 ) -> Iterator[Piece]:
     """Divide a recording with its text into pieces, in order; no word is lost or repeated."""
     lengths: list[float] = []
@@ -122,7 +122,7 @@ def span(left: Cut, right: Cut, shortest: float) -> tuple[float, float]:
     return max(left.middle, min(start, end - shortest)), end
 
 
-def parts_of(job: Labelled, spans: Sequence[tuple[float, float]]) -> Iterator[Part]:
+def parts_of(job: Recording, spans: Sequence[tuple[float, float]]) -> Iterator[Part]:
     """Yield the parts of a recording, which is read once: a seek in an MP3 reads all before it."""
     blocks, rate, more = job.blocks(), SAMPLE_RATE, True
     first, samples = 0, np.zeros(0, np.float32)  # number of the first sample that is kept

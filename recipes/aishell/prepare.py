@@ -62,7 +62,7 @@ def no_warnings() -> Iterator[None]:
 def main(argv: Sequence[str] | None = None) -> int:
     """Prepare the corpus; returns the exit code."""
     args = parse(command_line("aishell", URL), argv)
-    return prepare("aishell", args, TRANSCRIPT, download, read_original, large=True)
+    return prepare("aishell", args, TRANSCRIPT, download, read_original)
 
 
 if __name__ == "__main__":

@@ -74,7 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parse(parser, argv)
     parts = FULL if "all" in args.parts else list(dict.fromkeys(args.parts))
     fetch, read = partial(download, parts), partial(read_original, parts)
-    return prepare("librispeech", args, parts[0], fetch, read, large=True)
+    return prepare("librispeech", args, parts[0], fetch, read)
 
 
 if __name__ == "__main__":

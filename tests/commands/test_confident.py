@@ -4,11 +4,11 @@ import json
 from pathlib import Path
 from statistics import mean
 
+import numpy as np
 import pytest
 
-from asrkit.data.cuts import load_cuts
+from asrkit.data.inputs import read_recordings
 from asrkit.data.manifest import read_manifest
-from asrkit.data.packing import pack
 from tests.conftest import speech, write_manifest, write_wav
 from tests.running import run, talkative_model
 
@@ -112,10 +112,15 @@ def test_options_that_do_not_fit(
     assert told in capsys.readouterr().err
 
 
-def test_shards_are_refused(model: Path, new: Path, tmp_path: Path, capsys: Capture) -> None:
-    shards = tmp_path / "shards"
-    text = new.read_text().replace('"audio"', '"text": "a", "audio"')
-    pack(load_cuts(write_manifest(new, *map(json.loads, text.splitlines())), []), shards, 100, [])
-    options = "--manifest", shards, "--confident", 0, "--output", tmp_path / "x.jsonl"
-    assert run("decode", "--model", model, *options) == 2
-    assert "is not a file: name manifests of files" in capsys.readouterr().err
+def test_a_manifest_names_recordings_inside_shards(
+    model: Path, new: Path, tmp_path: Path, capsys: Capture
+) -> None:
+    shards, output = tmp_path / "shards", tmp_path / "x.jsonl"
+    assert run("data", "shard", new, "--output", shards) == 0
+    options = "--manifest", shards, "--confident", 0, "--output", output
+    assert run("decode", "--model", model, *options) == 0
+    expected = list(read_recordings(str(shards), []))
+    found = {each.id: each for each in read_manifest(output, [])}
+    assert 0 < len(found) <= len(expected)
+    for each in expected:
+        assert np.array_equal(found.get(each.id, each).load(), each.load())

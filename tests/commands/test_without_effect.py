@@ -97,7 +97,6 @@ def test_options_that_change_nothing_are_refused(
         ),
         ("shard", ["--output", "d", "y.jsonl"], "unrecognized arguments: y.jsonl"),
         ("check", ["--list", "--format", "json"], "--list has no effect with --format json"),
-        ("check", ["--jobs", "2", "cuts"], "--jobs has no effect on lhotse's manifests"),
         ("chek", [], "normalize, segment, shard, got 'chek'; did you mean"),
     ],
 )  # fmt: skip

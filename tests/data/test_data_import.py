@@ -208,7 +208,7 @@ def test_every_option_has_an_effect_or_is_refused(
 
 
 def test_manifests_are_divided_anew(recordings: Path, tmp_path: Path, capsys: Output) -> None:
-    """As `data check` says of speakers in two manifests, and of lines with errors."""
+    """As `data check` says of speakers in two manifests."""
     out, new = tmp_path / "out", tmp_path / "new"
     assert run("data", "import", "folder", recordings, "--output", out) == 0
     train = (out / "train.jsonl").read_text().splitlines()
@@ -218,7 +218,7 @@ def test_manifests_are_divided_anew(recordings: Path, tmp_path: Path, capsys: Ou
     paths = f"{out}/train.jsonl {out}/dev.jsonl"
     run("data", "check", *paths.split())
     shown = capsys.readouterr().out
-    assert f"asrkit data import manifest {paths} --output DIR" in shown
+    assert "divide anew with asrkit data import manifest" in shown
     assert run("data", "import", "manifest", *paths.split(), "--output", new) == 0
     again = imported(new)
     before = [json.loads(line) for line in train + dev]
@@ -228,14 +228,6 @@ def test_manifests_are_divided_anew(recordings: Path, tmp_path: Path, capsys: Ou
     speakers = [{row["speaker"] for row in again.values() if row["split"] == part}
                 for part in ("train", "dev")]  # fmt: skip
     assert not speakers[0] & speakers[1]
-    (recordings / "bob/0.wav").unlink()
-    path = next(each for each in paths.split() if '"bob-0"' in Path(each).read_text())
-    assert run("data", "check", path) == 1
-    clean = path.replace(".jsonl", "-clean.jsonl")
-    command = f"data check {path} --write {clean}"
-    assert f" of {path} with errors: asrkit {command}" in capsys.readouterr().out
-    run(*command.split())
-    assert '"bob-0"' not in Path(clean).read_text()
 
 
 def test_one_subfolder_is_the_speaker(tmp_path: Path, capsys: Output) -> None:

@@ -5,9 +5,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from lhotse import CutSet, Recording, SupervisionSegment
 
-from tests.conftest import RECORDINGS, write_manifest
+from asrkit.data.manifest import read_manifest
+from tests.conftest import RECORDINGS, speech, write_manifest, write_wav
 from tests.data.test_data_import import Output, imported, sound
 from tests.running import run
 
@@ -232,6 +235,60 @@ def test_lhotse(
         assert "left out 2, recording that is not a single local file" in errors
         assert "left out 1, supervision without a recording: " in errors
         assert "left out 1, supervision without an id, a start or a duration: " in errors
+
+
+def cuts_of(audio: Path) -> CutSet:
+    """A whole file, a part of one, and one channel of two, as lhotse writes them."""
+    write_wav(audio / "two.wav", np.stack([speech(0.5), speech(0.5, seed=1)], axis=1))
+    whole, both = (
+        Recording.from_file(audio / name, recording_id=name).to_cut()
+        for name in ("audio/a.wav", "two.wav")
+    )
+    said = {"recording_id": "r", "start": 0.0, "duration": 0.4, "text": "yes", "speaker": "s"}
+    part = whole.truncate(offset=0.1, duration=0.3)
+    cuts = [whole.with_id("whole"), part.with_id("part"), both.to_mono()[1].with_id("one")]
+    for cut in cuts:
+        cut.supervisions = [SupervisionSegment(cut.id, **said), SupervisionSegment("2", **said)]
+    mixed = cuts[0].mix(cuts[1], snr=3.0).with_id("mixed")
+    return CutSet([*cuts, cuts[0].perturb_speed(1.1).with_id("fast"), mixed])
+
+
+@pytest.mark.parametrize("form", ["cuts.jsonl", "cuts.jsonl.gz", "shar"])
+def test_cuts_of_lhotse_are_imported(
+    form: str, audio: Path, tmp_path: Path, capsys: Output
+) -> None:
+    """From files, and from the tars of Shar without copies; what lhotse computes is left out."""
+    cuts, source = cuts_of(audio), tmp_path / form
+    if form == "shar":
+        source.mkdir()
+        cuts = cuts.filter(lambda cut: cut.id in ("whole", "part", "one"))
+        cuts.to_shar(source, fields={"recording": "wav"}, shard_size=2)
+    else:
+        cuts.to_file(source)
+    status = run("data", "import", "auto", source, "--output", tmp_path / "out", "--dev", 0)
+    errors = capsys.readouterr().err
+    assert status == (0 if form == "shar" else 1)
+    assert ("left out 2, recording that is not a single local file" in errors) == bool(status)
+    recordings = {each.id: each for each in read_manifest(tmp_path / "out" / "train.jsonl", [])}
+    assert [*recordings] == ["whole", "part", "one"]
+    for cut in cuts:
+        if (each := recordings.get(cut.id)) is not None:
+            assert (each.text, each.speaker) == ("yes yes", "s")
+            assert np.abs(each.load() - cut.load_audio()[0]).max() < 1e-4
+    assert (recordings["whole"].num_bytes is not None) == (form == "shar")
+
+
+def test_cuts_that_would_run_a_command_run_nothing(tmp_path: Path, capsys: Output) -> None:
+    source = {"type": "command", "channels": [0], "source": f"touch {tmp_path}/ran"}
+    recording = {"id": "r", "sources": [source], "sampling_rate": 16000, "num_samples": 16000,
+                 "duration": 1.0, "channel_ids": [0]}  # fmt: skip
+    cut = {"id": "c", "start": 0.0, "duration": 1.0, "channel": 0, "type": "MonoCut",
+           "supervisions": [{"id": "c", "text": "no"}]}  # fmt: skip
+    lines = [cut | {"recording": recording}, cut | {"recording": "r"}, cut | {"supervisions": 3}]
+    path = write_manifest(tmp_path / "cuts.jsonl", *lines)
+    assert run("data", "import", "lhotse", path, "--output", tmp_path / "out") == 2
+    assert "left out 3, recording that is not a single local file" in capsys.readouterr().err
+    assert not (tmp_path / "ran").exists()
 
 
 def test_the_second_file_of_a_pair_is_missing(audio: Path, tmp_path: Path, capsys: Output) -> None:

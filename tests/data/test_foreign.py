@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from asrkit.data.checks.measure import read_entries
-from asrkit.data.cuts import load_cuts
-from asrkit.data.index_writer import can_be_indexed
-from asrkit.data.labelled import jobs_of
+from asrkit.data.inputs import jobs_of
 from asrkit.data.manifest import ManifestError, read_manifest
+from asrkit.data.recordings import load_recordings
 from tests.conftest import speech, write_manifest, write_wav
 
 RECORDING = {"id": "r", "sources": [], "sampling_rate": 16000, "num_samples": 9, "duration": 1.0}
@@ -33,6 +32,7 @@ FILES: dict[str, tuple[str | bytes, str]] = {
     "recordings.jsonl": (json.dumps(RECORDING), "lhotse"),
     "recordings.jsonl.gz": (json.dumps(RECORDING), "lhotse"),
     "supervisions.jsonl.gz": (json.dumps(SUPERVISION), "lhotse"),
+    "cuts.jsonl.gz": (json.dumps({"id": "c", "type": "MixedCut", "tracks": []}), "lhotse"),
     "hf.jsonl": (json.dumps({"id": "a", "audio": {"path": "x.wav"}, "text": "no"}), "jsonl"),
     "list.txt": ("yes\nno\n", f"it begins with 'yes': {OTHER}"),
     "m.yaml": ("- id: a\n  audio: x.wav\n", OTHER),
@@ -44,8 +44,8 @@ def message(path: Path) -> str:
     """The one error of all that reads a manifest."""
     found = set()
     readers: list[Any] = [
-        lambda: load_cuts(path, []), lambda: read_entries(str(path), []),
-        lambda: can_be_indexed(str(path)),
+        lambda: load_recordings(str(path), []), lambda: read_entries(str(path), []),
+        lambda: jobs_of([], str(path), []),
     ]  # fmt: skip
     if path.is_file():
         readers.append(lambda: list(read_manifest(path, [])))
@@ -78,6 +78,7 @@ def asked(expected: str) -> str:
         (["a.wav", "b.wav"], "folder"), (["a.wav", "a.txt", "x.csv"], "folder"),
         (["wav.scp", "text"], "kaldi"), (["dataset_info.json", "data-0.arrow"], "huggingface"),
         (["recordings.jsonl.gz", "supervisions.jsonl.gz"], "lhotse"),
+        (["cuts.000000.jsonl.gz", "recording.000000.tar", "cuts.index"], "lhotse"),
         (["train_manifest.json", "audio_0.tar"], "name a list in this folder, such as"),
         (["train.jsonl"], "name a list in this folder, such as"),
         (["a.wav", "metadata.csv"], "name a list in this folder, such as"),
@@ -118,6 +119,6 @@ def test_other_keys_are_named_once(tmp_path: Path, caplog: pytest.LogCaptureFixt
     path = write_manifest(tmp_path / "m.jsonl", line, line | {"id": "b"}, PLAIN | {"id": "c"})
     for _ in range(2):
         assert len(list(read_manifest(path, []))) == 3
-        assert len(load_cuts(path, [])) == 3
+        assert len(load_recordings(str(path), [])) == 3
     assert caplog.text.count("unused keys, with") == 1
     assert "'gender' (2), 'state' (2), 'transcript' (2), 'offset' (2)" in caplog.text

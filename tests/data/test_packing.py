@@ -1,32 +1,96 @@
-"""Shards hold every sample of parts of files, whatever their format."""
+"""Shards: what is packed is read as from files, by place; what is wrong is refused or named."""
 
 import json
-import os
-from collections.abc import Iterator
+import pickle
+import tarfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pyarrow
 import pytest
 import soundfile
-from lhotse.cut import Cut
 
-from asrkit.data.cut_audio import audio_of, load_samples
-from asrkit.data.cuts import load_cuts
-from asrkit.data.manifest import ManifestError
-from asrkit.data.packing import lossless_form, pack
-from tests.conftest import speech
+from asrkit import audio
+from asrkit.data import recording
+from asrkit.data.dataset import SpeechDataset
+from asrkit.data.foreign import INDEX
+from asrkit.data.inputs import read_recordings
+from asrkit.data.manifest import LeftOut, ManifestError
+from asrkit.data.recordings import Recordings, load_recordings
+from asrkit.data.sampling import EpochBatches
+from asrkit.data.shards import lossless_form, pack
+from tests.conftest import speech, write_manifest, write_wav
+from tests.data.encoding import ENCODE
+from tests.running import run
 
+SPEEDS = (0.9, 1.0, 1.1)
 LEVEL = speech(1.0) / np.abs(speech(1.0)).max()
+
+
+@pytest.fixture
+def shards(corpus: Path) -> Path:
+    """The training set in shards of five."""
+    folder = corpus / "shards"
+    arguments = ("--output", folder, "--shard-size", 5)
+    assert run("data", "shard", corpus / "train.jsonl", *arguments) == 0
+    return folder
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
+    """The parts of shards that are read: path and first byte."""
+    parts, read = [], recording.part_of_bytes
+
+    def recorded(path: str, first_byte: int, num_bytes: int | None) -> Any:
+        parts.append((path, first_byte))
+        return read(path, first_byte, num_bytes)
+
+    monkeypatch.setattr(recording, "part_of_bytes", recorded)
+    return parts
+
+
+def packed(manifest: Path, output: Path) -> list[LeftOut]:
+    left_out: list[LeftOut] = []
+    pack(read_recordings(str(manifest), left_out), output, 10, left_out)
+    return left_out
+
+
+def test_shards_hold_what_the_files_do(corpus: Path) -> None:
+    """Also parts of files, stereo, other rates, a channel and a track, at each speed."""
+    stereo = speech(2.0, rate=44100)[:, None] * np.array([1.0, 0.5])
+    write_wav(corpus / "stereo.wav", stereo, 44100)
+    lines = [json.loads(line) for line in (corpus / "train.jsonl").read_text().splitlines()]
+    part = {"audio": "stereo.wav", "text": "è", "speaker": "s", "start": 0.5, "duration": 1.0}
+    one = {"id": "one", "audio": "stereo.wav", "text": "", "channel": 1, "track": 0}
+    whole = {"id": "a/b.c" + "é" * 90, "audio": "stereo.wav", "text": "no"}
+    path = write_manifest(corpus / "m.jsonl", *lines, {"id": "part", **part}, one, whole)
+    output = corpus / "shards"
+    assert run("data", "shard", path, "--output", output, "--shard-size", "5") == 0
+    files, shards = load_recordings(str(path), []), load_recordings(str(output), [])
+    assert [(e.id, e.text, e.speaker) for e in read_recordings(str(output), [])] == [
+        (e.id, e.text, e.speaker) for e in files
+    ]
+    ours, theirs = (each.at_speeds(SPEEDS) for each in (shards, files))
+    assert np.array_equal(ours.durations, theirs.durations)
+    assert np.array_equal(ours.column("sample_rate"), theirs.column("sample_rate"))
+    assert [each.id for each in ours] == [each.id for each in theirs]
+    for place, each in enumerate(ours):
+        if not each.id.startswith("part_sp"):  # which begins at another fraction of a sample
+            assert np.abs(ours.load(place) - theirs.load(place)).max() < 2**-14, each.id
+    with tarfile.open(output / "000002.tar") as tar:  # pairs, as webdataset reads them
+        assert tar.getnames()[-2:] == [f"{whole['id']}.wav", f"{whole['id']}.json"]
+        assert json.load(tar.extractfile(tar.getnames()[-1]))["text"] == "no"  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("samples", "subtype", "suffix"),
     [
-        (LEVEL, "PCM_16", ".flac"),
-        (LEVEL, "PCM_24", ".flac"),
-        (20.0 * LEVEL, "FLOAT", ".wav"),
-        (1e-4 * LEVEL, "FLOAT", ".wav"),
-        (np.repeat(LEVEL[:, None], 16, 1), "PCM_16", ".wav"),
+        (LEVEL, "PCM_16", "flac"),
+        (LEVEL, "PCM_24", "flac"),
+        (20.0 * LEVEL, "FLOAT", "wav"),
+        (1e-4 * LEVEL, "FLOAT", "wav"),
+        (np.repeat(LEVEL[:, None], 16, 1), "PCM_16", "wav"),
     ],
     ids=["16 bits", "24 bits", "20 times full scale", "-80 dBFS", "16 channels"],
 )
@@ -35,56 +99,134 @@ def test_a_part_of_a_file_keeps_its_samples_in_a_shard(
 ) -> None:
     soundfile.write(tmp_path / "x.wav", samples, 16000, subtype=subtype)
     line = {"id": "u", "audio": "x.wav", "text": "a", "start": 0.25, "duration": 0.5}
-    (tmp_path / "x.jsonl").write_text(json.dumps(line))
-    cuts = load_cuts(tmp_path / "x.jsonl", [])
-    left_out: list = []
-    pack(cuts, tmp_path / "shards", 10, left_out)
-    assert not left_out
-    (before,), (after,) = cuts, load_cuts(tmp_path / "shards", [])
-    assert np.array_equal(audio_of(after), audio_of(before))
-    assert np.array_equal(load_samples(after), load_samples(before))
-    assert lossless_form(audio_of(before))["format"].lower() == suffix[1:]
-
-
-def test_a_channel_of_a_manifest_is_read_and_packed(tmp_path: Path) -> None:
-    both = np.stack([np.zeros_like(LEVEL), LEVEL], 1)
-    soundfile.write(tmp_path / "x.wav", both, 16000)
-    line = {"id": "u", "audio": "x.wav", "text": "a", "channel": 1}
-    (tmp_path / "x.jsonl").write_text(json.dumps(line))
-    (cut,) = load_cuts(tmp_path / "x.jsonl", [])
-    assert np.allclose(load_samples(cut), LEVEL, atol=1e-4)
-    pack([cut], tmp_path / "shards", 10, [])
-    (after,) = load_cuts(tmp_path / "shards", [])
-    assert np.array_equal(load_samples(after), load_samples(cut))
-
-
-def test_a_folder_whose_name_is_not_text_is_refused_before_it_is_filled(tmp_path: Path) -> None:
-    def cuts() -> Iterator[Cut]:
-        pytest.fail("recordings were read")
-        yield
-
-    with pytest.raises(ManifestError, match=r"\\udcff': its name .* is not UTF-8: rename it"):
-        pack(cuts(), tmp_path / os.fsdecode(b"\xff"), 10, [])
+    manifest = write_manifest(tmp_path / "x.jsonl", line)
+    assert packed(manifest, tmp_path / "shards") == []
+    before, after = (load_recordings(str(p), []) for p in (manifest, tmp_path / "shards"))
+    assert np.array_equal(after[0].read()[0], before[0].read()[0])
+    assert np.array_equal(after.load(0), before.load(0))
+    assert lossless_form(before[0].read()[0])["format"].lower() == suffix
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [
         ({"sample_rate": 8000}, "the manifest has 8000 Hz, the file has 16000 Hz"),
-        ({"sample_rate": 16000, "duration": 2.0}, "has 1.00 s, which is not the length in"),
+        ({"sample_rate": 16000, "duration": 2.0}, "has 1.00 s, the manifest 2.00 s: correct"),
+        ({"audio": "none.wav"}, "none.wav does not exist"),
     ],
 )
 def test_a_file_that_its_manifest_contradicts_is_not_packed(
-    wrong: dict[str, object], told: str, tmp_path: Path
+    wrong: dict[str, object], message: str, tmp_path: Path
 ) -> None:
-    """No reader of the shards could use it."""
-    soundfile.write(tmp_path / "x.wav", LEVEL, 16000)
+    write_wav(tmp_path / "x.wav", LEVEL)
     right = {"id": "right", "audio": "x.wav", "text": "a", "duration": 1.0, "sample_rate": 16000}
-    lines = [right, right | {"id": "wrong"} | wrong]
-    (tmp_path / "x.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    left_out: list = []
-    pack(load_cuts(tmp_path / "x.jsonl", []), tmp_path / "shards", 10, left_out)
-    ((name, reason),) = left_out
+    manifest = write_manifest(tmp_path / "x.jsonl", right, right | {"id": "wrong"} | wrong)
+    ((name, reason),) = packed(manifest, tmp_path / "shards")
     assert name == "wrong"
-    assert told in reason
-    assert [len(load_samples(cut)) for cut in load_cuts(tmp_path / "shards", [])] == [16000]
+    assert message in reason
+    assert len(load_recordings(str(tmp_path / "shards"), []).load(0)) == 16000
+
+
+def test_planning_reads_no_audio_and_a_rank_its_own(
+    shards: Path, reads: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recordings = load_recordings(str(shards), [])
+    rows = [(each.audio, each.first_byte) for each in recordings]
+    dataset = SpeechDataset(recordings, ENCODE)
+
+    def read_by(rank: int, start: int = 0) -> list[tuple[str, int]]:
+        reads.clear()
+        batches = list(EpochBatches(recordings.durations, 4.0, 2, 0, 0, start, rank, world_size=2))
+        assert not reads
+        assert [dataset[batch].left_out for batch in batches] == [[]] * len(batches)
+        assert reads == [rows[place] for _, places in batches for place in places]
+        return list(reads)
+
+    first, second = read_by(0), read_by(1)
+    assert sorted(first + second) == sorted(rows)  # each by one rank, once
+    assert 0 < len(first) < len(rows)
+    assert 0 < len(read_by(0, start=2)) < len(first)
+    # Control: a rank that reads what is not its own is found.
+    load = Recordings.load
+    monkeypatch.setattr(Recordings, "load", lambda self, at: (load(self, 0), load(self, at))[1])
+    with pytest.raises(AssertionError):
+        read_by(1)
+
+
+def test_other_processes_map_the_same_index(shards: Path, corpus: Path) -> None:
+    recordings = load_recordings(str(shards), []).at_speeds(SPEEDS)
+    recordings = recordings.chosen(recordings.durations < 1.5)
+    sent = pickle.dumps(recordings)
+    assert len(sent) < 1000  # not the rows
+    again = pickle.loads(sent)
+    assert [each.id for each in again] == [each.id for each in recordings]
+    assert 5 < len(again) < 30
+    for path in shards.iterdir():
+        path.unlink()
+    shards.rmdir()
+    assert packed(corpus / "dev.jsonl", shards) == []
+    with pytest.raises(ManifestError, match="differs here from the first rank"):
+        pickle.loads(sent)
+
+
+def test_recordings_of_bad_shards_are_named(shards: Path) -> None:
+    """A missing one, one that is cut off, and later one that goes away."""
+    (shards / "000000.tar").unlink()
+    content = (shards / "000002.tar").read_bytes()
+    (shards / "000002.tar").write_bytes(content[: len(content) // 2])
+    left_out: list[LeftOut] = []
+    recordings = load_recordings(str(shards), left_out)
+    assert [each.id for each in recordings] == [f"train{i}" for i in range(5, 10)]
+    reasons = {each.id: each.reason for each in left_out}
+    assert reasons["train0"] == reasons["train4"] == "000000.tar is missing"
+    assert reasons["train11"].startswith(f"000002.tar has {len(content) // 2} bytes, but its")
+    assert len(reasons) == 7
+    (shards / "000001.tar").unlink()
+    batch = SpeechDataset(recordings, ENCODE)[("a", [0])]
+    assert batch.num_bad == 1
+    assert batch.left_out[0].reason.endswith("000001.tar is missing")
+
+
+def test_a_shard_that_is_cut_off_later(shards: Path) -> None:
+    last = list(read_recordings(str(shards), []))[-1]
+    assert len(last.load()) > 0
+    Path(last.audio).write_bytes(Path(last.audio).read_bytes()[: last.first_byte + 9])
+    with pytest.raises(audio.AudioError, match=r"000002\.tar ends before byte"):
+        last.load()
+
+
+@pytest.mark.parametrize("damage", ["cut off", "empty", "text", "other columns"])
+def test_a_damaged_index_is_refused(damage: str, shards: Path) -> None:
+    path = shards / INDEX
+    content = path.read_bytes()
+    path.unlink()  # a mapped file must not become shorter
+    if damage == "other columns":
+        with pyarrow.ipc.new_file(str(path), pyarrow.schema([("id", "string")])):
+            pass
+    else:
+        path.write_bytes({"cut off": content[:-9], "empty": b"", "text": b"{}"}[damage])
+    with pytest.raises(ManifestError, match=r"is damaged, or of another version.*pack the shards"):
+        load_recordings(str(shards), [])
+
+
+def test_a_folder_without_an_index_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.txt").write_text("no shard")
+    with pytest.raises(ManifestError, match=r"is not a folder of shards, which have index\.arrow"):
+        load_recordings(str(tmp_path), [])
+
+
+def test_the_command_shard(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    output = corpus / "shards"
+    (corpus / "audio" / "train3.flac").unlink()
+    train = corpus / "train.jsonl"
+    assert run("data", "shard", train, "--output", output) == 0
+    printed = capsys.readouterr()
+    assert printed.out == f"{output}: 11 utterances, 0.00 h in 1 shards; 1 left out\n"
+    assert "train3.flac does not exist" in printed.err
+    assert run("data", "shard", train, "--output", output) == 2
+    assert "exists already" in capsys.readouterr().err
+    assert run("data", "shard", train) == run("data", "shard", train, train) == 2
+    for path in (corpus / "audio").glob("train*"):
+        path.unlink()
+    assert run("data", "shard", train, "--output", corpus / "none") == 2
+    assert not [path for path in corpus.iterdir() if "none" in path.name or path.suffix == ".part"]

@@ -1,21 +1,18 @@
 """Planning an epoch of a large corpus: seconds, and less memory than its index has."""
 
-import hashlib
 import multiprocessing
 import time
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow
 import pytest
 
-from asrkit.data.index import DESCRIPTION, LINES, ROW, ROWS, Description, opened_index
-from asrkit.data.indexed_cuts import IndexedCuts
+from asrkit.data.foreign import INDEX
+from asrkit.data.recordings import Recordings
 from asrkit.data.sampling import EpochBatches
-from asrkit.data.storage import Folder, Stamp
-
-LINE, AUDIO = 400, 200_000  # bytes of an utterance
-IN_SHARD = 10_000  # utterances
+from asrkit.data.shards import ROWS, SCHEMA
 
 
 class Cost(NamedTuple):
@@ -26,37 +23,31 @@ class Cost(NamedTuple):
     memory: float  # bytes more than before, at most; the index is mapped, and shared
 
 
-def write_synthetic(count: int, place: Path) -> None:
-    """Write an index of utterances of 1 to 30 s, 12 s on average, in shards that are not there."""
-    numbers = np.arange(count)
-    rows = np.zeros(count, ROW)
-    rows["line"], rows["line_size"] = numbers * LINE, LINE
-    rows["shard"], rows["size"] = numbers // IN_SHARD, AUDIO - 1024
-    rows["offset"] = numbers % IN_SHARD * AUDIO + 512
-    durations = np.random.default_rng(0).lognormal(2.35, 0.6, count)
-    rows["duration"] = durations.clip(1.0, 30.0).round(2)
-    rows["rate"], rows["text"] = 16000, 100
-    rows.tofile(place / ROWS)
-    with (place / LINES).open("wb") as lines:
-        lines.truncate(count * LINE)  # which takes no space on a disk
-    shards = [f"recording.{number:06d}.tar" for number in range(-(-count // IN_SHARD))]
-    stamp = Stamp(IN_SHARD * AUDIO + 10240, "")
-    description = Description(
-        files=dict.fromkeys(shards, stamp), shards=shards, left_out=[], count=count,
-        lines_size=count * LINE,
-        rows_sha256=hashlib.sha256(rows.tobytes()).hexdigest(), lines_sha256="0" * 64,
-    )  # fmt: skip
-    (place / DESCRIPTION).write_text(description.model_dump_json())
+def write_synthetic(count: int, folder: Path) -> None:
+    """Write an index of utterances of 1 to 30 s, 12 s on average, in a shard that is not there."""
+    durations = np.random.default_rng(0).lognormal(2.35, 0.6, count).clip(1.0, 30.0).round(2)
+    values: dict[str, object] = {"id": "u" * 20, "audio": "000000.tar", "text": "yes no " * 15,
+                                 "sample_rate": 16000, "num_channels": 1}  # fmt: skip
+    with pyarrow.ipc.new_file(str(folder / INDEX), SCHEMA) as index:
+        for part in np.split(durations, range(ROWS, count, ROWS)):
+            columns = [
+                pyarrow.repeat(pyarrow.scalar(values.get(field.name), field.type), len(part))
+                for field in SCHEMA
+            ]
+            columns[SCHEMA.get_field_index("duration")] = pyarrow.array(part)
+            index.write_table(pyarrow.table(columns, SCHEMA))
 
 
 def measure(place: Path) -> Cost:
     """Measure what a rank spends on the index at `place` until it has a batch."""
     begun, before = time.monotonic(), most_memory()
-    cuts = IndexedCuts(opened_index("synthetic", Folder("synthetic"), place), (1.0,))
-    batches = EpochBatches(cuts.durations, 300.0, 20, seed=0, epoch=0)
+    table = pyarrow.ipc.open_file(pyarrow.memory_map(str(place / INDEX))).read_all()
+    recordings = Recordings(table, str(place))
+    assert recordings.has_text.all()
+    batches = EpochBatches(recordings.durations, 300.0, 20, seed=0, epoch=0)
     next(iter(batches))
     planned, middle = time.monotonic(), batches.num_batches // 2
-    next(iter(EpochBatches(cuts.durations, 300.0, 20, seed=0, epoch=0, start=middle)))
+    next(iter(EpochBatches(recordings.durations, 300.0, 20, seed=0, epoch=0, start=middle)))
     return Cost(planned - begun, time.monotonic() - planned, most_memory() - before)
 
 

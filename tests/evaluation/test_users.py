@@ -14,11 +14,11 @@ import soundfile
 import asrkit
 from asrkit.backends import eager
 from asrkit.commands import export
-from asrkit.data.cuts import load_cuts
 from asrkit.data.dataset import TextEncoder
+from asrkit.data.inputs import read_distinct
+from asrkit.data.recordings import load_recordings
 from asrkit.evaluation import ReferenceRecording, recognize, scores
 from asrkit.evaluation.outcomes import aligned, traced
-from asrkit.evaluation.testset import read_scored
 from asrkit.model import FULL, Context
 from asrkit.model.head import ctc_frames
 from asrkit.model_file import load_model
@@ -116,9 +116,9 @@ def test_all_users_give_one_number(folder: Path, capsys: pytest.CaptureFixture[s
     assert run("decode", "--model", "m.safetensors", *context, "--manifest", "dev.jsonl") == 0
     assert shown in capsys.readouterr().err
     plain = eager(file.model, Context(4, 8))
-    of_gate = export.score(plain, file, list(read_scored("dev.jsonl", [])))
+    of_gate = export.score(plain, file, list(read_distinct("dev.jsonl", [])))
     encode = TextEncoder(file.tokenizer, str, file.config.model.rate.num_frames, ctc_frames)
-    batches = held_out(load_cuts("dev.jsonl", []), encode, 60.0)
+    batches = held_out(load_recordings("dev.jsonl", []), encode, 60.0)
     outcomes = validate(file.model, file.tokenizer, GreedySearch(), batches, [Context(4, 8)])
     trained = scores(chain.from_iterable(outcomes))
     assert shown in str(of_gate.words)

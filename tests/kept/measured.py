@@ -24,7 +24,6 @@ from asrkit.model_file import load_model, save_model
 FOLDER = Path(__file__).parent
 CHUNK, LEFT, RIGHT = 4, 8, 2  # encoder frames
 FULL = 1 << 30
-WHEN = 1_600_000_000  # time of change of the files in shards, which their index holds
 TOKENS = torch.tensor([[1, 2, 2, 3], [4, 1, 0, 0]])
 Arrays = dict[str, np.ndarray]
 
@@ -159,13 +158,11 @@ def resumed(config: Path) -> Path:
 
 def corpus(path: Path) -> dict[str, Any]:
     """The utterances of shards, read with their index."""
-    from asrkit.data.index_writer import index_of
-    from asrkit.data.indexed_cuts import IndexedCuts
+    from asrkit.data.recordings import load_recordings
 
-    cuts = IndexedCuts(index_of(str(path)))
     return {
-        cut.id: [cut.duration, cut.supervisions[0].text, digest(cut.load_audio())]
-        for cut in (cuts[i] for i in range(len(cuts)))
+        each.id: [each.duration, each.text, digest(each.read()[0])]
+        for each in load_recordings(str(path), [])
     }
 
 

@@ -172,7 +172,7 @@ def test_what_needs_an_extra_says_which(small: Path, environment: dict[str, str]
         f"tune {model} --lm lm.arpa two.jsonl": f"jiwer not installed: {train}",
         "train --config digits": f"tensorboard not installed: {train}",
         "report exp": f"jinja2 not installed: {train}",
-        "data check two.jsonl": f"lhotse not installed: {train}",
+        "data check two.jsonl": f"pyarrow not installed: {train}",
         f"export {model} --format onnx --output e.onnx --audio x.wav": (
             f"onnx and onnxscript and onnxruntime not installed: {pip_install('onnx')}"
         ),

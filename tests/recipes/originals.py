@@ -7,7 +7,6 @@ from typing import NamedTuple
 import pytest
 import soundfile
 
-from asrkit.data.cuts import load_cuts, text_of
 from asrkit.data.manifest import read_manifest
 from tests.recipes.test_corpora import load_recipe, make_samples
 
@@ -93,13 +92,3 @@ def facts(out: Path) -> dict[str, list[Fact]]:
         splits[path.stem] = [Fact(u.id, u.text, u.speaker) for u in utterances]
     assert not list(out.glob("*part*"))
     return splits
-
-
-def check_cuts(out: Path) -> None:
-    """train.jsonl.gz has the utterances of train.jsonl, is read lazily, and its audio loads."""
-    cuts = load_cuts(out / "train.jsonl.gz", [])
-    assert cuts.is_lazy
-    found = [Fact(cut.id, text_of(cut), cut.supervisions[0].speaker) for cut in cuts]
-    assert sorted(found) == sorted(facts(out)["train"])
-    for cut in cuts:
-        assert cut.load_audio().shape == (1, cut.num_samples)

@@ -34,7 +34,6 @@ def test_prepared_folder(tmp_path: Path, name: str) -> None:
     module = RECIPES[name]
     splits = prepare(module, make_prepared(tmp_path / "in"), tmp_path / "out")
     assert splits["dev"] == [("b-1", "YES é", "b")]
-    assert (tmp_path / "out/train.jsonl.gz").is_file() == (module is not YESNO)
 
 
 def test_missing_folder(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
@@ -135,9 +134,8 @@ def test_nothing_is_fetched_unless_asked(capsys: pytest.CaptureFixture) -> None:
 def test_configs_name_what_the_recipes_write(name: str) -> None:
     path = PROJECT / "conf" / f"{name}.yaml"
     config, recipe = load_config(path), name.rstrip("0123456789")
-    train = "train.jsonl" if recipe in ("yesno", "fsdd") else "train.jsonl.gz"
     assert (config.data.train, config.data.dev) == (
-        [f"data/{name}/{train}"],
+        [f"data/{name}/train.jsonl"],
         f"data/{name}/dev.jsonl",
     )
     assert config.training.output_dir == f"exp/{name}"

@@ -9,7 +9,6 @@ import soundfile
 
 from asrkit import train
 from asrkit.commands.report import main
-from asrkit.data.cuts import load_cuts
 from asrkit.model_file import load_model, save_model
 from asrkit.report import page as pages
 from asrkit.report import players
@@ -116,13 +115,6 @@ def test_a_full_page_names_audio_that_is_left_out(
 ) -> None:
     monkeypatch.setattr(players.Players.__init__, "__defaults__", (0,))
     assert "Audio left out" in Page.of(report(experiment, corpus / "dev.jsonl")).text
-
-
-def test_half_a_character_in_lhotse_cuts(experiment: Path, corpus: Path) -> None:
-    cuts = corpus / "cuts.jsonl"
-    load_cuts(corpus / "dev.jsonl", []).to_file(cuts)
-    cuts.write_text(cuts.read_text().replace('"yes no"', r'"yes \ud800"'))
-    assert "yes" in Page.of(report(experiment, cuts)).text
 
 
 def test_missing_parts_leave_a_sentence(experiment: Path, corpus: Path) -> None:

@@ -21,9 +21,7 @@ from asrkit.build import build_fusion, build_hotwords, build_model, build_normal
 from asrkit.commands.data import main as data
 from asrkit.config import ConfigError, load_config, parse_language_model, parse_search
 from asrkit.data.corpora.registry import READERS
-from asrkit.data.cut_audio import load_samples
-from asrkit.data.cuts import load_cuts
-from asrkit.data.labelled import read_labelled
+from asrkit.data.recordings import load_recordings
 from asrkit.errors import UserError
 from asrkit.interop import import_checkpoint
 from asrkit.lm.hotwords import read_hotwords
@@ -103,22 +101,16 @@ def manifest_seeds(folder: Path) -> None:
     copies("shards")(folder)
     (folder / "plain").mkdir()
     copies("train.jsonl", "audio")(folder / "plain")
-    (folder / "cuts").mkdir()
-    for path in sorted((KEPT / "shards").glob("cuts.*.gz")):
-        (folder / "cuts" / path.name).write_bytes(path.read_bytes())
-    load_cuts(KEPT / "train.jsonl", []).to_file(folder / "whole.jsonl")
 
 
 def manifest(path: Path, said: list[str]) -> str:
-    """Read a manifest, or a folder of shards, like training and decoding, and check it."""
+    """Read a manifest, or a folder of shards, like training, and check it."""
     path = path / "train.jsonl" if (path / "train.jsonl").exists() else path
-    try:
-        said += (each.id for each in read_labelled(str(path), []))
-    except UserError as error:  # another reader may accept it
-        said.append(str(error))
-    for cut in list(load_cuts(path, []))[:3]:
+    recordings = load_recordings(str(path), [])
+    said += (each.id for each in recordings)
+    for place in range(min(3, len(recordings))):
         try:
-            load_samples(cut)
+            recordings.load(place)
         except asrkit.audio.AudioError as error:
             said.append(str(error))
     return command(data(["check", str(path), "--no-audio", "--jobs", "1"]))

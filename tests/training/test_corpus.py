@@ -6,21 +6,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from lhotse import CutSet
 
 from asrkit import audio
 from asrkit.build import build_frontend
 from asrkit.commands.data import main as data
 from asrkit.config import load_config
-from asrkit.data.cuts import load_cuts
 from asrkit.data.manifest import ManifestError
+from asrkit.data.recordings import Recordings, load_recordings
 from asrkit.train import main
 from asrkit.training.dataset import (
-    at_speeds,
     empty_bins,
     feature_statistics,
     load_corpus,
-    opened,
 )
 from tests.conftest import speech, write_config, write_manifest, write_wav
 
@@ -35,8 +32,8 @@ def recordings(folder: Path, *rates: int) -> Path:
     return write_manifest(folder / "train.jsonl", *lines)
 
 
-def cuts_at(folder: Path, *rates: int) -> CutSet:
-    return load_cuts(recordings(folder, *rates), [])
+def loaded(path: Path) -> Recordings:
+    return load_recordings(str(path), [])
 
 
 @pytest.mark.parametrize(
@@ -54,14 +51,14 @@ def cuts_at(folder: Path, *rates: int) -> CutSet:
 def test_audio_of_low_rates_is_named_with_the_bins_that_it_leaves_empty(
     rates: tuple[int, ...], told: str | None, tmp_path: Path
 ) -> None:
-    found = empty_bins(at_speeds(cuts_at(tmp_path, *rates), [0.9, 1.0]), audio.Fbank(80))
+    found = empty_bins(loaded(recordings(tmp_path, *rates)).at_speeds([0.9, 1.0]), audio.Fbank(80))
     assert found is None if told is None else (found is not None and told in found)
 
 
 def test_audio_of_low_rates_in_shards_is_named_too(tmp_path: Path) -> None:
     manifest, shards = recordings(tmp_path / "wav", 8000, 8000, 8000), tmp_path / "shards"
     assert data(["shard", str(manifest), "--output", str(shards)]) == 0
-    found = empty_bins(at_speeds(opened(str(shards), []), [0.9, 1.0]), audio.Fbank(80))
+    found = empty_bins(loaded(shards).at_speeds([0.9, 1.0]), audio.Fbank(80))
     assert found is not None
     assert "the upper 20 of 80" in found
 
@@ -95,9 +92,9 @@ def test_the_named_key_leaves_no_bin_empty(
 def test_audio_that_cannot_be_read_is_an_error_with_its_reason(tmp_path: Path) -> None:
     manifest = recordings(tmp_path, 16000)
     line = {"id": "x", "audio": "0.wav", "text": "a", "duration": 1.0, "sample_rate": 8000}
-    cuts = load_cuts(write_manifest(manifest, line), [])
+    found = loaded(write_manifest(manifest, line))
     with pytest.raises(ManifestError, match=r"be read; one of them: .*0\.wav: the manifest has"):
-        feature_statistics(cuts, audio.Fbank(80))
+        feature_statistics(found, audio.Fbank(80))
 
 
 @pytest.mark.parametrize("key", ["train", "replay", "dev", "canary"])

@@ -10,7 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from asrkit.data.index_writer import index_of
+from asrkit.data.recordings import load_recordings
 from asrkit.data.sampling import EpochBatches
 from asrkit.errors import UserError
 from asrkit.model_file import load_model
@@ -25,7 +25,7 @@ from tests.training.ranks import train_with
 # reads, and neither reads the corpus nor measures the features.
 RANK = """
 import os, pathlib, sys
-from asrkit.data.storage import Folder
+from asrkit.data import recording
 from asrkit.training import dataset as corpus, validation
 
 def decoded(*arguments, validate=validation.validate):
@@ -33,15 +33,15 @@ def decoded(*arguments, validate=validation.validate):
         print("decoded", os.environ["RANK"], *(next(iter(each.values())).id for each in batch))
         yield batch
 
-def recorded(self, name, start, size, read=Folder.read):
-    if name.endswith(".tar"):
+def recorded(path, first_byte, num_bytes, read=recording.part_of_bytes):
+    if num_bytes:
         with pathlib.Path(__file__).with_name("read.txt").open("a") as file:
-            print(name, start + 512, file=file)
-    return read(self, name, start, size)
+            print(path, first_byte, file=file)
+    return read(path, first_byte, num_bytes)
 
 validation.validate = decoded
 if os.environ["RANK"] == "1":
-    Folder.read, corpus.load_corpus, corpus.feature_statistics = recorded, None, None
+    recording.part_of_bytes, corpus.load_corpus, corpus.feature_statistics = recorded, None, None
 from asrkit.train import main
 sys.exit(main())
 """
@@ -78,11 +78,11 @@ def test_two_ranks_match_one(
         stdout=subprocess.PIPE,
     ).stdout  # fmt: skip
     assert apart(tmp_path / "one", tmp_path / "two") < 1e-5
-    index = index_of(str(shards))
-    share = EpochBatches(index.rows["duration"], seconds, 2, 0, 0, 0, 1, 2)
-    rows = [index.rows[place] for _, places in share for place in places]
+    packed = load_recordings(str(shards), [])
+    share = EpochBatches(packed.durations, seconds, 2, 0, 0, 0, 1, 2)
+    rows = [packed[place] for _, places in share for place in places]
     read = (tmp_path / "read.txt").read_text().splitlines()
-    assert read == [f"recording.{row['shard']:06d}.tar {row['offset']}" for row in rows]
+    assert read == [f"{row.audio} {row.first_byte}" for row in rows]
     assert 0 < len(read) < 12
     decoded = re.findall(r"decoded (\d) (.*)", told)
     assert {rank for rank, _ in decoded} == {"0", "1"}

@@ -9,7 +9,7 @@ import pytest
 
 from asrkit import train
 from asrkit.config import Config, ConfigError, load_config
-from asrkit.data.indexed_cuts import JoinedCuts, durations_of, rates_of
+from asrkit.data.recordings import Joined
 from asrkit.data.sampling import EpochBatches, with_replay
 from asrkit.errors import UserError
 from asrkit.model_file import load_model, save_model
@@ -87,14 +87,14 @@ def test_several_sets_are_one_after_another(config: Path, corpus: Path, old: str
     both = load_corpus(loaded(config, f"data.train=[{corpus}/train.jsonl, {old}]"))
     one, two = (load_corpus(loaded(config, f"data.train={path}")).train
                 for path in (corpus / "train.jsonl", old))  # fmt: skip
-    assert isinstance(both.train, JoinedCuts)
+    assert isinstance(both.train, Joined)
     ids = [both.train[place].id for place in range(len(both.train))]
     assert ids == [cut.id for part in (one, two) for cut in part]  # type: ignore[union-attr]
     for wrong in (-1, len(both.train)):
         with pytest.raises(IndexError):
             both.train[wrong]
-    assert len(durations_of(both.train)) == len(rates_of(both.train)) == both.num_new == 18
-    assert both.seconds == pytest.approx(durations_of(both.train).sum())
+    assert len(both.train.durations) == len(both.train.column("sample_rate")) == both.num_new == 18
+    assert both.seconds == pytest.approx(both.train.durations.sum())
     assert both.encode.tokenizer.encode("yes so")  # letters of both
 
 

@@ -13,7 +13,6 @@ import pytest
 import torch
 
 from asrkit.config import ConfigError, load_config
-from asrkit.data.cuts import load_cuts
 from asrkit.train import main
 from asrkit.training.checkpoints import (
     Checkpoint,
@@ -233,21 +232,6 @@ def test_a_manifest_that_was_edited_is_noticed_and_named(
     assert main([*resume, *paths, "--change-schedule", "training.epochs=2"]) == 0
     log = (tmp_path / "out" / "train.log").read_text()
     assert "changed at step 6: the training utterances" in log
-
-
-def test_recordings_that_are_read_lazily_are_compared_too(
-    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    cuts = load_cuts(corpus / "train.jsonl", [])
-    manifest = tmp_path / "train.jsonl.gz"
-    cuts.to_file(manifest)
-    config = write_config(tmp_path / "c.yaml", corpus, tmp_path / "out", epochs=1)
-    command = ["--config", str(config), f"data.train={manifest}"]
-    assert main(command) == 0
-    assert main([*command, "--resume"]) == 0
-    cuts.filter(lambda cut: cut.id != "train5").to_file(manifest)
-    assert main([*command, "--resume"]) == 2
-    assert "--resume: the training utterances differ" in capsys.readouterr().err
 
 
 def test_a_finished_model_without_checkpoints_stays(

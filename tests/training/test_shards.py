@@ -4,10 +4,9 @@ import json
 import logging
 from pathlib import Path
 
-import fsspec
 import pytest
 
-from asrkit.data.index import Index
+from asrkit.data import recording
 from asrkit.model_file import load_model
 from asrkit.train import main
 from asrkit.training import dataset as training_corpus
@@ -51,28 +50,19 @@ def test_shards_train_what_files_do(corpus: Path, shards: Path, tmp_path: Path) 
     assert not same(weights(tmp_path / "files"), weights(tmp_path / "fewer"))
 
 
-def test_shards_in_an_object_store(
-    corpus: Path, shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    fsspec.filesystem("memory").put(str(shards), "/store/train", recursive=True)
-    for name, where in (("here", shards), ("there", "memory://store/train")):
-        assert train(corpus, tmp_path / name, f"data.train={where}", epochs=1) == 0
-    assert same(weights(tmp_path / "here"), weights(tmp_path / "there"))
-
-
 def test_resuming_reads_what_is_left(
     corpus: Path, shards: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Equal to uninterrupted training, and none of the earlier utterances' audio is read."""
-    read: list[int] = []
-    member = Index.member
+    read: list[tuple[str, int]] = []
+    part_of_bytes = recording.part_of_bytes
 
-    def recorded(self: Index, row: object) -> bytes:
-        read.append(int(row["line"]))  # type: ignore[index]
-        return member(self, row)
+    def recorded(path: str, first_byte: int, num_bytes: int | None) -> object:
+        if num_bytes is not None:
+            read.append((path, first_byte))
+        return part_of_bytes(path, first_byte, num_bytes)
 
-    monkeypatch.setattr(Index, "member", recorded)
+    monkeypatch.setattr(recording, "part_of_bytes", recorded)
     of_shards = f"data.train={shards}"
     assert train(corpus, tmp_path / "whole", of_shards, epochs=1) == 0
     of_epoch = read[-12:]  # before them, the features' statistics
@@ -91,7 +81,7 @@ def test_a_shard_that_goes_away_ends_training(
     capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     """Or, if so much may be lost, is named and counted."""
-    train_epoch, shard = Trainer.train_epoch, shards / "recording.000001.tar"
+    train_epoch, shard = Trainer.train_epoch, shards / "000001.tar"
 
     def without_a_shard(self: Trainer) -> None:
         if self.progress.epoch == 1:
@@ -102,23 +92,23 @@ def test_a_shard_that_goes_away_ends_training(
     assert train(corpus, tmp_path / "out", f"data.train={shards}") == 2
     told = capsys.readouterr().err
     assert "of an epoch's 12 utterances could not be read" in told
-    assert "recording.000001.tar is missing" in told
+    assert "000001.tar is missing" in told
     (tmp_path / "away").rename(shard)
     half = (f"data.train={shards}", "data.max_bad_share=0.5")
     assert train(corpus, tmp_path / "half", *half) == 0
     log = log_of(tmp_path / "half")
-    assert log.count("recording.000001.tar is missing") == 5
+    assert log.count("000001.tar is missing") == 5
     assert log.count("5 of 12 utterances were left out; 5 of them could not be read") == 1
 
 
 def test_a_shard_that_is_missing_from_the_start(
     corpus: Path, shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (shards / "recording.000002.tar").unlink()
+    (shards / "000002.tar").unlink()
     assert train(corpus, tmp_path / "out", f"data.train={shards}") == 2
     told = capsys.readouterr().err
     assert "2 of 12 utterances cannot be read, more than data.max_bad_share 0.1" in told
-    assert "train11: recording.000002.tar is missing" in told
+    assert "train11: 000002.tar is missing" in told
     share = "data.max_bad_share=0.2"
     assert train(corpus, tmp_path / "out", f"data.train={shards}", share) == 0
     left_out = (tmp_path / "out" / "left_out.jsonl").read_text().splitlines()
@@ -128,7 +118,7 @@ def test_a_shard_that_is_missing_from_the_start(
 def test_what_is_checked_where(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Durations and empty texts before training; texts that cannot be learned in their batch."""
+    """Of many texts: durations and empty texts before training, the others in their batch."""
     lines = [json.loads(line) for line in (corpus / "train.jsonl").read_text().splitlines()]
     for number, text in ((1, ""), (2, "yesyesyes" * 9), (5, "nonsense")):
         lines[number]["text"] = text
@@ -146,7 +136,7 @@ def test_what_is_checked_where(
     log = log_of(tmp_path / "out")
     assert "left out train2: too short" in log
     assert "1 of 8 utterances were left out; 0 of them could not be read" in log
-    told = "labels: 3 texts of each index are read"
+    told = "labels: 3 texts of each set are read"
     assert told in caplog.text
     caplog.clear()
     file = load_model(tmp_path / "out" / "model.safetensors")

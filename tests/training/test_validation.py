@@ -8,8 +8,8 @@ import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from asrkit.commands.report import main as report
-from asrkit.data.cuts import load_cuts
 from asrkit.data.dataset import TextEncoder
+from asrkit.data.recordings import load_recordings
 from asrkit.model import Context
 from asrkit.model.head import ctc_frames
 from asrkit.model_file import load_model
@@ -91,7 +91,7 @@ def test_weights_that_changed_are_validated_as_they_are(corpus: Path) -> None:
     """Backends keep tables made of the weights: those of the step before must not be used."""
     model, tokenizer = tiny_model().float(), CharTokenizer(list("eno syabcdf"))
     encode = TextEncoder(tokenizer, str, model.encoder.rate.num_frames, ctc_frames)
-    batches = list(held_out(load_cuts(corpus / "dev.jsonl", []), encode, 60.0))
+    batches = list(held_out(load_recordings(str(corpus / "dev.jsonl"), []), encode, 60.0))
 
     def losses() -> list[float]:
         found = validate(model, tokenizer, GreedySearch(), batches, [Context(4, 8)])

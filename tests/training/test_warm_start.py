@@ -9,7 +9,6 @@ import torch
 from asrkit import train
 from asrkit.build import build_model
 from asrkit.config import TextConfig, load_config
-from asrkit.data.cuts import text_of
 from asrkit.errors import UserError
 from asrkit.model_file import ModelFile, load_model, save_model
 from asrkit.text import CharTokenizer, SentencePieceTokenizer, WordTokenizer
@@ -144,7 +143,7 @@ def test_a_training_keeps_the_sub_words_of_the_model_it_starts_from(
     config = load_config(path, [f"{key}={value}" for key, value in options.items()])
     own = load_corpus(config).encode.tokenizer
     letters = " ".join(own.piece(token) for token in range(1, own.vocab_size))
-    texts = [text_of(cut) for cut in load_corpus(config).train]
+    texts = [each.text for each in load_corpus(config).train]
     other = SentencePieceTokenizer.train([text[::-1] for text in texts] + [letters], 14)
     assert other.to_bytes() != own.to_bytes()
     file = a_file(other)

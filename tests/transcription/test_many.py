@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 import soundfile
 
-from asrkit.data.labelled import Labelled
+from asrkit.data.recording import Recording
 from asrkit.errors import UserError
 from asrkit.extras import pip_install
 from asrkit.transcription import batches, engines
@@ -179,7 +179,7 @@ def test_audio_that_changes_during_its_decode_is_decoded_again(
 
 def test_a_cut_journal_has_its_whole_lines(tmp_path: Path) -> None:
     """And no others, wherever the killed process stopped."""
-    jobs = [Labelled(name, f"{name}.wav") for name in ("a", "b")]
+    jobs = [Recording(id=name, audio=f"{name}.wav") for name in ("a", "b")]
     output = Output("txt", str(tmp_path), jobs)
     for job in jobs:
         output.path(job).write_text(job.id)
@@ -211,9 +211,9 @@ def test_groups_are_yielded_whole(in_order: bool, expected: list[tuple[int, list
     assert [(at, [each.number for each in group]) for at, group in groups] == expected
 
 
-def decoded(*jobs: Labelled) -> Iterator[Decoded]:
+def decoded(*jobs: Recording) -> Iterator[Decoded]:
     load: Any = list
-    jobs = jobs or tuple(Labelled(f"u{n}", "") for n in range(8))
+    jobs = jobs or tuple(Recording(id=f"u{n}", audio="") for n in range(8))
     return engines.decode_in_parts("processes", 1, load, jobs, 1.0, "cpu")
 
 
@@ -265,12 +265,6 @@ def test_a_recording_that_ends_every_process_is_named(
     assert run("decode", *several) == 1
     assert "4 of 6 recordings are in out" in capsys.readouterr().err
     assert "u2.txt" in written()
-
-
-def test_recordings_that_are_not_files_need_one_process() -> None:
-    cut: Any = list
-    with pytest.raises(UserError, match="read audio files, but 'x' is not a file"):
-        decoded(Labelled("x", "cuts.jsonl#x", cut=cut))
 
 
 def test_ray_is_an_extra(

@@ -3,9 +3,7 @@
 import json
 from pathlib import Path
 
-import pytest
-
-from asrkit.data.cuts import load_cuts
+from asrkit.data.manifest import read_manifest
 from tests.conftest import speech, write_manifest, write_wav
 from tests.running import run, talkative_model
 
@@ -19,16 +17,14 @@ def test_the_channels_of_a_recording_are_lines_of_their_own(tmp_path: Path) -> N
     assert run("decode", *options, "--confident", 0, "--output", output) == 0
     found = [json.loads(line) for line in output.read_text().splitlines()]
     assert [(row["id"], row["channel"]) for row in found] == [("a-0", 0), ("a-1", 1)]
-    assert [cut.id for cut in load_cuts(output, [])] == ["a-0", "a-1"]  # as training reads it
+    assert [each.id for each in read_manifest(output, [])] == ["a-0", "a-1"]  # as training reads it
 
 
-def test_a_track_that_no_manifest_can_name_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Training would read the default track with the texts of another one."""
+def test_pieces_name_the_track_that_was_recognised(tmp_path: Path) -> None:
+    """Training would otherwise read the default track with the texts of another one."""
     write_wav(tmp_path / "a.wav", speech(1.0))
     (tmp_path / "a.txt").write_text("one")
     options = "--model", "small-en-alnum", "--output", tmp_path / "a.jsonl", "--track", 0
-    assert run("data", "segment", tmp_path / "a.wav", tmp_path / "a.txt", *options) == 2
-    assert "ffmpeg -i" in capsys.readouterr().err
-    assert not (tmp_path / "a.jsonl").exists()
+    assert run("data", "segment", tmp_path / "a.wav", tmp_path / "a.txt", *options) == 1
+    (line,) = (tmp_path / "a.left_out.jsonl").read_text().splitlines()
+    assert json.loads(line)["track"] == 0

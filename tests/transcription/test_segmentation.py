@@ -10,7 +10,7 @@ import soundfile
 import asrkit
 from asrkit.audio import SAMPLE_RATE
 from asrkit.commands.data import main
-from asrkit.data.labelled import Labelled, read_labelled
+from asrkit.data.inputs import file_of, read_recordings
 from asrkit.model_file import load_model, save_model
 from asrkit.runtime import Word
 from asrkit.text import CharTokenizer
@@ -88,7 +88,7 @@ def test_pieces_end_at_the_longest_pause_in_bounds() -> None:
 def talk(tmp_path: Path) -> tuple[Path, list[str]]:
     """Four utterances of an4 with pauses, and their texts as the model writes them."""
     found, size = [], 0.0
-    for each in read_labelled(str(RECORDINGS / "an4/dev.jsonl"), []):
+    for each in read_recordings(str(RECORDINGS / "an4/dev.jsonl"), []):
         if len((each.text or "").split()) > 3 and size < 12.0:
             found.append(each)
             size += each.duration or 0.0
@@ -117,7 +117,7 @@ def test_all_of_a_text_is_found(talk: tuple[Path, list[str]], tmp_path: Path) ->
     status, rows, left = segment(path, " ".join(texts), tmp_path)
     assert (status, left) == (0, [])
     assert " ".join(str(row["text"]) for row in rows) == " ".join(texts)
-    assert [each.text for each in read_labelled(str(tmp_path / "out.jsonl"), [])] == [
+    assert [each.text for each in read_recordings(str(tmp_path / "out.jsonl"), [])] == [
         row["text"] for row in rows
     ]
 
@@ -160,7 +160,7 @@ def test_a_text_without_spaces_is_found(
 
 
 def test_parts_are_those_of_the_file(talk: tuple[Path, list[str]]) -> None:
-    job = Labelled("talk", str(talk[0]))
+    job = file_of(str(talk[0]))
     spans = [(0.0, 1.5), (1.5, 1.5), (2.25, 4.0), (4.0, 100.0)]
     found = list(parts_of(job, spans))
     whole = job.load()
@@ -177,7 +177,7 @@ def test_no_piece_is_shorter_than_the_shortest(
 ) -> None:
     """Long pauses around a short utterance stay with it, and the last piece is not a rest."""
     path, texts = talk
-    job, recognizer = Labelled("talk", str(path), " ".join(texts)), asrkit.load("small-en-alnum")
+    job, recognizer = file_of(str(path), text=" ".join(texts)), asrkit.load("small-en-alnum")
     for shortest in (0.5, 1.0, 2.0):
         limits = Options(shortest=shortest, longest=6.0)
         pieces = [*pieces_of(recognizer, job, str, limits)]
@@ -205,13 +205,13 @@ def test_the_audio_of_a_piece(
 
 def test_a_piece_that_is_too_long_or_has_other_letters_is_left_out(tmp_path: Path) -> None:
     soundfile.write(tmp_path / "a.wav", speech(2.0), SAMPLE_RATE)
-    recognizer, job = asrkit.load("small-en-alnum"), Labelled("a", str(tmp_path / "a.wav"))
+    recognizer, job = asrkit.load("small-en-alnum"), file_of(str(tmp_path / "a.wav"))
     for text, longest, problem in (
         ("one", 1.0, "no pause of 0.2 s where text and audio agree for 2 s"),
         ("\u2014", 15.0, "not in the vocabulary: '\u2014' in '\u2014'"),
     ):
         limits = Options(longest=longest)
-        (piece,) = pieces_of(recognizer, job._replace(text=text), str, limits)
+        (piece,) = pieces_of(recognizer, job.model_copy(update={"text": text}), str, limits)
         assert (piece.text, piece.score, piece.problem) == (text, 0.0, problem)
 
 

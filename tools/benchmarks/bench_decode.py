@@ -19,7 +19,7 @@ from benchmarks import compared, environment, parser, report, round_robin, timed
 
 from asrkit import audio
 from asrkit.backends.export_metadata import Exported
-from asrkit.data.labelled import jobs_of
+from asrkit.data.inputs import jobs_of
 from asrkit.export.sherpa_folder import tail_samples, text_of
 from asrkit.export.sherpa_layouts import WENET_CTC
 from asrkit.model_file import load_model
@@ -44,7 +44,7 @@ def main() -> None:
     torch.set_num_threads(options.threads[0])
     file = load_model(options.model)
     jobs = jobs_of([], options.manifest, [])[: 3 if options.quick else None]
-    samples = [audio.load(job.path, job.start, job.duration) for job in jobs]
+    samples = [job.load() for job in jobs]
     seconds = sum(map(len, samples)) / audio.SAMPLE_RATE
     recognizers = {BATCHED: recognizer_of(file)}
     recognizers |= {

@@ -117,9 +117,9 @@ CORPUS_CHECKS: list[CorpusCheck] = [
     CorpusCheck("pace", "warning", "unusually many or few letters a second", odd_pace,
         "listen to them: the text may belong to another recording, or be incomplete"),
     CorpusCheck("audio-overlap", "warning", "audio of an earlier manifest", shared_audio,
-        "remove it from one manifest: scores of trained recordings do not predict new ones"),
+        "divide anew with asrkit data import manifest: scores of trained recordings are too good"),
     CorpusCheck("speaker-overlap", "warning", "speakers of an earlier manifest", shared_speakers,
-        "split by speaker: scores of trained voices do not predict those of new voices"),
+        "divide anew with asrkit data import manifest: scores of trained voices are too good"),
     CorpusCheck("low-rate", "note", "sample rates below 16 kHz", low_rates,
         "if all audio has this rate, set model.frontend.high_frequency to half of it to use all "
         "mel bins"),

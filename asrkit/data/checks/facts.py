@@ -6,7 +6,7 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from asrkit.audio.files import AudioInfo
 from asrkit.data.dataset import TextEncoder
-from asrkit.data.manifest import Utterance
+from asrkit.data.recording import Recording
 
 # error: training skips the utterance, or learns something wrong. warning: usable, but suspect.
 Severity = Literal["error", "warning", "note"]
@@ -32,8 +32,8 @@ class Facts(NamedTuple):
 
     manifest: str
     line: int  # from 1
-    utterance: Utterance  # with `audio` relative to the working directory
-    header: AudioInfo | None = None  # None if unreadable, or for audio inside a lhotse manifest
+    utterance: Recording  # with `audio` relative to the working directory
+    header: AudioInfo | None = None  # None if unreadable or not read
     signal: Signal | None = None  # None if unreadable or not decoded
     problem: str | None = None  # reason why the audio cannot be read
     notes: tuple[str, ...] = ()  # parts of the file that are not read, one line each

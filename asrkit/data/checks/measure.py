@@ -6,29 +6,25 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
-from lhotse.cut import Cut
 
 from asrkit import audio
 from asrkit.audio.files import AudioFile, AudioInfo, block_size, opened
 from asrkit.audio.samples import mix_db, no_channel
 from asrkit.data.checks.facts import Facts, Finding, Signal
-from asrkit.data.cut_audio import load_samples
-from asrkit.data.cuts import load_cuts, utterance_of
+from asrkit.data.inputs import read_recordings
 from asrkit.data.manifest import (
     ManifestError,
-    Utterance,
-    is_lhotse,
     lines_of,
     name_unused,
     parse_line,
     refuse_foreign,
     what_is_wrong,
 )
+from asrkit.data.recording import Recording
 
 FULL_SCALE = 0.99  # 8-bit audio ends at 0.992
 BLOCK_SECONDS = 30.0  # limits the memory for an hour of audio
@@ -37,27 +33,15 @@ LOUD_FRAMES = 5  # the loudness of a recording is the level of its fifth loudest
 QUIET_DB, QUIETEST = -30.0, 1e-4  # quiet levels: below the loudness; amplitude in any recording
 
 
-class ManifestEntry(NamedTuple):
-    """An utterance before its audio is read."""
-
-    manifest: str
-    line: int
-    utterance: Utterance
-    cut: Cut | None = None  # only for a lhotse manifest
-
-
-def read_entries(
-    path: str, bad_lines: list[Finding]
-) -> list[ManifestEntry] | Iterator[ManifestEntry]:
-    """Read the utterances of a manifest, lhotse's one at a time; append findings of bad lines."""
+def read_entries(path: str, bad_lines: list[Finding]) -> list[Facts]:
+    """Read a manifest or the index of shards, but no audio; append findings of bad lines."""
+    if Path(path).is_dir():
+        return [Facts(path, *each) for each in enumerate(read_recordings(path, []), start=1)]
     refuse_foreign(Path(path))
-    if is_lhotse(Path(path)):
-        cuts = enumerate(load_cuts(path, []), start=1)
-        return (ManifestEntry(path, number, utterance_of(cut, path), cut) for number, cut in cuts)
     entries, bad, unused = [], len(bad_lines), Counter[str]()
     for number, line in lines_of(path):
         try:
-            entries.append(ManifestEntry(path, number, parse_line(line, Path(path).parent, unused)))
+            entries.append(Facts(path, number, parse_line(line, Path(path).parent, unused)))
         except ValueError as error:
             where = (path, number, "", what_is_wrong(error))
             bad_lines.append(Finding("line", "error", "lines that are not an utterance", *where))
@@ -67,10 +51,10 @@ def read_entries(
     return entries
 
 
-def valid_entries(path: str) -> list[ManifestEntry]:
+def valid_entries(path: str) -> list[Facts]:
     """Return the utterances of a manifest; reject a manifest with invalid lines."""
     bad: list[Finding] = []
-    entries = list(read_entries(path, bad))
+    entries = read_entries(path, bad)
     if bad:
         raise ManifestError(
             f"{path}:{bad[0].line}: {bad[0].message}; asrkit data check {path} --write FILE "
@@ -80,39 +64,31 @@ def valid_entries(path: str) -> list[ManifestEntry]:
 
 
 def inspect_all(
-    entries: Iterable[ManifestEntry], jobs: int | None = None, decode: bool = True, window: int = 64
+    entries: Iterable[Facts], jobs: int | None = None, decode: bool = True, window: int = 64
 ) -> Iterator[Facts]:
     """Yield the facts of all utterances, in order, read by `jobs` threads; None: one a core."""
-    entries = iter(entries)
-    first = list(islice(entries, 1))
-    # lhotse's reader is chosen by a global variable, which threads would overwrite.
-    jobs = 1 if any(each.cut for each in first) else jobs or os.cpu_count() or 1
-    entries = chain(first, entries)
+    entries, jobs = iter(entries), jobs or os.cpu_count() or 1
     with ThreadPoolExecutor(jobs) as pool:
         while part := list(islice(entries, window * jobs)):
             yield from pool.map(partial(inspect, decode=decode), part)
 
 
-def inspect(entry: ManifestEntry, decode: bool = True) -> Facts:
+def inspect(entry: Facts, decode: bool = True) -> Facts:
     """Return the facts of an utterance, from its audio or the error in reading the audio."""
-    manifest, line, utterance, cut = entry
-    header = signal = problem = None
-    notes: list[str] = []
     try:
-        if cut is None:
-            with opened(utterance.audio) as file:
-                header = AudioInfo(file.sample_rate, file.count(), file.num_channels)
-                if decode:
-                    signal = measure(_blocks(file, utterance), header.sample_rate)
-                notes = file.problems
-        elif decode:
-            signal = measure([load_samples(cut)[:, None]], audio.SAMPLE_RATE)
+        with opened(entry.utterance.source(), entry.utterance.track) as file:
+            entry = entry._replace(
+                header=AudioInfo(file.sample_rate, file.count(), file.num_channels)
+            )
+            if decode:
+                signal = measure(_blocks(file, entry.utterance), file.sample_rate)
+                entry = entry._replace(signal=signal)
+            return entry._replace(notes=tuple(file.problems))
     except audio.AudioError as error:
-        problem = str(error)
-    return Facts(manifest, line, utterance, header, signal, problem, tuple(notes))
+        return entry._replace(problem=str(error))
 
 
-def _blocks(file: AudioFile, utterance: Utterance) -> Iterator[np.ndarray]:
+def _blocks(file: AudioFile, utterance: Recording) -> Iterator[np.ndarray]:
     """Yield the samples (n, channels) of an utterance that are inside the file.
 
     Unlike `audio.blocks`, a part outside the file is not an error here: a check reports it.

@@ -1,6 +1,5 @@
 """Output of the findings as text and as JSON."""
 
-import shlex
 import shutil
 import sys
 from collections import Counter
@@ -12,12 +11,6 @@ from asrkit.data.checks.facts import SEVERITIES, Facts, Finding
 from asrkit.text.graphemes import units
 
 EXAMPLES = 3
-# Findings that `asrkit data normalize` mends, with the options that it needs for them.
-NORMALIZED = {
-    "markup": "", "annotation": "", "emoji": "", "encoding": "", "signs": "",
-    "invisible": "", "some-punctuation": " --punctuation remove", "case": " --case lower",
-    "digits": " --numbers LANGUAGE",
-}  # fmt: skip
 
 
 class Totals(NamedTuple):
@@ -80,33 +73,6 @@ def advice(findings: Sequence[Finding]) -> str:
     kinds = {f.check: f for f in sorted(findings, key=lambda f: SEVERITIES.index(f.severity))}
     lines = (f"  {each.meaning}: {ADVICE[name]}" for name, each in kinds.items())
     return "\n".join(["what to do", *lines])
-
-
-def commands(findings: Sequence[Finding], manifests: Sequence[str]) -> list[str]:
-    """Return the commands that remove errors, change texts, and divide manifests by speaker."""
-    found = []
-    for path in manifests:
-        lines = {f.line for f in findings if f.manifest == path and f.severity == "error"}
-        if lines:
-            clean = shlex.quote(f"{path.removesuffix('.jsonl')}-clean.jsonl")
-            what = f"{len(lines)} line{'' if len(lines) == 1 else 's'} of {path} with errors"
-            found.append(
-                f"  to remove {what}: asrkit data check {shlex.quote(path)} --write {clean}"
-            )
-    mended = {f.check for f in findings} & NORMALIZED.keys()
-    for path in manifests if mended else ():
-        wanted = "".join(NORMALIZED[name] for name in NORMALIZED if name in mended)
-        output = shlex.quote(f"{path.removesuffix('.jsonl')}-normalized.jsonl")
-        found.append(
-            f"  to normalize texts: asrkit data normalize {shlex.quote(path)} --output {output}"
-            f"{wanted}"
-        )
-    if any(f.check in ("speaker-overlap", "audio-overlap") for f in findings):
-        named = " ".join(map(shlex.quote, manifests))
-        found.append(
-            f"  to divide all by speaker: asrkit data import manifest {named} --output DIR"
-        )
-    return found
 
 
 def listed(finding: Finding) -> str:

@@ -86,9 +86,9 @@ def forms_of_signs(facts: Sequence[Facts], rules: Rules) -> Found:
 
 SPELLING_CHECKS: list[CorpusCheck] = [
     CorpusCheck("case", "warning", "texts or words in another case than most", other_case,
-        "set text.case to lower or upper, or write them like the others"),
+        "set text.case to lower or upper, or use asrkit data normalize --case lower"),
     CorpusCheck("some-punctuation", "warning", "punctuation in some texts", some_punctuation,
-        "remove it, or write it in all texts: a word with a sign attached is another word"),
+        "write it in all texts, or use asrkit data normalize --punctuation remove"),
     CorpusCheck("signs", "warning", "two forms of one apostrophe, hyphen or quote", forms_of_signs,
-        "write one form in all texts, usually ' and -"),
+        "asrkit data normalize writes one form, ' and -"),
 ]  # fmt: skip

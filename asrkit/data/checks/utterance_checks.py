@@ -160,7 +160,7 @@ def outside_limits(facts: Facts, rules: Rules) -> str | None:
 
 UTTERANCE_CHECKS: list[UtteranceCheck] = [
     UtteranceCheck("unreadable", "error", "audio cannot be read", lambda facts, _: facts.problem,
-        "copy or convert the file again, or remove the line with --write"),
+        "copy or convert the file again; --write CLEAN writes the manifest without such lines"),
     UtteranceCheck("header", "error", "rate or channels are not the file's", other_header,
         "remove sample_rate and num_channels from the manifest: the file has them"),
     UtteranceCheck("outside", "error", "start or end outside the file", outside_file,
@@ -198,5 +198,5 @@ UTTERANCE_CHECKS: list[UtteranceCheck] = [
     UtteranceCheck("silence", "warning", "long silence", long_silence,
         "remove it with start and duration, or complete a text that lacks words"),
     UtteranceCheck("invisible", "warning", "invisible characters", invisible_characters,
-        "remove them from the texts"),
+        "asrkit data normalize removes them"),
 ]  # fmt: skip

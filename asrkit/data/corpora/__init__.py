@@ -13,7 +13,7 @@ KINDS = {  # kinds of corpora, with their meanings for the help
     "kaldi": "folder with wav.scp and text, perhaps segments and utt2spk",
     "librispeech": "folders of speakers and chapters with .trans.txt",
     "huggingface": "parquet files, or a folder of save_to_disk",
-    "lhotse": "recordings and supervisions of lhotse, or the folder of both",
+    "lhotse": "recordings and supervisions, cuts or Shar of lhotse, or their folder",
 }
 
 FORMER = {  # kinds of former versions, with what replaces them

@@ -13,7 +13,8 @@ from asrkit import audio
 from asrkit.audio.files import AudioInfo
 from asrkit.audio.samples import TOLERANCE
 from asrkit.data.corpora.entry import MOST_ENTRIES, CorpusError, Entry, Omitted
-from asrkit.data.manifest import Utterance, what_is_wrong
+from asrkit.data.manifest import what_is_wrong
+from asrkit.data.recording import Recording, part_of_bytes
 from asrkit.data.splits import Row
 from asrkit.errors import shown
 from asrkit.text.graphemes import in_one_line
@@ -25,6 +26,11 @@ UNREADABLE = "audio that cannot be read"
 OUTSIDE = "time outside the file"
 WINDOW = 64  # files of a thread that are read before the results are used
 Header = AudioInfo | str  # or the reason why the file cannot be read
+Place = tuple[Path, int, int | None]  # file, first byte and number of bytes of audio inside it
+
+
+def place_of(entry: Entry) -> Place:
+    return entry.audio, entry.first_byte, entry.num_bytes
 
 
 def rows_of(entries: Iterable[Entry], omitted: Omitted, jobs: int) -> list[Row]:
@@ -32,11 +38,11 @@ def rows_of(entries: Iterable[Entry], omitted: Omitted, jobs: int) -> list[Row]:
     kept = list(islice(new(map(cleaned, entries), omitted), MOST_ENTRIES + 1))
     if len(kept) > MOST_ENTRIES:
         raise CorpusError(f"a corpus has at most {MOST_ENTRIES} utterances: import parts of it")
-    files = list(dict.fromkeys(entry.audio for entry in kept))
+    files = list(dict.fromkeys(map(place_of, kept)))
     bar = tqdm(headers(files, jobs), "headers", len(files), unit=" file", disable=None, leave=False)
     found = dict(zip(files, bar, strict=True))
     warn_of_channels([entry for entry in kept if entry.channel is None], found)
-    pairs = [(entry, row_of(entry, found[entry.audio], omitted)) for entry in kept]
+    pairs = [(entry, row_of(entry, found[place_of(entry)], omitted)) for entry in kept]
     cut = [e.id for e, row in pairs if row and (e.duration or 0) > row["duration"] + TOLERANCE]
     if cut:
         logger.warning(
@@ -46,9 +52,9 @@ def rows_of(entries: Iterable[Entry], omitted: Omitted, jobs: int) -> list[Row]:
     return [row for _, row in pairs if row is not None]
 
 
-def warn_of_channels(entries: Iterable[Entry], found: Mapping[Path, Header]) -> None:
+def warn_of_channels(entries: Iterable[Entry], found: Mapping[Place, Header]) -> None:
     """Log the files of entries without a channel that have several."""
-    headers = ((entry.audio, found[entry.audio]) for entry in entries)
+    headers = ((entry.audio, found[place_of(entry)]) for entry in entries)
     mixed = [
         *dict.fromkeys(p for p, h in headers if isinstance(h, AudioInfo) and h.num_channels > 1)
     ]
@@ -72,7 +78,7 @@ def new(entries: Iterable[Entry], omitted: Omitted) -> Iterator[Entry]:
     ids: set[str] = set()
     texts: dict[tuple[object, ...], str] = {}  # by part of a file
     for entry in entries:
-        part = entry.audio, entry.start, entry.duration, entry.channel
+        part = place_of(entry), entry.start, entry.duration, entry.channel
         if not entry.text:
             omitted.add(EMPTY, entry.id)
         elif part in texts:
@@ -86,7 +92,7 @@ def new(entries: Iterable[Entry], omitted: Omitted) -> Iterator[Entry]:
             yield entry
 
 
-def headers(files: Sequence[Path], jobs: int) -> Iterator[Header]:
+def headers(files: Sequence[Place], jobs: int) -> Iterator[Header]:
     """Yield the header of each file in order, read by several threads."""
     waiting = iter(files)
     with ThreadPoolExecutor(jobs) as pool:
@@ -94,9 +100,10 @@ def headers(files: Sequence[Path], jobs: int) -> Iterator[Header]:
             yield from pool.map(header, part)
 
 
-def header(path: Path) -> Header:
+def header(place: Place) -> Header:
+    path, first_byte, num_bytes = place
     try:
-        return audio.info(path)
+        return audio.info(part_of_bytes(str(path), first_byte, num_bytes))
     except audio.AudioError as error:
         return str(error)
 
@@ -123,10 +130,12 @@ def row_of(entry: Entry, found: Header, omitted: Omitted) -> Row | None:
         row |= {"start": entry.start, "duration": round(min(end, length) - entry.start, 6)}
     if entry.channel is not None:
         row["channel"] = entry.channel
+    if entry.num_bytes is not None:
+        row |= {"first_byte": entry.first_byte, "num_bytes": entry.num_bytes}
     row |= {"text": entry.text, "speaker": entry.speaker}
     row = {key: value for key, value in row.items() if value is not None}
     try:
-        Utterance.model_validate(row)
+        Recording.model_validate(row)
     except pydantic.ValidationError as error:
         omitted.add("impossible value", f"{entry.id}: {what_is_wrong(error)}")
         return None

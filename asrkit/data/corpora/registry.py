@@ -8,11 +8,11 @@ from typing import NamedTuple
 from asrkit.data.corpora.entry import CorpusError, Entry, Omitted, Source
 from asrkit.data.corpora.folder import read_folder
 from asrkit.data.corpora.huggingface import read_dataset
-from asrkit.data.corpora.json_lines import objects_in, read_json_lines, read_lhotse, read_own
+from asrkit.data.corpora.json_lines import objects_in, read_json_lines, read_own
 from asrkit.data.corpora.layouts import read_kaldi, read_librispeech
+from asrkit.data.corpora.lhotse import read_lhotse
 from asrkit.data.corpora.table import read_table
 from asrkit.data.foreign import advice, first_lines, import_command, recognized
-from asrkit.data.manifest import is_lhotse
 from asrkit.errors import path_advice, shown
 
 AUTO = "auto"
@@ -70,8 +70,8 @@ def kind_of(path: Path, wanted: str) -> str:
         return wanted
     if found := recognized(path):
         return found
-    if path.is_file() and first_lines(path) and not advice(path) and not is_lhotse(path):
+    if path.is_file() and first_lines(path) and not advice(path):
         _, first = next(objects_in(path, Omitted()), ("", {}))
         return "manifest" if "id" in first else "jsonl"
-    what = advice(path) or f"the kinds are {', '.join(READERS)}; lhotse's cuts need no import"
+    what = advice(path) or f"the kinds are {', '.join(READERS)}"
     raise CorpusError(f"{shown(path)} is not recognised: {what}")

@@ -9,7 +9,7 @@ from asrkit.data.checks import Facts, Finding, Rules, examine
 from asrkit.data.checks.corpus_checks import CORPUS_CHECKS
 from asrkit.data.checks.facts import Signal
 from asrkit.data.checks.utterance_checks import UTTERANCE_CHECKS
-from asrkit.data.manifest import Utterance
+from asrkit.data.recording import Recording
 from tests.data.encoding import ENCODE
 
 RULES = Rules(ENCODE, min_seconds=0.1, max_seconds=30.0)
@@ -25,7 +25,7 @@ def utterance(
     values = {"id": f"u{line}", "audio": f"{line}.wav", "text": "yes no"} | keys
     measured = SIGNAL._replace(digest=f"{manifest}{line}".encode())._replace(**(signal or {}))
     return Facts(
-        manifest, line, Utterance(**values), header and AudioInfo(*header),
+        manifest, line, Recording(**values), header and AudioInfo(*header),
         None if problem else measured, problem, notes,
     )  # fmt: skip
 

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 
 from asrkit.data.checks import Facts
-from asrkit.data.checks.measure import ManifestEntry, in_runs, inspect, measure
-from asrkit.data.manifest import Utterance
+from asrkit.data.checks.measure import in_runs, inspect, measure
+from asrkit.data.recording import Recording
 from tests.conftest import speech, write_wav
 from tests.data.checks.test_check import found
 
 
 def inspected(path: Path, **keys: Any) -> Facts:
-    return inspect(ManifestEntry("m", 1, Utterance(id="u", audio=str(path), text="no", **keys)))
+    return inspect(Facts("m", 1, Recording(id="u", audio=str(path), text="no", **keys)))
 
 
 def test_signal(tmp_path: Path) -> None:

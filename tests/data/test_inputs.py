@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from asrkit.data.labelled import Labelled, jobs_of
+from asrkit.data.inputs import file_of, jobs_of
 from tests.conftest import write_wav
 
 
@@ -34,7 +34,7 @@ def test_folder_equals_its_audio_files_in_order(
 def test_folder_without_audio_is_named(tmp_path: Path) -> None:
     touched(tmp_path / "notes.txt")
     left_out: list = []
-    assert jobs_of([str(tmp_path), "later.wav"], None, left_out)[0].path == "later.wav"
+    assert jobs_of([str(tmp_path), "later.wav"], None, left_out)[0].audio == "later.wav"
     assert [str(each) for each in left_out] == [
         f"{tmp_path}: has no file whose name ends like audio"
     ]
@@ -43,7 +43,7 @@ def test_folder_without_audio_is_named(tmp_path: Path) -> None:
 def test_folder_that_links_to_itself_ends(tmp_path: Path) -> None:
     touched(tmp_path / "a.wav")
     (tmp_path / "again").symlink_to(tmp_path, target_is_directory=True)
-    assert [each.path for each in jobs_of([str(tmp_path)], None, [])] == [str(tmp_path / "a.wav")]
+    assert [each.audio for each in jobs_of([str(tmp_path)], None, [])] == [str(tmp_path / "a.wav")]
 
 
 def test_each_channel_of_a_file_is_a_recording_of_its_speaker(tmp_path: Path) -> None:
@@ -52,8 +52,8 @@ def test_each_channel_of_a_file_is_a_recording_of_its_speaker(tmp_path: Path) ->
     (tmp_path / "damaged.wav").write_bytes(b"RIFF")
     damaged, left_out = str(tmp_path / "damaged.wav"), []
     assert jobs_of([both, damaged, one], None, left_out, "split", speakers=("ann", "bob")) == [
-        Labelled(both, both, channel=0, speaker="ann"),
-        Labelled(both, both, channel=1, speaker="bob"),
+        file_of(both, channel=0, track=None, speaker="ann"),
+        file_of(both, channel=1, track=None, speaker="bob"),
     ]
     named, why = zip(*left_out, strict=True)
     assert named == (damaged, one)
