@@ -1,22 +1,19 @@
-"""Containers that FFmpeg reads; each sample is at the time at which a player plays it."""
+"""Files that FFmpeg reads; each sample is at the time at which a player plays it."""
 
 import os
-import re
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from itertools import chain, pairwise
 from types import SimpleNamespace
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
-from asrkit.audio.frames import (
-    STEP_BACK,
-    Converter,
-    Frame,
-    Times,
-    samples_of,
-    silence,
-)
-from asrkit.audio.samples import IN_MEMORY, MAX_SECONDS, TOLERANCE, AudioError, Blocks
+import av
+import av.logging
+import numpy as np
+
+from asrkit.audio.reader import AudioFile, bytes_after, cut_off
+from asrkit.audio.resampler import checked_rate
+from asrkit.audio.samples import MAX_SECONDS, TOLERANCE, AudioError
 from asrkit.errors import printable, shown
 
 # The formats that FFmpeg may read: containers of audio. Playlists name other files; devices,
@@ -28,19 +25,29 @@ CONTAINERS = (
 )
 FROM_ZERO = ("matroska", "mov", "avi", "flv", "asf", "nut", "mxf")  # formats whose times begin at 0
 CLOCKS = ("mpegts", "mpeg")  # formats whose times are those of a clock
-STATED = ("flac", "mov", "mp3", "aiff", "au", "asf")  # formats with a length in the header
-SAMPLES_LAST = ("wav", "w64", "aiff", "iff", "au")  # formats that end with the samples
+STATED = ("flac", "mov", "mp3", "aiff", "au", "asf", "nistsphere")  # with a length in the header
+SAMPLES_LAST = ("wav", "w64", "aiff", "iff", "au", "caf")  # formats that end with the samples
 MAX_FAILURES = 64  # consecutive errors after which reading a container stops
 LATEST_START = 60.0  # seconds; a recording with a later start was cut from a longer one
 CLOCK_JUMP, LONGEST_HOLE = 10.0, 3600.0  # seconds; longer steps are a wrong time, or another clock
+STEP_BACK = 1.0  # seconds; times that step back further begin another recording
+ROUNDING = 0.005  # seconds, accuracy of time stamps
 MAX_EMPTY = 8  # packets before the first samples of a codec, and before those of a joined file
-MAX_RIFF = 1 << 31  # bytes; a larger size was written without the length
 PADDING = 8  # bytes after the samples that only fill the last chunk
-FIRST_PAGE = re.compile(rb"OggS\x00\x02.{22}(.{8})", re.DOTALL)  # of an Ogg stream, with its codec
-RAW = {".raw", ".gsm", ".vox"}  # endings of files without a header
+LAST_PAGES = 1 << 17  # bytes of the two largest pages of Ogg
+MAX_RIFF = 1 << 31  # bytes; a larger size was written without the length
+ZEROS = 1 << 20  # samples × channels of silence in a block
+DTYPES = {"u8": "u1", "s16": "i2", "s32": "i4", "s64": "i8", "flt": "f4", "dbl": "f8"}  # of samples
 
 
-class Container:
+class Frame(NamedTuple):
+    """A decoded frame."""
+
+    audio: av.AudioFrame
+    after_damage: bool  # whether packets before this frame could not be decoded
+
+
+class Container(AudioFile):
     """An audio track of a file that FFmpeg reads; silence replaces missing samples.
 
     FFmpeg receives an open file and cannot open files itself. It would take the name 12:30.m4a for
@@ -49,12 +56,13 @@ class Container:
     Args:
         data: open file, which `close` closes.
         track: number of the audio track, from 0; None for the default one.
+        sample_rate: Hz to which FFmpeg converts the track; None for its own.
     """
 
-    num_samples = None  # only reading to the end counts them
-
-    def __init__(self, data: BinaryIO, name: str, track: int | None = None) -> None:
-        self._data, self._name, self._asked = data, name, track
+    def __init__(
+        self, data: BinaryIO, name: str, track: int | None = None, sample_rate: int | None = None
+    ) -> None:
+        self.name, self._data, self._asked = name, data, track
         self._container: Any = None  # InputContainer
         try:
             frames = self._open()
@@ -62,23 +70,33 @@ class Container:
             if first is None:
                 of = f": none of {self._packets} packets can be decoded" if self._damaged else ""
                 raise AudioError(f"{name} has a header but no samples{of}")
+            rate, channels = first.audio.sample_rate, first.audio.layout.nb_channels
+            super().__init__(name, rate, channels, None)
         except BaseException:
             self.close()
             raise
-        self.sample_rate, self.num_channels = first.sample_rate, first.samples.shape[1]
+        self.sample_rate = sample_rate or rate
         self._frames: Iterator[Frame] | None = chain([first], frames)
 
-    def samples(self, first: int, count: int | None, problems: list[str]) -> Blocks:
-        """Yield `count` samples (n, channels) from `first` on; append a line for each problem."""
-        end, position = None if count is None else first + count, 0
-        with closing(self._placed(problems)) as placed:
-            for block in placed:
-                stop = None if end is None else max(0, end - position)
-                if len(part := block[max(0, first - position) : stop]):
+    def samples(self, first: int, count: int | None) -> Iterator[np.ndarray]:
+        frames, self._frames = self._frames or self._open(), None
+        longest = CLOCK_JUMP if self._is(*CLOCKS) else LONGEST_HOLE
+        times = Times(self._origin(), longest, has_times=not self._is("aac"))
+        convert, position = Converter(self.sample_rate, self.num_channels), 0
+        end = MAX_SECONDS * self.sample_rate if count is None else first + count
+        for frame, following in pairwise(chain(frames, [None, None])):
+            gap = times.silence_before(frame, following, position / self.sample_rate)
+            silent = silence(round(gap * self.sample_rate), self.num_channels)
+            for samples in chain(silent, convert(frame)):
+                if len(part := samples[max(0, first - position) : max(0, end - position)]):
                     yield part
-                position += len(block)
-                if end is not None and position > end:  # a part up to the end reads the end, too
-                    return
+                position += len(samples)
+            if position > end:  # a part up to the end reads the end, too
+                break
+        if position > MAX_SECONDS * self.sample_rate:
+            raise AudioError(f"{self.name} is longer than {MAX_SECONDS // 3600} hours")
+        self.problems += self._about_tracks()
+        self.problems += self._missing(times, position / self.sample_rate, at_end=position <= end)
 
     def close(self) -> None:
         if self._container is not None:
@@ -90,25 +108,22 @@ class Container:
         if self._container is not None:
             self._container.close()
         self._packets = self._damaged = self._empty = self._end = 0
-        self._lost, self._complaint = 0.0, ""
-        self._container, messages = open_container(self._data, self._name)
-        self._is_joined = any("concatenated" in text for _, _, text in messages)
+        self._complaint, self._is_cut = "", False
+        self._container = open_container(self._data, self.name)
         streams = self._container.streams.audio
         if not streams:
             kinds = " and ".join(sorted({each.type for each in self._container.streams}))
-            raise AudioError(f"{self._name} has no audio track, only {kinds or 'a header'}")
+            raise AudioError(f"{self.name} has no audio track, only {kinds or 'a header'}")
         if self._asked is not None and not 0 <= self._asked < len(streams):
             raise AudioError(
-                f"{self._name} has audio tracks 0 to {len(streams) - 1}, got track {self._asked}"
+                f"{self.name} has audio tracks 0 to {len(streams) - 1}, got track {self._asked}"
             )
         default = (i for i, each in enumerate(streams) if int(each.disposition) & 1)
         self._track = next(default, 0) if self._asked is None else self._asked
         self._stream: Any = streams[self._track]  # AudioStream
         codec = self._stream.codec_context
         if codec is None:
-            raise AudioError(
-                f"{self._name} has an audio track in a codec that FFmpeg does not know"
-            )
+            raise AudioError(f"{self.name} has audio in a codec that FFmpeg does not know")
         codec.thread_count = 1  # so that errors belong to their packets
         if codec.name == "flac":  # FLAC frames have checksums
             codec.options = {"err_detect": "crccheck+explode"}
@@ -116,8 +131,6 @@ class Container:
 
     def _decoded(self) -> Iterator[Frame]:
         """Decode the track; note packets that cannot be decoded, and damage between packets."""
-        import av.logging
-
         packets, failures = self._container.demux(self._stream), 0
         self._ends_damaged = damaged = False
         while failures < MAX_FAILURES:
@@ -129,74 +142,40 @@ class Container:
                     frames = packet.decode()
             except EOFError:
                 break
-            except Exception as error:  # PyAV raises a dozen types, AttributeError among them
-                if lacks_memory(error):
-                    raise
+            except Exception:  # PyAV raises a dozen types, AttributeError among them
                 self._ends_damaged = damaged = True
-                if packet is None:
-                    packets, failures = self._container.demux(self._stream), failures + 1
-                    continue
-                self._damaged += 1
-                self._lost += float((packet.duration or 0) * (packet.time_base or 0))
-            failures = 0
-            self._packets += packet.size > 0
-            self._end = max(self._end, (packet.pos or 0) + packet.size)
+                self._damaged += packet is not None
             for level, source, text in messages:
                 if level <= av.logging.ERROR and source == self._container.format.name:
                     self._complaint = self._complaint or printable(text.strip())
+            if packet is None:
+                packets, failures = self._container.demux(self._stream), failures + 1
+                continue
+            failures = 0
+            if packet.size:
+                self._packets, self._is_cut = self._packets + 1, packet.is_corrupt
             self._empty += packet.size > 0 and not any(each.samples for each in frames)
+            self._end = max(self._end, (packet.pos or 0) + packet.size)
             for frame in frames:
                 if frame.samples:
-                    yield Frame(frame.time, frame.sample_rate, samples_of(frame), damaged)
+                    yield Frame(frame, damaged)
                     self._ends_damaged = damaged = False
         if failures and not self._complaint:
             self._complaint = f"the container cannot be read beyond packet {self._packets}"
 
-    def _placed(self, problems: list[str]) -> Blocks:
-        """Yield the samples (n, channels) of all frames at one rate, and silence in gaps."""
-        frames, self._frames = self._frames or self._open(), None
-        problems += self._about_tracks()
-        longest = CLOCK_JUMP if self._is(*CLOCKS) else LONGEST_HOLE
-        times = Times(self._origin(), longest, has_times=not self._is("aac"))
-        convert, position, at_end = Converter(self.sample_rate, self.num_channels), 0, False
-        try:
-            for frame, following in pairwise(chain(frames, [None])):
-                assert frame is not None
-                seconds = times.silence_before(frame, following, position / self.sample_rate)
-                gap = silence(round(seconds * self.sample_rate), self.num_channels)
-                for samples in chain(gap, convert(frame)):
-                    position += len(samples)
-                    if position > MAX_SECONDS * self.sample_rate:
-                        raise AudioError(f"{self._name} is longer than {MAX_SECONDS // 3600} hours")
-                    yield samples
-            rest = convert.rest()
-            position, at_end = position + len(rest), True
-            yield rest
-        finally:  # also if the caller stops early
-            problems += self._missing(times, position / self.sample_rate, at_end)
-
     def _missing(self, times: "Times", seconds: float, at_end: bool) -> Iterator[str]:
         """Yield a line for each part that is missing in `seconds` of the track, or at its end."""
-        missing = self._stated_seconds() - seconds if at_end else 0.0
-        if is_cut := missing > TOLERANCE:
+        missing = self._stated_seconds() - seconds
+        is_cut = at_end and (missing > TOLERANCE or self._lacks_end())
+        if is_cut:
             yield cut_off(missing)
-        size = self._data.seek(0, os.SEEK_END)
-        if at_end and self._is("avi") and (lost := self._riff_bytes() - size) > PADDING:
-            yield f"is cut off: {lost} of its bytes are missing; the audio there is used"
-        more = size - self._end_of_chunks(size)
-        if at_end and self._is(*SAMPLES_LAST, "caf" * self._is_pcm) and more > PADDING:
+        if at_end and (more := self._bytes_after()) > PADDING:
             yield bytes_after(more)
-        if self._empty - self._damaged > MAX_EMPTY:
-            yield f"has {self._empty - self._damaged} packets that FFmpeg decodes to no samples"
-        if at_end and self._is("ogg") and self._has_other_codecs():
-            yield "holds other streams after its first, which FFmpeg does not read"
         if times.jumps:
             yield f"has time stamps that jump by {times.jumps:.0f} s, which is not taken as silence"
-        if self._damaged > (self._ends_damaged and is_cut):
-            yield (
-                f"is damaged: {self._damaged} of {self._packets} packets ({self._lost:.2f} of "
-                f"{seconds:.2f} s) cannot be decoded and are replaced by silence"
-            )
+        lost = self._empty if self._empty - self._damaged > MAX_EMPTY else self._damaged
+        if lost > (self._ends_damaged and is_cut):
+            yield f"is damaged: {lost} of {self._packets} packets cannot be decoded"
         elif self._complaint and not is_cut:
             yield f"is damaged ({self._complaint}); the parts that decode are used"
         if times.holes > TOLERANCE and not self._damaged:
@@ -214,37 +193,34 @@ class Container:
         stream, container = self._stream, self._container
         if self._is("matroska") and len(container.streams) == 1 and container.duration:
             return float(container.duration) / 1e6
-        if self._is("caf") and self._is_pcm:
-            return float(stream.frames / self.sample_rate)  # the duration counts bytes that exist
+        if self._is("caf") and self._is_pcm():
+            return float(stream.frames / stream.rate)  # the duration counts bytes that exist
         if stream.duration is None or not self._is(*STATED):
             return 0.0
-        start, end = max(0, stream.start_time or 0), float(stream.duration * stream.time_base)
-        if self._is("mp3"):  # a length is stated where the encoder's delay is
-            return end if start and not self._is_joined else 0.0
-        return end + float(start * stream.time_base)
+        seconds, start = stream.duration * stream.time_base, max(0, stream.start_time or 0)
+        if self._is("mp3"):  # an estimate by the bit rate is not a whole number of samples
+            is_stated = start and (seconds * stream.rate).denominator == 1
+            return float(seconds) if is_stated else 0.0
+        return float(seconds + start * stream.time_base)
 
-    def _riff_bytes(self) -> int:
-        """Return the size of an AVI file that its first bytes state; 0 if they do not."""
-        self._data.seek(4)
-        stated = 8 + int.from_bytes(self._data.read(4), "little")
-        return stated if stated <= MAX_RIFF else 0
+    def _lacks_end(self) -> bool:
+        """Return whether an Ogg file lacks its last page, an AVI file bytes, or others a part of
+        the last packet."""
+        size = self._data.seek(0, os.SEEK_END)
+        if self._is("ogg"):
+            self._data.seek(max(0, size - LAST_PAGES))
+            page = self._data.read().rpartition(b"OggS")[2]
+            return not page[1:2] or not page[1] & 4
+        if self._is("avi"):
+            self._data.seek(4)
+            stated = 8 + int.from_bytes(self._data.read(4), "little")
+            return size + PADDING < stated <= MAX_RIFF
+        return self._is_cut and not self._is_pcm()
 
-    def _end_of_chunks(self, size: int) -> int:
-        """Return the place behind the samples and, in wav, behind the chunks that follow them."""
-        end = self._end
-        while self._is("wav"):
-            self._data.seek(start := end + end % 2)
-            name = self._data.read(4).strip()
-            length = int.from_bytes(self._data.read(4), "little")
-            if name in (b"RIFF", b"data") or not name.isalnum() or start + 8 + length > size:
-                break
-            end = start + 8 + length
-        return end
-
-    def _has_other_codecs(self) -> bool:
-        """Return whether codecs follow in an Ogg file that its first streams do not have."""
-        codecs, count = ogg_streams(self._data), len(self._container.streams)
-        return not set(codecs[count:]) <= set(codecs[:count])
+    def _bytes_after(self) -> int:
+        """Return the number of bytes after the samples of a format that ends with them."""
+        is_last = self._is(*SAMPLES_LAST) and self._is_pcm()
+        return self._data.seek(0, os.SEEK_END) - self._end if is_last else 0
 
     def _about_tracks(self) -> list[str]:
         """Return a line about tracks that are not read, if any."""
@@ -257,7 +233,6 @@ class Container:
             "reads another"
         ]
 
-    @property
     def _is_pcm(self) -> bool:
         return str(self._stream.codec_context.name).startswith("pcm")
 
@@ -265,25 +240,92 @@ class Container:
         return self._container.format.name.split(",")[0] in formats
 
 
-def ogg_streams(data: BinaryIO) -> list[bytes]:
-    """Return the codecs of an Ogg file's streams by their first pages, also of joined files."""
-    codecs, block = list[bytes](), b""
-    data.seek(0)
-    while more := data.read(1 << 20):
-        block = block[-35:] + more  # without a whole page of the block before
-        codecs += FIRST_PAGE.findall(block)
-    return codecs
+@dataclass
+class Times:
+    """Computes the silence before each frame, so that each frame is at the time of its playback."""
+
+    origin: float | None  # time of the recording's start, seconds; None: the first frame's
+    longest: float  # seconds; longer steps are not silence
+    has_times: bool  # without, FFmpeg counts packets: wrong after a change of rate
+    holes: float = 0.0  # seconds of silence between frames
+    jumps: float = 0.0  # seconds of steps that are not silence
+
+    def silence_before(
+        self, frame: Frame | None, following: Frame | None, position: float
+    ) -> float:
+        """Return the seconds of silence before a frame, after `position` seconds of audio.
+
+        A frame whose time the `following` one steps back from has a wrong time.
+        """
+        if frame is None or (time := frame.audio.time) is None:
+            return 0.0
+        if self.origin is None:
+            self.origin = time
+        gap, after_damage = time - self.origin - position, frame.after_damage
+        later = following.audio.time if following else None
+        is_wrong = later is not None and gap > STEP_BACK and time - later > STEP_BACK
+        is_jump = gap > self.longest or is_wrong
+        if is_jump or gap < -STEP_BACK or not (self.has_times or not position or after_damage):
+            self.origin += gap
+            self.jumps += gap * is_jump
+            return 0.0
+        if not position:
+            return max(0.0, gap)
+        if gap <= (ROUNDING if after_damage else TOLERANCE):
+            return 0.0
+        self.holes += gap
+        return gap
 
 
-def cut_off(seconds: float) -> str:
-    return f"is cut off: it ends {seconds:.2f} s before its header says; the audio there is used"
+class Converter:
+    """Converts frames to one rate and number of channels; both may change in a broadcast."""
+
+    def __init__(self, sample_rate: int, num_channels: int) -> None:
+        self._target, self.num_channels = sample_rate, num_channels
+        self._kind: tuple[int, str, str] | None = None
+        self._resampler: av.AudioResampler | None = None
+
+    def __call__(self, frame: Frame | None) -> list[np.ndarray]:
+        """Return the samples (n, channels) that a frame completes; None ends the stream."""
+        audio, kind, frames = frame and frame.audio, None, []
+        if audio:
+            kind = audio.sample_rate, audio.layout.name, audio.format.name
+        if kind != self._kind and self._resampler:
+            frames += self._resampler.resample(None)
+        if audio and kind != self._kind:
+            same, self._kind = checked_rate(audio.sample_rate) == self._target, kind
+            self._resampler = None if same else av.AudioResampler("flt", audio.layout, self._target)
+        if audio:
+            frames += self._resampler.resample(audio) if self._resampler else [audio]
+        return [self._mixed(each) for each in frames]
+
+    def _mixed(self, audio: av.AudioFrame) -> np.ndarray:
+        samples = samples_of(audio)
+        if samples.shape[1] != self.num_channels:
+            samples = np.repeat(samples.mean(axis=1, keepdims=True), self.num_channels, axis=1)
+        return samples
 
 
-def bytes_after(count: int) -> str:
-    return (
-        f"holds {count} bytes after its samples, perhaps of another file or of a recorder that did "
-        "not write its length; they are not read"
-    )
+def silence(num_samples: int, num_channels: int) -> Iterator[np.ndarray]:
+    """Yield zeros (n, channels) in blocks."""
+    size = ZEROS // num_channels
+    for left in range(num_samples, 0, -size):
+        yield np.zeros((min(size, left), num_channels), np.float32)
+
+
+def samples_of(frame: av.AudioFrame) -> np.ndarray:
+    """Return a frame's samples (n, channels) in float32, full scale 1."""
+    dtype, channels = np.dtype(DTYPES[frame.format.name.rstrip("p")]), frame.layout.nb_channels
+    buffers: Any = frame.planes  # of many channels more than there are, whose memory is not theirs
+    planes = [np.frombuffer(plane, dtype) for plane in buffers[:channels]]
+    if frame.format.is_planar:
+        samples = np.stack([plane[: frame.samples] for plane in planes], axis=1)
+    else:
+        samples = planes[0][: frame.samples * channels].reshape(-1, channels)
+    if dtype.kind == "f":
+        return samples.astype(np.float32, copy=False)
+    middle, scale = (128.0, 128.0) if dtype.kind == "u" else (0.0, -float(np.iinfo(dtype).min))
+    return ((samples - middle) / scale).astype(np.float32)
 
 
 def described(stream: Any) -> str:
@@ -294,14 +336,11 @@ def described(stream: Any) -> str:
     return shown(" ".join([*words, *names]), 80)[1:-1]
 
 
-def open_container(data: BinaryIO, name: str) -> tuple[Any, list[Any]]:
-    """Open a container with FFmpeg; also return FFmpeg's messages: (level, source, text).
+def open_container(data: BinaryIO, name: str) -> Any:
+    """Open a container with FFmpeg.
 
-    The content decides. A file that FFmpeg does not recognise, such as a damaged one, is MP3 if it
-    begins so, or else what its name says. The same bytes in memory have no name.
+    The content decides. Damaged MP3 that FFmpeg does not recognise is recognised by its start.
     """
-    import av
-    import av.logging
 
     def seek(offset: int, whence: int = os.SEEK_SET) -> int:
         try:
@@ -310,28 +349,17 @@ def open_container(data: BinaryIO, name: str) -> tuple[Any, list[Any]]:
             return -1
 
     hidden = SimpleNamespace(read=data.read, seek=seek, tell=data.tell)  # without the name
-    ways: list[tuple[Any, str | None]] = [(hidden, None)]
-    if is_mp3 := begins_as_mp3(data):
-        ways.append((hidden, "mp3"))
-    if isinstance(path := getattr(data, "name", None), str):
-        ways.append((SimpleNamespace(**vars(hidden), name=path), None))
     alone = {"protocol_whitelist": "", "format_whitelist": CONTAINERS}
-    for file, kind in ways:
+    for kind in [None, "mp3"] if begins_as_mp3(data) else [None]:
         data.seek(0)
         try:
-            with quiet() as messages, reporting(is_mp3):
-                opened = av.open(file, "r", format=kind, options=alone, metadata_errors="replace")
-            return opened, messages
+            with quiet():
+                return av.open(hidden, "r", format=kind, options=alone, metadata_errors="replace")
         except Exception as error:  # PyAV raises a dozen types, AttributeError among them
-            if lacks_memory(error):
-                raise
             log = getattr(error, "log", None)
             reason = f"{getattr(error, 'strerror', error)}" + (f": {log[2].strip()}" if log else "")
-    hint = "; raw 16-bit samples: np.frombuffer(data, np.int16)" if name == IN_MEMORY else ""
-    if isinstance(path, str) and os.path.splitext(path)[1].lower() in RAW:
-        hint = "; samples without a header: sox a.gsm a.wav, sox -r 16000 -t s16 a.raw a.wav"
     raise AudioError(
-        f"{name} is not audio that soundfile or FFmpeg reads ({printable(reason)[:300]}){hint}"
+        f"{name} is not audio that soundfile or FFmpeg reads ({printable(reason)[:300]})"
     )
 
 
@@ -342,28 +370,8 @@ def begins_as_mp3(data: BinaryIO) -> bool:
     return head == b"ID3" or (head[:1] == b"\xff" and head[1:2] >= b"\xe0")
 
 
-def lacks_memory(error: Exception) -> bool:
-    """Return whether Python lacks memory; FFmpeg's own lack is a size in a damaged file."""
-    return isinstance(error, MemoryError) and not hasattr(error, "errno")
-
-
-@contextmanager
-def reporting(warnings: bool) -> Iterator[None]:
-    """Report FFmpeg's warnings, of which one says that MP3 files are joined."""
-    import av.logging
-
-    level = av.logging.get_level()
-    av.logging.set_level(av.logging.WARNING if warnings else level)
-    try:
-        yield
-    finally:
-        av.logging.set_level(level)
-
-
 def quiet() -> Any:
     """Return a context that collects FFmpeg's messages of this thread: (level, source, text)."""
-    import av.logging
-
     if av.logging.get_level() is None:
         av.logging.set_level(av.logging.ERROR)  # the default level reports none
         av.logging.set_skip_repeated(False)  # otherwise FFmpeg says "repeated" for the next file

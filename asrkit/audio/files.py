@@ -5,26 +5,16 @@ A file that is missing, empty, not audio, or lacks the part, channel or track is
 
 import logging
 from collections.abc import Iterable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import soundfile
 
-from asrkit.audio.containers import Container, begins_as_mp3
-from asrkit.audio.exact import Exact
+from asrkit.audio.exact import by_libsndfile
+from asrkit.audio.reader import AudioFile
 from asrkit.audio.resampler import Resampler
-from asrkit.audio.samples import (
-    MAX_CHANNELS,
-    MAX_RATE,
-    MIN_RATE,
-    AudioError,
-    Mixer,
-    Source,
-    bytes_of,
-    name_of,
-)
+from asrkit.audio.samples import AudioError, Mixer, Source, bytes_of, name_of
 from asrkit.errors import no_file
 
 logger = logging.getLogger(__name__)
@@ -47,50 +37,6 @@ class AudioInfo(NamedTuple):
     num_channels: int
 
 
-class AudioFile:
-    """An audio file that is open for reading.
-
-    Attributes:
-        name: name of the file in messages.
-        sample_rate: Hz.
-        num_channels: channels, at most MAX_CHANNELS.
-        num_samples: samples of a channel if the header counts them exactly; otherwise None, and
-            only reading to the end counts them.
-        problems: a line for each part that is not read, without the name. The list is complete when
-            `blocks` has reached its end.
-    """
-
-    def __init__(self, name: str, reader: Container | Exact) -> None:
-        self.name, self._reader = name, reader
-        self.sample_rate, self.num_channels = reader.sample_rate, reader.num_channels
-        self.num_samples: int | None = reader.num_samples
-        self.problems: list[str] = []
-
-    def blocks(self, size: int, first: int = 0, count: int | None = None) -> Iterator[np.ndarray]:
-        """Read samples (n, channels) in float32, n = `size` except in the last block.
-
-        The first block begins at sample `first`; all have `count` samples, or for None the rest.
-        """
-        self.problems = []
-        waiting, length = [np.zeros((0, self.num_channels), np.float32)], 0
-        with closing(self._reader.samples(first, count, self.problems)) as samples:
-            for part in samples:
-                waiting.append(part)
-                length += len(part)
-                if length >= size:
-                    *whole, rest = np.split(np.concatenate(waiting), range(size, length + 1, size))
-                    yield from whole
-                    waiting, length = [rest], len(rest)
-        if length:
-            yield np.concatenate(waiting)
-
-    def count(self) -> int:
-        """Return the number of samples of a channel; read the file if the header lacks it."""
-        if self.num_samples is None:
-            self.num_samples = sum(len(block) for block in self.blocks(self.sample_rate))
-        return self.num_samples
-
-
 @contextmanager
 def opened(source: Source, track: int | None = None) -> Iterator[AudioFile]:
     """Open a file; leaving the block closes it.
@@ -105,52 +51,26 @@ def opened(source: Source, track: int | None = None) -> Iterator[AudioFile]:
     try:
         if isinstance(source, (str, Path)):
             check_path(Path(source), name)
-        reader = reader_of(source, name, track)
+        file = open_file(source, name, track)
     except OSError as error:
         raise AudioError(f"{name} cannot be read: {error.strerror or error}") from error
-    with closing(reader):
-        rate, channels = reader.sample_rate, reader.num_channels
-        if not MIN_RATE <= rate <= MAX_RATE or not 1 <= channels <= MAX_CHANNELS:
-            raise AudioError(
-                f"{name} must have 1 to {MAX_CHANNELS} channels at {MIN_RATE} to {MAX_RATE} Hz, "
-                f"got {channels} at {rate} Hz"
-            )
-        yield AudioFile(name, reader)
+    with closing(file):
+        yield file
 
 
-def reader_of(source: Source, name: str, track: int | None) -> Container | Exact:
-    """Open a file in the reader that reads all of it."""
-    with closing(bytes_of(source)) as data:
-        is_mp3 = begins_as_mp3(data)
-    exact = None if is_mp3 else by_libsndfile(source, name)  # libmpg123 writes to standard error
-    if exact is not None and not track and exact.is_exact():
+def open_file(source: Source, name: str, track: int | None) -> AudioFile:
+    """Open a file in the library that reads all of it."""
+    if not track and (exact := by_libsndfile(source, name)):
         return exact
-    try:
-        container = Container(bytes_of(source), name, track)
-    except AudioError:
-        exact = exact or by_libsndfile(source, name)  # FFmpeg decodes nothing of free-format MP3
-        if exact is not None and exact.seconds and not track:
-            return exact
-        if exact is not None:
-            exact.close()
-        raise
-    if exact is not None:
-        exact.close()
-    return container
+    from asrkit.audio.containers import Container
 
-
-def by_libsndfile(source: Source, name: str) -> Exact | None:
-    with suppress(soundfile.LibsndfileError):
-        return Exact(source, name)
-    return None
+    return Container(bytes_of(source), name, track)
 
 
 def check_path(path: Path, name: str) -> None:
     """Raise AudioError unless the path names a file that is not empty."""
-    if str(path) == "-" and not path.exists():
-        raise AudioError("standard input is not read here: asrkit stream - reads it")
-    if path.is_fifo():
-        raise AudioError(f"{name} is a pipe, which is not read here: asrkit stream - < {name}")
+    if path.is_fifo() or (str(path) == "-" and not path.exists()):
+        raise AudioError(f"{name} is a pipe, which is not read here: asrkit stream - reads it")
     if not path.is_file():
         raise AudioError(f"{name} {no_file(path)}")
     if path.stat().st_size == 0:
@@ -177,16 +97,19 @@ def read(
         track: number of the audio track in a container, from 0; None for the default one.
     """
     with opened(path, track) as file:
-        if file.num_samples is not None:
-            rest = min(file.num_samples, max(0.0, file.num_samples - start * file.sample_rate))
-            wanted = rest if duration is None else min(rest, duration * file.sample_rate)
-            refuse_too_many(wanted, file.num_channels)
-        parts, size = [np.zeros((0, file.num_channels), np.float32)], 0
-        for block in part_of_file(file, BLOCK_VALUES // file.num_channels, start, duration):
-            size += len(block)
-            refuse_too_many(size, file.num_channels)
-            parts.append(block)
-        return np.concatenate(parts), file.sample_rate
+        size = BLOCK_VALUES // file.num_channels
+        blocks = part_of_file(file, size, start, duration)
+        return joined(blocks, (0, file.num_channels)), file.sample_rate
+
+
+def joined(blocks: Iterable[np.ndarray], empty: tuple[int, ...]) -> np.ndarray:
+    """Return blocks (n, …) as one array; reject more than memory holds."""
+    parts, size = [np.zeros(empty, np.float32)], 0
+    for block in blocks:
+        parts.append(block)
+        size += len(block)
+        refuse_too_many(size, block[:1].size)
+    return np.concatenate(parts)
 
 
 def refuse_too_many(num_samples: float, num_channels: int) -> None:
@@ -202,26 +125,21 @@ def part_of_file(
     file: AudioFile, size: int, start: float = 0.0, duration: float | None = None
 ) -> Iterator[np.ndarray]:
     """Yield part of an open file in blocks (n, channels) of `size` samples; log its problems."""
-    rate, known = file.sample_rate, file.num_samples
+    place, known = start * file.sample_rate, file.num_samples
     longest = float("inf") if known is None else known + 0.5
-    if not -0.5 <= start * rate <= longest or start == float("inf"):
-        raise outside(file, start)
-    first = round(start * rate) if known is None else min(round(start * rate), known)
-    count = None if duration is None or duration * rate > 2**62 else round(duration * rate)
-    found = False
-    for block in file.blocks(size, first, count):
-        found = True
-        yield block
-    if not found and first and known is None and count != 0 and first > file.count():
-        raise outside(file, start)
+    is_inside = -0.5 <= place <= longest and place != float("inf")
+    first = min(round(place), longest) if is_inside else 0
+    count = None if duration is None else round(min(duration * file.sample_rate, 2.0**62))
+    block = None
+    if is_inside:
+        for block in file.blocks(size, int(first), count):
+            yield block
+    is_doubtful = block is None and first and known is None and count != 0
+    if not is_inside or (is_doubtful and first > file.count()):
+        seconds = file.count() / file.sample_rate
+        raise AudioError(f"{file.name} has {seconds:.2f} s; start {start} s is not in it")
     for problem in file.problems:
         logger.warning("%s %s", file.name, problem)
-
-
-def outside(file: AudioFile, start: float) -> AudioError:
-    """Return the error for a part outside a file."""
-    seconds = file.count() / file.sample_rate
-    return AudioError(f"{file.name} has {seconds:.2f} s; start {start} s is not in it")
 
 
 def blocks(
@@ -237,8 +155,7 @@ def blocks(
     shorter than `seconds`.
     """
     with opened(path, track) as file:
-        size = block_size(file, seconds)
-        for block in part_of_file(file, size, start, duration):
+        for block in part_of_file(file, block_size(file, seconds), start, duration):
             yield block, file.sample_rate
 
 
@@ -275,15 +192,15 @@ def load(
 
 def at_16_khz(blocks: Iterable[tuple[np.ndarray, int]]) -> np.ndarray:
     """Return mono blocks of a recording, each with its rate in Hz, as samples (n,) at 16 kHz."""
-    empty = np.zeros(0, np.float32)
-    parts, size = [empty], 0
+    return joined(resampled(blocks), (0,))
+
+
+def resampled(blocks: Iterable[tuple[np.ndarray, int]]) -> Iterator[np.ndarray]:
+    """Yield mono blocks of a recording at 16 kHz."""
     resampler = past = None
     for block, rate in blocks:
         resampler = resampler or Resampler(rate)
         part, past = resampler.step(past or resampler.start(), block)
-        size += len(part)
-        refuse_too_many(size, 1)
-        parts.append(part)
+        yield part
     if resampler is not None and past is not None:
-        parts.append(resampler.step(past, empty, last=True)[0])
-    return np.concatenate(parts)
+        yield resampler.step(past, np.zeros(0, np.float32), last=True)[0]

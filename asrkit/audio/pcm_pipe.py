@@ -1,37 +1,29 @@
 """Reading a pipe while it is written: raw 16-bit samples, or 16-bit WAV."""
 
-import struct
+import wave
 from collections.abc import Callable, Iterator
-from typing import Any, BinaryIO, NamedTuple
+from types import SimpleNamespace
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from asrkit.audio.resampler import SAMPLE_RATE
 from asrkit.audio.samples import MAX_CHANNELS, AudioError
+from asrkit.errors import reason
 
 CONTAINERS = {
-    b"fLaC": "FLAC", b"OggS": "Ogg", b"ID3": "MP3", b"RIFF": "RIFF, but not WAV", b"RF64": "RF64",
-    b"riff": "W64", b"RIFX": "RIFX", b"BW64": "BW64", b"NIST": "SPHERE", b"#!AM": "AMR",
-    b"FORM": "AIFF", b"caff": "CAF", b".snd": "AU", b"\x1aE\xdf\xa3": "Matroska",
+    b"fLaC": "FLAC", b"OggS": "Ogg", b"RF64": "RF64", b"riff": "W64", b"RIFX": "RIFX",
+    b"BW64": "BW64", b"NIST": "SPHERE", b"#!AM": "AMR", b"FORM": "AIFF", b"caff": "CAF",
+    b".snd": "AU", b"\x1aE\xdf\xa3": "Matroska", b"ID3": "MP3", b"\xff\xfa": "MP3",
+    b"\xff\xfb": "MP3", b"\xff\xf2": "MP3", b"\xff\xf3": "MP3", b"\xff\xe3": "MP3",
+    b"\xff\xf1": "AAC", b"\xff\xf9": "AAC", b"G@": "MPEG-TS",
 }  # fmt: skip
-PCM, EXTENSIBLE = 1, 0xFFFE  # format tags of WAV
-UNKNOWN_SIZE = (0, 0xFFFFFFFF)  # sizes of the data chunk if its writer could not seek back
-PROBED = 8192  # bytes that are read to tell samples from MPEG audio: a quarter of a second
-FRAMES = 3  # consecutive frames of MPEG audio that are not a coincidence
-PACKET_BYTES = 188  # size of a packet of MPEG-TS
-MAX_CHUNK = 1 << 24  # bytes of chunks that are skipped: tags, a picture
+LARGEST = b"\xff\xff\xff\xff"
+KNOWN = 1 << 31  # bytes; a pipe's writer who states more did not know the length
 ADVICE = (
     "asrkit stream FILE reads files of all formats; a pipe may hold raw 16-bit samples or 16-bit "
     "WAV, as ffmpeg -i FILE -f s16le -ac 1 -ar 16000 - writes them"
 )
-
-
-class PCMFormat(NamedTuple):
-    """The format of a stream of 16-bit samples."""
-
-    sample_rate: int  # Hz
-    num_channels: int
-    num_bytes: int | None  # None: to the end of the stream
 
 
 def piped(
@@ -48,76 +40,57 @@ def piped(
     head = file.read(12)
     if not head:
         raise AudioError("standard input is empty (0 bytes)")
-    if head[:4] == b"RIFF" and head[8:] == b"WAVE":
-        form, head = wav_format(file), b""
-    else:
-        form = PCMFormat(sample_rate or SAMPLE_RATE, channels or 1, None)
-        if head[:1] == b"G" or (head[:1] == b"\xff" and head[1:2] >= b"\xe0"):  # MPEG, or samples
-            head += file.read(PROBED - len(head))
-        if (name := container_of(head)) is not None:
-            raise AudioError(f"standard input is {name}, which is not read from a pipe; {ADVICE}")
 
     def read(count: int) -> bytes:
         nonlocal head
-        taken, head = head[:count], head[count:]
-        return taken + file.read(count - len(taken))
+        start, head = head[:count], head[count:]
+        return start + file.read(count - len(start))
 
-    return form.sample_rate, packets(read, form, packet_ms)
+    rate, num_channels, num_bytes = sample_rate or SAMPLE_RATE, channels or 1, None
+    if head[:4] == b"RIFF":
+        head = head[:4] + LARGEST + head[8:]  # the size, which some writers do not know
+        rate, num_channels, num_bytes = wav_format(read)
+    names = [name for start, name in CONTAINERS.items() if head.startswith(start)]
+    if head[4:8] == b"ftyp":
+        names = ["MP4"]
+    if names:
+        raise AudioError(f"standard input is {names[0]}, which is not read from a pipe; {ADVICE}")
+    return rate, packets(read, num_channels, num_bytes, max(1, rate * packet_ms // 1000))
 
 
-def packets(read: Callable[[int], bytes], form: PCMFormat, packet_ms: int) -> Iterator[np.ndarray]:
-    """Yield packets of int16 samples (n, channels), from a function that reads n bytes."""
-    frame = 2 * form.num_channels
-    size, left = max(1, form.sample_rate * packet_ms // 1000) * frame, form.num_bytes
-    while data := read(size if left is None else min(size, left)):
+def packets(
+    read: Callable[[int], bytes], num_channels: int, num_bytes: int | None, size: int
+) -> Iterator[np.ndarray]:
+    """Yield packets of `size` int16 samples (n, channels), from a function that reads n bytes.
+
+    Args:
+        num_bytes: bytes of all samples; None to read to the end of the stream.
+    """
+    frame = 2 * num_channels
+    left = num_bytes
+    while data := read(size * frame if left is None else min(size * frame, left)):
         left = None if left is None else left - len(data)
         whole = np.frombuffer(data[: len(data) // frame * frame], dtype="<i2").astype(np.int16)
-        yield whole.reshape(-1, form.num_channels)
+        yield whole.reshape(-1, num_channels)
 
 
-def wav_format(file: BinaryIO) -> PCMFormat:
-    """Read a WAV header from its byte 12 up to the first sample, and return its format."""
-    kind = b""
-    while len(head := file.read(8)) == 8:
-        name, size = struct.unpack("<4sI", head)
-        if name == b"data" and len(kind) >= 16:
-            tag, channels, rate, _, _, bits = struct.unpack("<HHIIHH", kind[:16])
-            if tag == EXTENSIBLE and len(kind) >= 26:
-                (tag,) = struct.unpack("<H", kind[24:26])
-            if (tag, bits) != (PCM, 16) or not 1 <= channels <= MAX_CHANNELS:
-                raise AudioError(
-                    f"the WAV file on standard input has samples of {bits} bits, format {tag}, in "
-                    f"{channels} channels; {ADVICE}"
-                )
-            return PCMFormat(rate, channels, None if size in UNKNOWN_SIZE else size)
-        if name == b"data" or size > MAX_CHUNK:
-            break
-        body = file.read(size + size % 2)
-        kind = body if name == b"fmt " else kind
-    raise AudioError(f"the WAV file on standard input has a damaged header; {ADVICE}")
+def wav_format(read: Callable[[int], bytes]) -> tuple[int, int, int | None]:
+    """Read a WAV header up to the first sample; return rate, channels and bytes of samples.
 
-
-def container_of(head: bytes) -> str | None:
-    """Return the name of the audio format that begins with these bytes; None for samples."""
-    names = [name for magic, name in CONTAINERS.items() if head.startswith(magic)]
-    if head[4:8] == b"ftyp":
-        return "MP4"
-    if head[: FRAMES * PACKET_BYTES : PACKET_BYTES] == b"G" * FRAMES:
-        return "MPEG-TS"
-    if head[:1] == b"\xff":
-        names += [codec.upper() for codec in ("mp3", "aac") if decoded(head, codec) >= FRAMES]
-    return names[0] if names else None
-
-
-def decoded(data: bytes, codec: str) -> int:
-    """Return the number of frames of a codec that begin with the first byte."""
-    import av
-
-    decoder: Any = av.CodecContext.create(codec, "r")
-    count = 0
+    The bytes are None if the writer did not know them.
+    """
+    stream: Any = SimpleNamespace(read=read)
     try:
-        for packet in decoder.parse(data):
-            count += len(decoder.decode(packet))
-    except av.FFmpegError:
-        return 0
-    return count
+        with wave.open(stream, "rb") as head:  # which leaves the stream open
+            rate, channels, width = head.getframerate(), head.getnchannels(), head.getsampwidth()
+            size = head.getnframes() * channels * width
+    except (wave.Error, EOFError) as error:
+        raise AudioError(
+            f"the WAV file on standard input is not read ({reason(error)}); {ADVICE}"
+        ) from None
+    if width != 2 or channels > MAX_CHANNELS:
+        raise AudioError(
+            f"the WAV file on standard input has samples of {8 * width} bits in {channels} "
+            f"channels; {ADVICE}"
+        )
+    return rate, channels, size if 0 < size < KNOWN else None

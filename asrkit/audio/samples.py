@@ -3,7 +3,6 @@
 import io
 import logging
 import math
-from collections.abc import Generator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -19,10 +18,9 @@ LOUDEST = 100.0  # largest float sample: 40 dB above full scale, more than mixes
 CANCELLED_DB = -12.0  # `mix_db` below which channels cancel each other out
 
 Source = str | Path | io.BytesIO
-Blocks = Generator[np.ndarray, None, None]
+IN_MEMORY = "audio in memory"  # its name in messages
 
 logger = logging.getLogger(__name__)
-IN_MEMORY = "audio in memory"  # its name in messages
 
 
 class AudioError(UserError):

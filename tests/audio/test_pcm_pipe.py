@@ -1,47 +1,83 @@
 """The head of a pipe, and the packets of its samples."""
 
 import io
-import struct
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from asrkit.audio import AudioError
-from asrkit.audio.pcm_pipe import PCMFormat, packets, piped, wav_format
-
-RATE = 16000
-
-
-def header(tag: int = 1, channels: int = 1, bits: int = 16) -> io.BytesIO:
-    """The chunks of a wav file up to its samples."""
-    kind = struct.pack("<HHIIHH", tag, channels, RATE, 2 * RATE * channels, 2, bits)
-    return io.BytesIO(struct.pack("<4sI", b"fmt ", 16) + kind + struct.pack("<4sI", b"data", 8))
+from asrkit.audio.pcm_pipe import piped
+from tests.audio.test_files import FLAC, RATE, SPEECH, muxed, ogg, wav, written
 
 
-def test_a_wav_header_of_16_bits() -> None:
-    assert wav_format(header(channels=2)) == PCMFormat(RATE, 2, 8)
+class Trickle(io.RawIOBase):
+    """A pipe that yields a few bytes at a time and cannot seek."""
+
+    def __init__(self, data: bytes) -> None:
+        self._file = io.BytesIO(data)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:
+        return self._file.readinto(memoryview(buffer)[:700])
 
 
-@pytest.mark.parametrize(("options", "said"), [
-    ({"bits": 24}, "24 bits, format 1, in 1 channels"),
-    ({"tag": 3}, "16 bits, format 3, in 1 channels"),
-    ({"channels": 0}, "format 1, in 0 channels"),
-    ({"channels": 65535}, "format 1, in 65535 channels"),
-])  # fmt: skip
-def test_other_wav_headers_are_refused(options: dict[str, int], said: str) -> None:
+def read(data: bytes, packet_ms: int = 100, **options: int) -> tuple[int, list[np.ndarray]]:
+    rate, packets = piped(io.BufferedReader(Trickle(data)), packet_ms, **options)
+    return rate, list(packets)
+
+
+def test_wav_of_any_length_that_its_header_states() -> None:
+    """Some writers cannot state it; bytes after the samples are tags."""
+    stereo = np.stack([SPEECH, -SPEECH], 1)
+    for data in (wav(), wav() + bytes(99), wav(0), wav(0xFFFFFFFF)):
+        rate, packets = read(data)
+        assert rate == RATE
+        assert np.array_equal(np.concatenate(packets)[:, 0], SPEECH)
+    rate, packets = read(written(stereo, 8000, format="WAV"))
+    assert rate == 8000
+    assert np.array_equal(np.concatenate(packets), stereo)
+
+
+@pytest.mark.parametrize(("data", "said"), [
+    (b"", "standard input is empty"),
+    (written(format="WAV", subtype="PCM_U8"), "has samples of 8 bits in 1 channels; asrkit stream"),
+    (written(np.zeros((9, 65), np.int16), format="WAV"), "WAV file on standard input "),
+    (written(format="WAV", subtype="FLOAT"), "is not read .unknown format: 3.; asrkit stream"),
+    (wav()[:30], "is not read "),
+    (b"RIFF\0\0\0\0AVI ", "is not read .not a WAVE file"),
+    (written(format="MP3"), "is MP3, which is not read from a pipe; .*-f s"),
+    (written(**FLAC), "is FLAC, which"),
+    (ogg(), "is Ogg, which"),
+], ids=lambda each: str(each)[:20])  # fmt: skip
+def test_pipes_that_are_refused(data: bytes, said: str) -> None:
     with pytest.raises(AudioError, match=said):
-        wav_format(header(**options))
+        read(data)
 
 
-def test_an_empty_pipe_is_an_error() -> None:
-    with pytest.raises(AudioError, match="standard input is empty"):
-        piped(io.BytesIO(), 100)
+@pytest.mark.parametrize(("name", "codec", "kind"), [
+    ("x.aac", "aac", "AAC"), ("x.ts", "aac", "MPEG-TS"), ("x.webm", "libopus", "Matroska"),
+    ("x.mp4", "aac", "MP4"),
+])  # fmt: skip
+def test_containers_are_not_taken_for_samples(
+    name: str, codec: str, kind: str, tmp_path: Path
+) -> None:
+    with pytest.raises(AudioError, match=f"is {kind}, which is not read from a pipe"):
+        read(muxed(tmp_path / name, codec))
+
+
+@pytest.mark.parametrize("first", [-1, -32, 0x4747, -257])
+def test_samples_may_begin_like_mpeg_audio(first: int) -> None:
+    """Control: -1 is 0xffff."""
+    samples = np.concatenate([np.full(200, first, np.int16), SPEECH])
+    assert np.array_equal(np.concatenate(read(samples.tobytes())[1])[:, 0], samples)
 
 
 @pytest.mark.parametrize(("packet_ms", "lengths"), [(10, [160] * 6 + [40]), (1000, [1000])])
 def test_packets_have_their_length(packet_ms: int, lengths: list[int]) -> None:
     samples = np.arange(2000, dtype=np.int16).reshape(-1, 2)
-    form = PCMFormat(RATE, 2, None)
-    found = list(packets(io.BytesIO(samples.tobytes()).read, form, packet_ms))
-    assert [len(each) for each in found] == lengths
-    assert np.array_equal(np.concatenate(found), samples)
+    _, packets = read(samples.tobytes(), packet_ms, sample_rate=RATE, channels=2)
+    assert [len(each) for each in packets] == lengths
+    assert np.array_equal(np.concatenate(packets), samples)
