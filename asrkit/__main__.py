@@ -31,7 +31,7 @@ GROUPS = {
         "average": "average the weights of models",
         "pack": "store a model file's weights in half the bytes",
         "push": "upload a model file and its card to the Hugging Face hub",
-        "verify": "compare streaming with offline, station by station",
+        "verify": "compare streaming with offline on recordings",
         "bench": "measure a model's speed here on each backend, for several streams",
     },
 }

@@ -169,10 +169,10 @@ def model_path(model: str | Path) -> Path:
     """Return the path of a model file.
 
     Args:
-        model: path of the file; folder with a model.safetensors, or a single .safetensors file;
-            name of a ready model or of another one in the catalogue; or hf://owner/name. Models of
-            the hub are downloaded, and converted if they are checkpoints of NeMo. :LANGUAGE after
-            the name chooses the language of a model with a language prompt.
+        model: path of the file; folder with a model.safetensors; name of a ready model or of
+            another one in the catalogue; or hf://owner/name. Models of the hub are downloaded, and
+            converted if they are checkpoints of NeMo. :LANGUAGE after the name chooses the language
+            of a model with a language prompt.
     """
     if not isinstance(model, str | PurePath):
         raise ModelFileError(f"a model must be a path or a ready one's name, got {shown(model)}")
@@ -186,16 +186,10 @@ def model_path(model: str | Path) -> Path:
         raise ModelFileError(f"{shown(path)} is {OTHERS[path.suffix]}")
     if path.is_file():
         return path
-    inside = sorted(path.glob("*.safetensors")) if path.is_dir() and str(model) else []
-    if path / "model.safetensors" in inside:
-        return path / "model.safetensors"
-    if len(inside) == 1:
-        return inside[0]
+    if str(model) and (path / hub.MODEL).is_file():
+        return path / hub.MODEL
     if str(model) in ready:
         return ready[str(model)]
-    if inside:
-        names = shown(Path(", ".join(each.name for each in inside)))
-        raise ModelFileError(f"{shown(path)} has several model files, name one: {names}")
     entry = entry_of(text) if isinstance(model, str) else None
     if prompt is not None and (
         entry.prompt is None if entry is not None else text in ready or Path(text).exists()
@@ -206,12 +200,9 @@ def model_path(model: str | Path) -> Path:
     if not path.exists() and path.suffix != ".safetensors":
         require_usable(text)
     is_address = hub.REPOSITORY.fullmatch(str(model)) and not (path.suffix or path.parent.is_dir())
-    name = str(model) and shown(path)
-    if name and path.is_dir():
-        name += ", a folder without a .safetensors file"
     raise ModelFileError(
-        f"no model file {name}: give a file of asrkit train or asrkit import, a ready "
-        f"model ({', '.join(ready) or 'none'}), another name of asrkit models, or "
+        f"no model file {str(model) and shown(path)}: give a file of asrkit train or asrkit "
+        f"import, a ready model ({', '.join(ready) or 'none'}), another name of asrkit models, or "
         f"{hub.PREFIX}{model if is_address else 'owner/name'} of the hub{near(text)}"
     )
 

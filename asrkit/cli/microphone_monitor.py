@@ -9,7 +9,7 @@ from asrkit.audio.microphone import IDLE_SECONDS, QUEUE_SECONDS, Microphone
 
 
 class Watch:
-    """Notes for the user of a microphone; a problem is reported again only when it has doubled."""
+    """Notes for the user of a microphone, each once while its problem lasts."""
 
     SILENCE = 5.0  # seconds
     QUIET = 1e-4  # -80 dBFS, below the noise that a working microphone records in any room
@@ -19,7 +19,7 @@ class Watch:
         self.microphone = microphone
         self.peak = 0.0  # loudest sample of the last packet
         self.silent: float | None = 0.0  # seconds without sound so far; None once reported
-        self.reported: dict[str, float] = {}  # seconds of each problem
+        self.reported = set[str]()  # problems
 
     def __call__(self, packet: np.ndarray) -> Iterator[str]:
         """Yield notes after a packet (n, channels), which is empty if no audio arrived."""
@@ -36,27 +36,25 @@ class Watch:
                 )
         waiting = microphone.waiting
         if waiting <= self.CAUGHT_UP:
-            self.reported.pop("behind", None)
-        elif microphone.stopped and self._is_news("stopped", waiting):
+            self.reported.discard("behind")
+        elif microphone.stopped and self._is_news("stopped", waiting > 0):
             yield f"decoding the last {waiting:.1f} s; Ctrl-C again ends at once"
-        elif not microphone.stopped and self._is_news("behind", waiting, self.BEHIND):
+        elif not microphone.stopped and self._is_news("behind", waiting >= self.BEHIND):
             yield (
                 f"{waiting:.1f} s behind: decoding is slower than speech; "
                 f"beyond {QUEUE_SECONDS:.0f} s audio will be lost"
             )
-        if self._is_news("lost", microphone.lost):
-            yield f"audio is being lost, {microphone.lost:.2f} s so far: the queue is full"
-        if self._is_news("dropped", microphone.dropped):
-            yield f"the device or the system dropped audio, {microphone.dropped:.2f} s so far"
+        if self._is_news("lost", microphone.lost > 0):
+            yield "audio is being lost: the queue is full"
+        if self._is_news("dropped", microphone.dropped > 0):
+            yield "the device or the system dropped audio"
 
-    def _is_news(self, problem: str, seconds: float, least: float = 0.0) -> bool:
-        """Return whether a problem is new, or twice as large as when it was reported."""
-        if (last := self.reported.get(problem)) is not None:
-            least = last + max(last, 1.0)
-        if not 0 < seconds >= least:
-            return False
-        self.reported[problem] = seconds
-        return True
+    def _is_news(self, problem: str, is_there: bool) -> bool:
+        """Return whether a problem is there and was not reported."""
+        is_news = is_there and problem not in self.reported
+        if is_news:
+            self.reported.add(problem)
+        return is_news
 
     def level(self) -> str:
         """Return the level of the last packet in a fixed width."""

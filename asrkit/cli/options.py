@@ -2,9 +2,8 @@
 
 import argparse
 from collections.abc import Iterable
-from functools import partial
 
-from asrkit.cli.parser import Parser, one_of, real, whole
+from asrkit.cli.parser import Parser, one_of, real, whole, word_or
 from asrkit.errors import UserError, checked_token, shown
 from asrkit.lm import LIMIT
 from asrkit.lm.hotwords import WEIGHT
@@ -119,12 +118,9 @@ def add_segments(arguments: Parser, live: bool = False) -> None:
     """Add the options of segments; a `live` command ends segments at pauses by default."""
     group = arguments.group("segments")
     group.add_argument(
-        "--endpoint-ms", type=pause, metavar="MS", default=None if live else "off",
+        "--endpoint-ms", type=word_or("off", whole(1, LONGEST_MS)), metavar="MS",
+        default=None if live else "off",
         help=f"pause that ends a segment; off: one segment (default {1000 if live else 'off'})",
-    )  # fmt: skip
-    group.add_argument(
-        "--min-segment-ms", type=whole(0, LONGEST_MS), metavar="MS",
-        help="length below which a segment continues (default 0)",
     )  # fmt: skip
     group.add_argument(
         "--max-segment-ms", type=whole(1, LONGEST_MS), metavar="MS",
@@ -150,28 +146,27 @@ def add_segments(arguments: Parser, live: bool = False) -> None:
     )  # fmt: skip
 
 
-def add_second_pass(arguments: Parser, default: str = "off", search: bool = True) -> None:
-    """Add the options of the second pass and, with `search`, of its search."""
+def add_second_pass(arguments: Parser, default: str = "off") -> None:
+    """Add the options of the second pass and of its search."""
     group = arguments.group("second pass")
     group.add_argument(
-        "--second-pass", metavar="MS", default=default,
+        "--second-pass", metavar="MS",
         help="recognise each ended segment again in this larger chunk (ms) or in full context"
         f" (full); off: one pass (default {default})",
     )  # fmt: skip
     arguments.set_defaults(second_pass_default=default)
-    if search:
-        group.add_argument(
-            "--second-search", metavar="KIND", help="search of the second pass (default: the first)"
-        )
+    group.add_argument(
+        "--second-search", metavar="KIND", help="search of the second pass (default: the first)"
+    )
 
 
 def add_channel(arguments: Parser, split: bool = False) -> None:
     """Add the options that choose a file's channel and track; `split` allows all channels."""
     group = arguments.group("audio")
     group.add_argument(
-        "--channel", type=partial(channel, split=split),
-        metavar="N|mix|split" if split else "N|mix",
-        help="channel of a file, from 0; mix: the mean of all (default)"
+        "--channel", type=word_or("split", whole(0)) if split else whole(0),
+        metavar="N|split" if split else "N",
+        help="channel of a file, from 0 (default: the mean of all)"
         + ("; split: each channel is a speaker" if split else ""),
     )  # fmt: skip
     if split:
@@ -183,18 +178,6 @@ def add_channel(arguments: Parser, split: bool = False) -> None:
         "--track", type=whole(0, 1000), metavar="N",
         help="audio track of a file, from 0 (default: the file's default track)",
     )  # fmt: skip
-
-
-def channel(text: str, split: bool) -> int | str | None:
-    """Return the number of a channel, "split", or None for the mix; a type of argument."""
-    if text in ("mix", "split") and (split or text == "mix"):
-        return None if text == "mix" else text
-    try:
-        return whole(0)(text)
-    except argparse.ArgumentTypeError as error:
-        names = "mix, split" if split else "mix"
-        text = str(error).replace("must be", f"must be {names} or")
-        raise argparse.ArgumentTypeError(text) from None
 
 
 def check_speakers(options: argparse.Namespace) -> None:
@@ -232,16 +215,6 @@ def eagerness() -> Iterable[str]:
     from asrkit.runtime.endpoint import EAGERNESS
 
     return ["off", *EAGERNESS]
-
-
-def pause(text: str) -> int:
-    """Return milliseconds, or 0 for off; a type of argument."""
-    if text == "off":
-        return 0
-    try:
-        return whole(1, LONGEST_MS)(text)
-    except argparse.ArgumentTypeError as error:
-        raise argparse.ArgumentTypeError(str(error).replace("must be", "must be off or")) from None
 
 
 def add_output(arguments: Parser, form: str) -> None:

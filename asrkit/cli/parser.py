@@ -83,7 +83,8 @@ class Parser(argparse.ArgumentParser):
         Returns:
             Exit status: 0 done, 1 done but something failed, 2 a user's mistake, 130 stopped.
         """
-        open_streams()
+        if isinstance(sys.stdout, io.TextIOWrapper):  # the terminal's encoding may lack characters
+            sys.stdout.reconfigure(errors="backslashreplace")
         # OpenMP reads it when torch is imported. By default its threads stay busy while they wait
         # for each other, which takes many times as long if another program needs a core.
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -109,19 +110,6 @@ class Parser(argparse.ArgumentParser):
             end_at_next_interrupt()
             print(f"{self.prog}: stopped", file=sys.stderr)
             return 130
-
-
-def open_streams() -> None:
-    """Make the standard streams usable: replace closed ones, and escape characters in output.
-
-    Streams are None if a program without a terminal starts a command with closed streams.
-    Characters are escaped if the encoding of a terminal or file lacks them.
-    """
-    for name, mode in ("stdin", "r"), ("stdout", "w"), ("stderr", "w"):
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def refuse_overwriting(options: argparse.Namespace) -> None:
@@ -174,6 +162,19 @@ def whole(lowest: int, highest: float = math.inf) -> Callable[[str], int]:
 def real(lowest: float, highest: float) -> Callable[[str], float]:
     """Return a type of argument: numbers from `lowest` to `highest`."""
     return _between(float, "a number", lowest, highest)
+
+
+def word_or(word: str, number: Callable[[str], int]) -> Callable[[str], str | int]:
+    """Return a type of argument: a word, or a number."""
+
+    def read(text: str) -> str | int:
+        try:
+            return word if text == word else number(text)
+        except argparse.ArgumentTypeError as error:
+            message = str(error).replace("must be", f"must be {word} or")
+            raise argparse.ArgumentTypeError(message) from None
+
+    return read
 
 
 def _between(

@@ -28,20 +28,21 @@ from asrkit.search import KINDS
 
 
 def endpointer_of(options: argparse.Namespace) -> Endpointer | None:
-    named = {"min_segment_ms": options.min_segment_ms, "max_segment_ms": options.max_segment_ms}
-    given: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
+    given: dict[str, Any] = {}
+    if options.max_segment_ms is not None:
+        given["max_segment_ms"] = options.max_segment_ms
     if options.reset is not None:
         given["reset_encoder"] = options.reset == "encoder"
     if options.vad:
         given["vad"] = True
     if options.end_of_turn != "off":
         given["end_of_turn"] = options.end_of_turn
-    elif options.endpoint_ms == 0:
+    elif options.endpoint_ms == "off":
         if given:
             raise UserError("options of segments need --endpoint-ms: give it, or leave them out")
         return None
     if options.endpoint_ms is not None:
-        given["pause_ms"] = options.endpoint_ms or None
+        given["pause_ms"] = None if options.endpoint_ms == "off" else options.endpoint_ms
     try:
         return Endpointer(**given)
     except ValueError as error:
@@ -148,24 +149,23 @@ def second_pass_of(
 
     In full context, commands with a second pass by default have none.
     """
-    given = options.second_pass
-    search = getattr(options, "second_search", None)
+    is_full, search = options.chunk_ms == "full", options.second_search
+    given = options.second_pass or ("off" if is_full else options.second_pass_default)
     chosen = None if search is None else asked_search(search, "--second-search")
-    if given == options.chunk_ms == "full" and options.second_pass_default == "off":
+    if is_full and given == "full":
         raise UserError(
             "--second-pass full has no effect with --chunk-ms full, whose text is the same: "
             "leave one of them out"
         )
-    if given == "off" or given == options.chunk_ms == "full":
-        if chosen is not None:
-            raise UserError(
-                "--second-search has no effect without a second pass: give --second-pass MS, or "
-                "leave it out"
-            )
-        return None, None
-    if given == "full":
-        return given, chosen
-    return file.model.encoder.rate.frames("--second-pass", given, 1), chosen
+    if given != "off":
+        rate = file.model.encoder.rate
+        return given if given == "full" else rate.frames("--second-pass", given, 1), chosen
+    if chosen is not None:
+        raise UserError(
+            "--second-search has no effect without a second pass: give --second-pass MS, or "
+            "leave it out"
+        )
+    return None, None
 
 
 def name_left_out(command: str, left_out: list[LeftOut]) -> int:

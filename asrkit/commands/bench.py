@@ -11,13 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from asrkit.atomic_write import write_text
 from asrkit.cli.options import add_context, add_device, add_model_file
 from asrkit.cli.parser import Parser, Target, whole
-from asrkit.cli.progress import bar
 from asrkit.errors import UserError
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from asrkit.model_file import ModelFile
     from asrkit.runtime import Recognizer
 
 
@@ -52,7 +48,7 @@ def counts(text: str) -> list[int]:
     return [whole(1, 100_000)(part) for part in text.split(",")]
 
 
-WARM_UP, TURN, TURNS = 3, 10, 10  # chunks; backends are measured in turns, so that drift is equal
+WARM_UP, CHUNKS = 3, 100  # chunks of each stream that are not timed, and that are
 
 
 class Row(NamedTuple):
@@ -70,134 +66,96 @@ class Row(NamedTuple):
 
 
 def bench(options: argparse.Namespace) -> int:
+    import torch
+
+    from asrkit.backends import BACKENDS
     from asrkit.cli.recognizer import context_of, load_file
     from asrkit.evaluation.tables import table
+    from asrkit.runtime import recognizer_of
 
     file = load_file(options)
-    if context_of(options, file).full:
+    context = context_of(options, file)
+    if context.full:
         raise UserError("--chunk-ms must be a chunk, got full: bench measures streams")
-    facts = facts_of(options, file)
+    facts = facts_of(recognizer_of(file, context, device=options.device))
     print("\n".join(f"{name:<12}{fact}" for name, fact in facts.items()), flush=True)
     rows: list[Row] = []
     for threads in options.threads:
-        recognizers = at_hand(options, file, threads)
-        for streams in bar(options.streams, f"{threads} threads", "measurement"):
-            rows += rows_of(recognizers, threads, streams)
+        for backend in options.backends or [name for name in BACKENDS if name != "compiled"]:
+            torch.set_num_threads(threads)
+            start = time.perf_counter()
+            try:
+                made = recognizer_of(file, context, device=options.device, backend=backend)
+            except UserError as error:
+                if options.backends:
+                    raise
+                if threads == options.threads[0]:
+                    print(f"not measured: {error}", file=sys.stderr)
+                continue
+            load = time.perf_counter() - start
+            rows += [row_of(made, load, backend, threads, streams) for streams in options.streams]
     cells = [[f"{x:.4g}" if isinstance(x, float) else str(x) for x in row] for row in rows]
     print(table([name.replace("_", " ") for name in Row._fields], cells))
     if options.json:
-        found = {**facts, "rows": [row._asdict() for row in rows]}
-        write_text(options.json, json.dumps(found, indent=1))
+        values = {**facts, "rows": [row._asdict() for row in rows]}
+        write_text(options.json, json.dumps(values, indent=1))
     return 0
 
 
-def facts_of(options: argparse.Namespace, file: ModelFile) -> dict[str, str]:
-    """Return size, latency and state of a model, which are not timed."""
+def facts_of(recognizer: Recognizer) -> dict[str, str]:
+    """Return context, latency and state of a model, which are not timed."""
     from asrkit import audio
 
-    engine = recognizer(options, file, "eager").engine
+    engine = recognizer.engine
     spec = engine.spec
     chunk, left, right = (frames * spec.rate.frame_ms for frames in spec.context)
-    window_ms, hop_ms = audio.WINDOW // 16, audio.HOP // 16
-    soonest = right + window_ms - hop_ms
+    soonest = right + (audio.WINDOW - audio.HOP) // 16
     after = f" and {right} ms after them" if right else ""
     state = sum(each.numel() * each.element_size() for each in engine.init_state(1))
     return {
-        "model": f"{options.model}, {file.num_parameters / 1e6:.2f} M parameters",
         "chunks": f"{chunk} ms with {left} ms before them{after}",
-        "latency": f"{soonest} to {chunk + soonest} ms, and the time of a step: a window of "
-        f"{window_ms} ms every {hop_ms} ms, {spec.rate.factor} in a frame, "
-        f"{spec.context.chunk_size} frames in a chunk",
+        "latency": f"{soonest} to {chunk + soonest} ms, and the time of a step",
         "state": f"{state / 1e6:.2f} MB a stream",
     }
 
 
-def recognizer(options: argparse.Namespace, file: ModelFile, backend: str) -> Recognizer:
-    from asrkit.cli.recognizer import context_of
-    from asrkit.runtime import recognizer_of
-
-    return recognizer_of(file, context_of(options, file), device=options.device, backend=backend)
-
-
-def at_hand(
-    options: argparse.Namespace, file: ModelFile, threads: int
-) -> dict[str, tuple[Recognizer, float]]:
-    """Return the recognisers to measure, with the seconds that each took to load."""
-    import torch
-
-    from asrkit.backends import BACKENDS
-
-    torch.set_num_threads(threads)
-    found = {}
-    for name in options.backends or [name for name in BACKENDS if name != "compiled"]:
-        start = time.perf_counter()
-        try:
-            found[name] = recognizer(options, file, name), time.perf_counter() - start
-        except UserError as error:
-            if options.backends:
-                raise
-            if threads == options.threads[0]:
-                print(f"not measured: {error}", file=sys.stderr)
-    return found
-
-
-def rows_of(
-    recognizers: dict[str, tuple[Recognizer, float]], threads: int, streams: int
-) -> list[Row]:
+def row_of(recognizer: Recognizer, load: float, backend: str, threads: int, streams: int) -> Row:
+    """Measure streams that share steps."""
     import numpy as np
 
     from asrkit import audio
+    from asrkit.runtime.threads import leave_cores
 
-    runs = {name: Run(built, threads, streams) for name, (built, _) in recognizers.items()}
-    for _ in range(TURNS):
-        for run in runs.values():
-            run.go(TURN)
-    rows = []
-    for name, run in runs.items():
-        p50, p95, p99 = (float(np.percentile(run.seconds, q)) for q in (50, 95, 99))
-        share = p50 / streams / (run.chunk_samples / audio.SAMPLE_RATE)
-        ms, load = (1000 * p50, 1000 * p95, 1000 * p99), recognizers[name][1]
-        rows.append(Row(name, threads, streams, load, *ms, share, 1 / share / threads))
-    return rows
+    leave_cores(recognizer.backend.kind, threads)
+    p50, p95, p99 = (
+        1000 * float(each) for each in np.percentile(seconds_of(recognizer, streams), (50, 95, 99))
+    )
+    chunk_ms = 1000 * audio.HOP * recognizer.engine.spec.chunk_frames / audio.SAMPLE_RATE
+    share = p50 / streams / chunk_ms
+    return Row(backend, threads, streams, load, p50, p95, p99, share, 1 / share / threads)
 
 
-class Run:
-    """Streams that receive a chunk at a time, and the seconds until all have their results."""
+def seconds_of(recognizer: Recognizer, streams: int) -> list[float]:
+    """Return the seconds from a chunk of each stream until all have their results."""
+    import numpy as np
 
-    def __init__(self, recognizer: Recognizer, threads: int, streams: int) -> None:
-        import numpy as np
+    from asrkit import audio
+    from asrkit.runtime import Batcher
 
-        from asrkit import audio
-        from asrkit.runtime import Batcher
-
-        self.recognizer, self.threads = recognizer, threads
-        self.batcher = Batcher(recognizer, streams)
-        self.sessions = [self.batcher.start() for _ in range(streams)]
-        self.draw = np.random.default_rng(0)
-        spec, frontend = recognizer.engine.spec, recognizer.engine.frontend
-        self.chunk_samples = audio.HOP * spec.chunk_frames
-        first = frontend.frame_size - audio.HOP - frontend.before + audio.HOP * spec.ahead_frames
-        for session in self.sessions:  # from here on, a chunk of samples is a chunk of frames
-            session.accept(self.noise(first % self.chunk_samples))
-        self.seconds: list[float] = []
-        self.go(WARM_UP)
-        self.seconds.clear()
-
-    def noise(self, count: int) -> np.ndarray:
-        import numpy as np
-
-        return 0.1 * self.draw.standard_normal(count, dtype=np.float32)
-
-    def go(self, chunks: int) -> None:
-        from asrkit.runtime.threads import leave_cores
-
-        leave_cores(self.recognizer.backend.kind, self.threads)
-        for chunk in range(-1, chunks):  # during the first, threads of other runs may still wait
-            samples = [self.noise(self.chunk_samples) for _ in self.sessions]
-            start = time.perf_counter()
-            for session, packet in zip(self.sessions, samples, strict=True):
-                session.accept(packet)
-            served = len(self.batcher.step())
-            if chunk >= 0:
-                self.seconds.append(time.perf_counter() - start)
-            assert served == len(self.sessions)
+    batcher, draw, seconds = Batcher(recognizer, streams), np.random.default_rng(0), []
+    sessions = [batcher.start() for _ in range(streams)]
+    spec, frontend = recognizer.engine.spec, recognizer.engine.frontend
+    size = audio.HOP * spec.chunk_frames
+    # After this past, a chunk of samples is a chunk of frames.
+    past = frontend.frame_size - audio.HOP - frontend.before + audio.HOP * spec.ahead_frames
+    for chunk in range(-1 - WARM_UP, CHUNKS):
+        count = past % size if chunk < -WARM_UP else size
+        packets = [0.1 * draw.standard_normal(count, dtype=np.float32) for _ in sessions]
+        start = time.perf_counter()
+        for session, packet in zip(sessions, packets, strict=True):
+            session.accept(packet)
+        served = len(batcher.step())
+        if chunk >= 0:
+            seconds.append(time.perf_counter() - start)
+        assert chunk < -WARM_UP or served == streams
+    return seconds

@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from asrkit.cli.options import MODEL, add_batch, add_device, add_recognizer
 from asrkit.cli.parser import Parser
@@ -37,36 +36,25 @@ def main(argv: list[str] | None = None) -> int:
     return arguments.run(compare, argv)
 
 
-class Errors(NamedTuple):
-    """The errors of a model in each utterance, by id."""
-
-    context: str
-    each: dict[str, ErrorRate]
-
-    @property
-    def rate(self) -> float:
-        """The error rate in percent."""
-        from asrkit.evaluation.wer import total
-
-        return total(self.each.values()).rate or 0.0
+# A model's context, and the errors of each utterance by id.
+Side = list[tuple[str, dict[str, "ErrorRate"]]]
 
 
 def compare(options: argparse.Namespace) -> int:
     import numpy as np
 
     from asrkit.cli.recognizer import name_left_out
-    from asrkit.evaluation.wer import paired, total
+    from asrkit.evaluation.tables import table
+    from asrkit.evaluation.wer import paired, rate_shown, total
 
     left_out: list[LeftOut] = []
-    sides = {
+    sides: dict[str, Side] = {
         name: [errors_of(model, options, left_out) for model in models]
         for name, models in (("BASE", options.base), ("OTHER", options.other))
     }
     status = name_left_out("asrkit compare", left_out)
-    units, *others = (
-        {id: rate.reference_units for id, rate in model.each.items()}
-        for models in sides.values() for model in models
-    )  # fmt: skip
+    models = [each for side in sides.values() for _, each in side]
+    units, *others = ({id: rate.reference_units for id, rate in each.items()} for each in models)
     if not any(units.values()):
         raise UserError(f"{options.manifest} has no recording with words to compare models on")
     if any(each != units for each in others):
@@ -75,39 +63,37 @@ def compare(options: argparse.Namespace) -> int:
             "settings in text"
         )
     base, other = (
-        np.array([[model.each[id].errors for id in units] for model in models])
-        for models in sides.values()
+        np.array([[each[id].errors for id in units] for _, each in side]) for side in sides.values()
     )
     difference = paired(base, other, np.array(list(units.values())))
-    unit_rate = total(sides["BASE"][0].each.values()).name
+    unit_rate = total(models[0].values()).name
+    rates = {
+        name: [total(each.values()).rate or 0.0 for _, each in side] for name, side in sides.items()
+    }
     if options.format == "json":
-        rates = {name.lower(): [model.rate for model in models] for name, models in sides.items()}
-        counts = {"utterances": len(units), unit_rate.lower(): rates}
+        named = {name.lower(): each for name, each in rates.items()}
+        counts = {"utterances": len(units), unit_rate.lower(): named}
         print(json.dumps({**counts, **difference._asdict()}, indent=1))
         return status
-    print(rates_table(sides, unit_rate), end="\n\n")
+    rows = [
+        [
+            name, str(len(side)), ", ".join(dict.fromkeys(context for context, _ in side)),
+            *(rate_shown(of(rates[name])) for of in (statistics.fmean, min, max)),
+        ]
+        for name, side in sides.items()
+    ]  # fmt: skip
+    print(table(("", "models", "chunk", unit_rate, "lowest", "highest"), rows), end="\n\n")
     print(f"OTHER - BASE, {len(units)} utterances: {difference}")
     if len(base) == len(other) == 1:
         print("one model a side: another seed may change this; give several, as in BASE0,BASE1")
     return status
 
 
-def errors_of(model: str, options: argparse.Namespace, left_out: list[LeftOut]) -> Errors:
+def errors_of(
+    model: str, options: argparse.Namespace, left_out: list[LeftOut]
+) -> tuple[str, dict[str, ErrorRate]]:
     from asrkit.cli.recognizer import load_recognizer
 
     recognizer = load_recognizer(argparse.Namespace(**vars(options) | {"model": model}))
     outcomes = recognized(options, options.manifest, {"": recognizer}, left_out)
-    return Errors(recognizer.context, {each[""].id: each[""].errors for each in outcomes})
-
-
-def rates_table(sides: Mapping[str, Sequence[Errors]], unit_rate: str) -> str:
-    from asrkit.evaluation.tables import table
-    from asrkit.evaluation.wer import rate_shown
-
-    rows = []
-    for name, models in sides.items():
-        rates = [model.rate for model in models]
-        shown = map(rate_shown, (statistics.fmean(rates), min(rates), max(rates)))
-        chunks = ", ".join(dict.fromkeys(model.context for model in models))
-        rows.append([name, str(len(models)), chunks, *shown])
-    return table(("", "models", "chunk", unit_rate, "lowest", "highest"), rows)
+    return recognizer.context, {each[""].id: each[""].errors for each in outcomes}

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from asrkit.cli.options import MODEL
-from asrkit.cli.parser import Parser, whole
+from asrkit.cli.parser import Parser
 from asrkit.cli.progress import bar
 from asrkit.errors import UserError
 
@@ -26,7 +26,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments = Parser(
         "asrkit data check", __doc__,
         "asrkit data check train.jsonl dev.jsonl --config mine.yaml\n"
-        "  asrkit data check train.jsonl --list --write clean.jsonl\n\n"
+        "  asrkit data check train.jsonl --format list --write clean.jsonl\n\n"
         "exit status: 0 no errors, 1 errors, 2 nothing could be checked",
     )  # fmt: skip
     arguments.add_argument(
@@ -39,14 +39,11 @@ def main(argv: list[str] | None = None) -> int:
         "(default: the configuration's defaults, characters)",
     )
     rules.add_argument("--model", help=f"judge by the configuration and tokenizer of {MODEL}")
-    arguments.add_argument("--format", choices=["text", "json"], default="text")
-    arguments.add_argument("--list", action="store_true", help="print every finding, one a line")
-    arguments.add_argument("--strict", action="store_true", help="let warnings count as errors")
-    arguments.add_argument("--no-audio", action="store_true", help="read headers only: seconds")
     arguments.add_argument(
-        "--jobs", type=whole(1, 1024), metavar="N",
-        help="threads that read files (default: one for each core)",
+        "--format", choices=["text", "list", "json"], default="text",
+        help="text: kinds of findings; list: every finding, one a line; json (default text)",
     )  # fmt: skip
+    arguments.add_argument("--no-audio", action="store_true", help="read headers only: seconds")
     arguments.add_argument(
         "--write", metavar="CLEAN", help="write the manifest's utterances without errors here"
     )
@@ -67,8 +64,6 @@ def check(options: argparse.Namespace) -> int:
     findings += examine(facts, Rules(encode, *limits))
     show(facts, findings, options, encode)
     errors = [f for f in findings if f.severity == "error"]
-    if options.strict:
-        errors += [f for f in findings if f.severity == "warning"]
     if options.write:
         bad = {f.line for f in errors}
         kept, all_ = rewrite(
@@ -82,11 +77,6 @@ def check(options: argparse.Namespace) -> int:
 def check_options(options: argparse.Namespace) -> None:
     """Reject options that exclude each other, before audio is read for an hour."""
     refuse_twice(options.manifests)
-    if options.list and options.format == "json":
-        raise UserError(
-            "--list has no effect with --format json, which has every finding: leave one of them "
-            "out"
-        )
     if options.write and (len(options.manifests) > 1 or Path(options.manifests[0]).is_dir()):
         raise UserError("--write cleans a single manifest: check each one in its own run")
 
@@ -134,7 +124,7 @@ def read_facts(path: str, options: argparse.Namespace, findings: list[Finding]) 
     from asrkit.data.checks.measure import inspect_all, read_entries
 
     entries = read_entries(path, findings)
-    facts = inspect_all(entries, options.jobs, decode=not options.no_audio)
+    facts = inspect_all(entries, decode=not options.no_audio)
     return list(bar(facts, path, "file", len(entries)))
 
 
@@ -156,8 +146,8 @@ def show(
         print(json.dumps(as_json(findings, totals), ensure_ascii=False, indent=1))
         return
     if findings:
-        print("\n".join(map(listed, findings)) if options.list else table(findings), end="\n\n")
-        print(advice(findings), end="\n\n")
+        print("\n".join(map(listed, findings)) if options.format == "list" else table(findings))
+        print("\n" + advice(findings), end="\n\n")
     print(columns(totals), end="\n\n")
     print(verdict(findings))
     if not options.config and not options.model:

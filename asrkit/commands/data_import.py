@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from asrkit.atomic_write import replacing
-from asrkit.cli.parser import Parser, complain, real, whole
+from asrkit.cli.parser import Parser, complain, real
 from asrkit.cli.progress import bar
 from asrkit.commands.data_normalize import add_normalization
 from asrkit.data.corpora import FORMER, KINDS
@@ -70,10 +70,6 @@ def main(argv: list[str] | None = None) -> int:
         "group, if any (default: the speaker that the corpus states)",
     )
     arguments.add_argument(
-        "--jobs", type=whole(1, 1024), metavar="N",
-        help="threads that read headers (default: one for each core)",
-    )  # fmt: skip
-    arguments.add_argument(
         "--copy", action="store_true",
         help="copy the audio to DIR/audio (default: it stays where it is)",
     )  # fmt: skip
@@ -125,7 +121,7 @@ def import_corpus(options: argparse.Namespace) -> int:
     if wanted := normalization(options):
         normalizer = Normalizer(wanted)
         entries = (each._replace(text=each.text and normalizer(each.text)) for each in entries)
-    rows = rows_of(entries, omitted, options.jobs or os.cpu_count() or 1)
+    rows = rows_of(entries, omitted, os.cpu_count() or 1)
     for line in omitted.lines():
         complain(PROGRAM, line)
     if not rows:

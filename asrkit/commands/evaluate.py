@@ -6,7 +6,6 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
-from asrkit.atomic_write import write_text
 from asrkit.cli.options import (
     add_backend,
     add_batch,
@@ -16,7 +15,7 @@ from asrkit.cli.options import (
     add_second_pass,
     add_segments,
 )
-from asrkit.cli.parser import Parser, Target, complain
+from asrkit.cli.parser import Parser, complain
 from asrkit.cli.progress import bar
 from asrkit.errors import UserError
 from asrkit.extras import need
@@ -41,17 +40,7 @@ def main(argv: list[str] | None = None) -> int:
         "  asrkit evaluate --model MODEL --chunk-ms 320 --endpoint-ms 600 --turns dev.jsonl",
     )  # fmt: skip
     add_model(arguments)
-    add_backend(arguments)
-    group = arguments.group("context")
-    group.add_argument(
-        "--chunk-ms", default=CHUNKS, metavar="MS,…",
-        help=f"chunks in ms, or full, separated by commas (default {CHUNKS})",
-    )  # fmt: skip
-    group.add_argument("--left-ms", metavar="MS", help="left context in ms (default: the model's)")
-    add_right_context(arguments)
-    add_search(arguments)
-    add_segments(arguments)
-    add_second_pass(arguments)
+    add_recognizers(arguments, CHUNKS)
     arguments.add_argument(
         "--turns", action="store_true",
         help="also show the time from the end of speech to the final text, and turns cut too early",
@@ -62,10 +51,25 @@ def main(argv: list[str] | None = None) -> int:
         " their capitals (default: for models with text.written, by their language)",
     )  # fmt: skip
     arguments.add_argument("--format", choices=["text", "json"], default="text")
-    arguments.add_argument("--output", type=Target, help="file to write instead of standard output")
-    add_batch(arguments)
     arguments.add_argument("manifest", help="recordings with their texts")
     return arguments.run(evaluate, argv)
+
+
+def add_recognizers(arguments: Parser, chunks: str | None) -> None:
+    """Add the options of recognisers at several chunk sizes; `chunks` are the default ones."""
+    add_backend(arguments)
+    group = arguments.group("context")
+    group.add_argument(
+        "--chunk-ms", default=chunks, metavar="MS,…",
+        help="chunks in ms, or full, separated by commas (default "
+        f"{chunks or 'the own one of the model, then those of its training'})",
+    )  # fmt: skip
+    group.add_argument("--left-ms", metavar="MS", help="left context in ms (default: the model's)")
+    add_right_context(arguments)
+    add_search(arguments)
+    add_segments(arguments)
+    add_second_pass(arguments)
+    add_batch(arguments)
 
 
 def evaluate(options: argparse.Namespace) -> int:
@@ -93,13 +97,9 @@ def evaluate(options: argparse.Namespace) -> int:
             tables += written_tables({n: each.written for n, each in found.items()}, rules)
         if options.turns:
             tables.append(turns_table({name: score.turns for name, score in found.items()}))
-        shown = "\n\n".join(tables)
+        print("\n\n".join(tables))
     else:
-        shown = json.dumps(as_json(file, found), indent=1)
-    if options.output is None:
-        print(shown)
-    else:
-        write_text(options.output, f"{shown}\n")
+        print(json.dumps(as_json(file, found), indent=1))
     return status
 
 

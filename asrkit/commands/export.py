@@ -19,7 +19,7 @@ from asrkit.errors import UserError, shown
 from asrkit.extras import need, pip_install
 
 if TYPE_CHECKING:
-    import torch
+    import numpy as np
 
     from asrkit.backends import Backend
     from asrkit.backends.export_metadata import Exported
@@ -77,6 +77,8 @@ MOST_LOST = 0.3  # percentage points of the error rate that int8 may cost
 
 
 def export(options: argparse.Namespace) -> int:
+    import torch
+
     from asrkit import audio
     from asrkit.backends.check import compare_parts, largest_of
     from asrkit.backends.export_metadata import data_path, read_by
@@ -101,22 +103,20 @@ def export(options: argparse.Namespace) -> int:
         layout.check(file, exported)
         sherpa_folder.silence_events(file)
     output = Path(options.output or default_output(options, file, exported))
-    samples, source = recording(options.audio, file)
+    recordings = replayed(options.audio, file)
+    samples, source = torch.from_numpy(recordings[0][0])[None], recordings[0][1]
     trial = None
     if options.format.endswith("int8"):
         need("jiwer")
-        trial = recordings(options.manifest or file.config.data.dev)
-    scripted = options.format == "torchscript"
+        trial = with_texts(options.manifest or file.config.data.dev)
+    writer = torchscript if options.format == "torchscript" else onnx
     in_parts = exported.what != "encoder" and isinstance(file.model.head, TransducerHead)
     output, *parts = paths_of(output, layout, in_parts)
     with ExitStack() as stack:  # a failed export must not replace a file
         temporary, *others = (stack.enter_context(replacing(each)) for each in (output, *parts))
         stack.callback(data_path(temporary).unlink, missing_ok=True)
-        if scripted:
-            torchscript.write(eager_step(file, exported), temporary, exported, file)
-        else:
-            onnx.write(eager_step(file, exported), temporary, exported, file)
-        module: Any = (torchscript.read if scripted else read_onnx)(temporary)[0]
+        writer.write(eager_step(file, exported), temporary, exported, file)
+        module: Any = (torchscript.read if writer is torchscript else read_onnx)(temporary)[0]
         difference = largest_difference(file, exported, module, samples)
         if in_parts:
             written = compare_parts(with_parts(file, exported, others))
@@ -131,7 +131,7 @@ def export(options: argparse.Namespace) -> int:
         lost = quantized(file, exported, temporary, others, trial) if trial else ""
         if layout is not None:
             paths = [temporary, *others]
-            lost += wired(layout, file, exported, paths, output.parent, options.audio)
+            lost += wired(layout, file, exported, paths, output.parent, recordings)
         data = with_data(temporary, output)
     size = sum(each.stat().st_size for each in (output, *data))
     print(
@@ -196,7 +196,7 @@ def wired(
     exported: Exported,
     paths: list[Path],
     folder: Path,
-    audio: str | None,
+    recordings: list[tuple[np.ndarray, str]],
 ) -> str:
     """Convert an export to a model for sherpa-onnx, in its place, and write its other files to the
     folder; return a line about texts of sherpa-onnx, if it is installed."""
@@ -218,25 +218,34 @@ def wired(
         readme.write_text(layout.readme(name, file, exported), encoding="utf-8")
         if find_spec("sherpa_onnx") is None:
             return f"\nnot tried with sherpa-onnx: {pip_install('sherpa_onnx')}"
-        recordings = [recording(each, file)[0][0].numpy() for each in some(audio, file)]
         theirs = layout.wheel(paths, tokens, file, exported)
         search = build_search(parse_search("greedy"), file.model.head)
         ours = Recognizer(backend, file.tokenizer, search, frontend=layout.frontend(file))
-        sherpa_folder.replay(theirs, ours, recordings, layout.tail_samples(file, exported))
+        tail = layout.tail_samples(file, exported)
+        sherpa_folder.replay(theirs, ours, [samples for samples, _ in recordings], tail)
     return f"\nsherpa-onnx: the texts of {len(recordings)} recordings are asrkit's"
 
 
-def some(path: str | None, file: ModelFile, most: int = REPLAYED) -> list[str | None]:
-    """Return the path of a recording, or of some of the dev set, or None for noise."""
+def replayed(path: str | None, file: ModelFile) -> list[tuple[np.ndarray, str]]:
+    """Return samples (n,) with their sources: a recording, or some of the dev set, or noise."""
+    import numpy as np
+
+    from asrkit import audio
     from asrkit.data.manifest import ManifestError, read_manifest
 
-    paths: list[str | None] = [path]
+    paths = [] if path is None else [path]
     if path is None:
         with suppress(ManifestError):
             known = (u.audio for u in read_manifest(Path(file.config.data.dev), []))
-            here = (each for each in known if Path(each).is_file())
-            paths = [*islice(here, most)] or paths
-    return paths
+            paths = [*islice((each for each in known if Path(each).is_file()), REPLAYED)]
+    if not paths:
+        noise = np.random.default_rng(0).standard_normal(5 * audio.SAMPLE_RATE) * 0.1
+        return [(noise.astype(np.float32), "noise (no --audio, no dev set)")]
+    found = [(audio.load(each), each) for each in paths]
+    for samples, name in found:
+        if len(samples) < audio.WINDOW:
+            raise UserError(f"{name} is shorter than one frame (25 ms): nothing to replay")
+    return found
 
 
 def default_output(options: argparse.Namespace, file: ModelFile, exported: Exported) -> Path:
@@ -289,7 +298,7 @@ def check_size(form: str, size: int) -> None:
         )
 
 
-def recordings(manifest: str) -> list[Recording]:
+def with_texts(manifest: str) -> list[Recording]:
     """Return the recordings of a manifest that have a text."""
     from asrkit.data.inputs import read_distinct
     from asrkit.data.manifest import ManifestError
@@ -351,20 +360,3 @@ def score(backend: Backend, file: ModelFile, trial: list[Recording]) -> Score:
     if not outcomes:
         raise UserError("int8 not written: no recording of the manifest could be read to try it on")
     return scores(outcomes)[backend.kind]
-
-
-def recording(path: str | None, file: ModelFile) -> tuple[torch.Tensor, str]:
-    """Return samples to replay, (1, N), and their description."""
-    import numpy as np
-    import torch
-
-    from asrkit import audio
-
-    (path,) = some(path, file, 1)
-    if path is None:
-        noise = np.random.default_rng(0).standard_normal(5 * audio.SAMPLE_RATE) * 0.1
-        return torch.from_numpy(noise.astype(np.float32))[None], "noise (no --audio, no dev set)"
-    samples = torch.from_numpy(audio.load(path))[None]
-    if samples.size(1) < 400:
-        raise UserError(f"{path} is shorter than one frame (25 ms): nothing to replay")
-    return samples, path

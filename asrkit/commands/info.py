@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from pathlib import Path
 from textwrap import indent
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +21,7 @@ def main(argv: list[str] | None = None) -> int:
     return arguments.run(info, argv)
 
 
-LONGEST_PART = 100_000  # characters shown of the card, the training and the configuration, each
+LONGEST_PART = 100_000  # characters shown of the training and the configuration, each
 
 
 def info(options: argparse.Namespace) -> int:
@@ -35,9 +34,6 @@ def info(options: argparse.Namespace) -> int:
     terms = {"licence": file.terms.licence or "", "languages": ", ".join(file.terms.languages)}
     for name, value in (described(file) | terms).items():
         print(f"{name:<12}{value or 'not stated in the file'}")
-    card = card_beside(path)
-    if card is not None:
-        print(f"\ncard\n{_indented(card)}")
     print("\ntraining")
     print(_indented(_yaml(file.training)))
     print("\nconfiguration")
@@ -70,15 +66,6 @@ def described(file: ModelFile) -> dict[str, str]:
     if "imported" in file.training:
         found["imported"] = printable(origin(file.training["imported"]))
     return found
-
-
-def card_beside(path: Path) -> str | None:
-    """Return the card beside a model file, at most LONGEST_PART + 1 characters."""
-    card = path.with_suffix(".md")
-    if not card.is_file():
-        return None
-    with card.open(encoding="utf-8", errors="replace") as text:
-        return text.read(LONGEST_PART + 1)
 
 
 def origin(record: Any) -> str:

@@ -143,7 +143,6 @@ def plan(options: argparse.Namespace) -> int:
     from asrkit.commands.data_check import refuse_twice
     from asrkit.data.checks.measure import inspect_all, valid_entries
     from asrkit.data.checks.report import by_manifest, columns
-    from asrkit.report.speakers import heard_speakers
     from asrkit.training.progress import duration
     from asrkit.training.schedule import resolved
     from asrkit.training.warm_start import load_training
@@ -171,8 +170,6 @@ def plan(options: argparse.Namespace) -> int:
         temporary.write_text(lines + text, encoding="utf-8")
         config = load_training(temporary, [])
     print("\n".join(about))
-    if start and (speakers := {s for each in dev if (s := each.utterance.speaker)}):
-        print(f"{paths[1]}: {heard_speakers(start, speakers)}")
     with torch.device("meta"):
         size = sum(p.numel() for p in build_model(config.model, 256).parameters()) / 1e6
     row = min(ROWS, key=lambda each: abs(math.log(each.millions / size)))

@@ -75,7 +75,6 @@ is that of offline recognition at the same chunk size.
 
 
 def push(options: argparse.Namespace) -> int:
-    from asrkit.commands.info import card_beside
     from asrkit.model_file import load_model, model_path
 
     need("huggingface_hub")
@@ -89,7 +88,9 @@ def push(options: argparse.Namespace) -> int:
             f"{shown(options.model)} does not state its licence: add --licence, such as --licence "
             "CC-BY-4.0"
         )
-    card = card_of(file._replace(terms=terms), address, card_beside(path))
+    own = path.with_suffix(".md")
+    text = own.read_text(encoding="utf-8", errors="replace") if own.is_file() else None
+    card = card_of(file._replace(terms=terms), address, text)
     name, size = address.file or MODEL_NAME, f"{path.stat().st_size / 1e6:.1f} MB"
     if options.dry_run:
         print(card)
@@ -160,27 +161,26 @@ def numbers(scores: object) -> dict[str, float]:
     }  # fmt: skip
 
 
-def names_of_rates(file: ModelFile) -> list[str]:
-    """Return the names of the error rates on the training's dev set, that by units first."""
+def rates(file: ModelFile) -> tuple[str, dict[str, float]]:
+    """Return the name of the error rate on the training's dev set, and the rates by chunk."""
     from asrkit.evaluation.wer import UNITS
 
-    names = [name.lower() for name in UNITS]
-    return [name for name in names if f"dev_{name}" in file.training] or names[:1]
+    names = [name.lower() for name in UNITS if f"dev_{name.lower()}" in file.training]
+    return (names[0], numbers(file.training[f"dev_{names[0]}"])) if names else ("wer", {})
 
 
 def evaluated(file: ModelFile) -> list[EvalResult]:
     """Return error rates on the training's dev set, for the hub."""
     from huggingface_hub import EvalResult
 
-    unit, data = names_of_rates(file)[0], file.config.data.recipe or "custom"
+    (unit, found), data = rates(file), file.config.data.recipe or "custom"
     kind = {"mer": "mixed_error_rate"}.get(unit, unit)  # the hub's "mer" is the match error rate
     return [
         EvalResult(
             TASK, data, f"{data}, dev set of its training", kind, rate, task_name=TASK_NAME,
-            metric_name=f"{name}{unit.upper()}, chunks: {chunk}",
+            metric_name=f"{unit.upper()}, chunks: {chunk}",
         )
-        for name, key in (("", f"dev_{unit}"), ("normalised ", f"dev_normalized_{unit}"))
-        for chunk, rate in numbers(file.training.get(key)).items()
+        for chunk, rate in found.items()
     ]  # fmt: skip
 
 
@@ -188,19 +188,11 @@ def trained(file: ModelFile) -> str:
     """Describe the training and the scores in the model file."""
     from asrkit.model_file import TrainingRecord
 
-    record = TrainingRecord.model_validate(file.training)
-    hours, seconds = record.audio_hours_per_epoch, record.wall_seconds
-    known = {
-        "epochs": record.epochs,
-        "steps": record.steps,
-        "audio in an epoch": None if hours is None else f"{hours:.2f} hours",
-        "time": None if seconds is None else f"{seconds / 60:.0f} minutes",
-    }
-    lines = [f"- {key}: {value}" for key, value in known.items() if value is not None]
-    names = names_of_rates(file)
-    first, *others = (numbers(file.training.get(f"dev_{name}")) for name in names)
-    if first:
-        rows = [(chunk, *(each.get(chunk, "–") for each in (first, *others))) for chunk in first]
-        lines.append("\nError rates in % on its dev set, greedy:\n")
-        lines.append(markdown(["chunk", *map(str.upper, names)], rows))
+    record, lines = TrainingRecord.model_validate(file.training), []
+    if record.audio_hours_per_epoch is not None and record.epochs is not None:
+        lines.append(f"{record.epochs} epochs of {record.audio_hours_per_epoch:.2f} hours.\n")
+    unit, found = rates(file)
+    if found:
+        lines.append(f"{unit.upper()} in % on its dev set, greedy:\n")
+        lines.append(markdown(["chunk", unit.upper()], found.items()))
     return "\n".join(lines) or "The model file does not tell."

@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, TextIO
 
 from asrkit.atomic_write import replacing, write_text
 from asrkit.cli.parser import Parser
-from asrkit.errors import UserError
 from asrkit.extras import need
 from asrkit.registry import refusal
-from asrkit.terms import UNKNOWN, Terms, read_terms
+from asrkit.terms import Terms, read_terms
 
 if TYPE_CHECKING:
     from asrkit.config import Config, DataConfig
@@ -80,27 +79,16 @@ def with_terms(config: Config, former: Path | None) -> Config:
         former: configuration file of the same training before it was resumed. A resumed training
             keeps its terms, even if the first model no longer exists.
     """
+    from asrkit.config.read_yaml import parse_yaml
     from asrkit.model_file import read_terms_of
 
     terms = Terms(config.data.licence, tuple(config.data.languages))
-    if former is not None:
-        terms = terms.or_else(former_terms(former))
+    if former is not None and former.is_file():
+        terms = terms.or_else(read_terms(parse_yaml(former.read_text(encoding="utf-8"))["data"]))
     elif start := config.training.start_from:
         terms = terms.or_else(read_terms_of(start))
     stated = {"licence": terms.licence, "languages": [*terms.languages]}
     return config.model_copy(update={"data": config.data.model_copy(update=stated)})
-
-
-def former_terms(path: Path) -> Terms:
-    """Read the terms in a training's configuration file; missing terms are unknown."""
-    from asrkit.config import ConfigError
-    from asrkit.config.read_yaml import parse_yaml
-
-    try:
-        values = parse_yaml(path.read_text(encoding="utf-8"))
-        return read_terms(values["data"])
-    except (OSError, UnicodeDecodeError, ConfigError, UserError, KeyError, TypeError):
-        return UNKNOWN  # a file of an older version, or changed by hand
 
 
 def prepare(config: Config, folder: Path, resume: bool, overrides: list[str]) -> None:
@@ -133,21 +121,23 @@ def make_manifests(data: DataConfig, overrides: list[str]) -> None:
     from asrkit.config import ConfigError
     from asrkit.config.locate import recipes
 
-    manifests = [("data.dev", data.dev), *(("data.train", path) for path in data.train)]
+    named = [*(("data.train", path) for path in data.train), ("data.dev", data.dev)]
     missing = [
-        f"{key}: no manifest {Path(path)}" for key, path in reversed(manifests)
+        f"{key}: no manifest {Path(path)}" for key, path in named
         if "://" not in path and not Path(path).exists()
     ]  # fmt: skip
     if not missing:
         return
     given = {override.partition("=")[0] for override in overrides}
-    of_the_user = " and ".join(sorted(dict(manifests).keys() & given, reverse=True))
     output, problem = Path(data.train[0]).parent, missing[0]
     if data.recipe is None:
         raise ConfigError(problem)
-    if "data.recipe" not in given and (of_the_user or output.name != data.recipe):
-        unlike = f"where you give {of_the_user}" if of_the_user else f"for a folder named {output}"
-        raise ConfigError(f"{problem}; data.recipe {data.recipe} is not run {unlike}")
+    is_own = output.name != data.recipe or not given.isdisjoint({"data.train", "data.dev"})
+    if is_own and "data.recipe" not in given:
+        raise ConfigError(
+            f"{problem}; data.recipe {data.recipe} is not run for manifests of your own: "
+            f"data.recipe={data.recipe} on the command line runs it"
+        )
     here = Path("recipes") / data.recipe / "prepare.py"
     script = recipes().get(data.recipe, here)
     if not script.is_file():
@@ -233,11 +223,6 @@ def run(asked: Config, folder: Path, command: argparse.Namespace, ranks: Ranks) 
         corpus.encode.tokenizer.vocab_size,
         hours_of_epoch(corpus.seconds / 3600, config.augmentation.speed_factors),
     )  # fmt: skip
-    if config.data.replay:
-        logger.info(
-            "%g %% of each epoch are drawn from the %d utterances of data.replay",
-            100 * config.data.replay_share, len(corpus.train) - corpus.num_new,
-        )  # fmt: skip
     try:
         with stopping_on_interrupt(trainer):
             done = trainer.run()

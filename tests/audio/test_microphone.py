@@ -183,26 +183,19 @@ def test_falling_behind_is_told_and_not_too_often() -> None:
     for waiting in [*np.arange(0, 25, 0.1), *np.arange(25, 0, -0.1), *np.arange(0, 3, 0.1)]:
         microphone.waiting = waiting
         texts += told(watch, SOUND)
-    assert [text.partition(": decoding is slower than speech")[0] for text in texts] == [
-        *(f"{seconds} s behind" for seconds in ("2.0", "4.0", "8.0", "16.0")),
-        "2.0 s behind",
-    ]
+    assert [each.startswith("2.0 s behind: decoding is slower") for each in texts] == [True] * 2
     microphone.stopped = True
     assert told(watch, SOUND, SOUND) == ["decoding the last 2.9 s; Ctrl-C again ends at once"]
 
 
-def test_losses_are_told_at_once_and_not_too_often() -> None:
+def test_losses_are_told_at_once_and_once() -> None:
     microphone = some_microphone()
     watch = Watch(microphone)
     assert told(watch, SOUND) == []
     for name, reason in (("lost", "the queue is full"), ("dropped", "the device or the system")):
-        texts = []
-        for seconds in np.arange(0.1, 10, 0.1):
-            setattr(microphone, name, seconds)
-            texts.append(told(watch, SOUND))
-        assert "0.10 s so far" in texts[0][0]
-        assert reason in texts[0][0]
-        assert sum(map(len, texts)) == 5
+        setattr(microphone, name, 0.1)
+        (text,) = told(watch, SOUND, SOUND)
+        assert reason in text
 
 
 def test_level() -> None:

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import httpx
 import numpy as np
@@ -121,12 +122,21 @@ def test_a_busy_moment_does_not_change_the_measured_capacity(
     assert capacity(recognizer, 1) < 0.3 * quiet
 
 
+@pytest.fixture
+def sockets(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """The sockets of servers, which are not run."""
+    served: list[object] = []
+    socket = SimpleNamespace(getsockname=lambda: ("0.0.0.0", 8000))
+    monkeypatch.setattr("uvicorn.Server.run", lambda self, sockets: served.extend(sockets))
+    monkeypatch.setattr("asrkit.commands.serve.bound", lambda *given: socket)
+    return served
+
+
 @pytest.mark.parametrize("options", [[], ["--streams", "7"]])
+@pytest.mark.usefixtures("sockets")
 def test_the_line_names_the_option_of_a_measured_capacity(
     options: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("uvicorn.Server.run", lambda self, sockets: None)
-    monkeypatch.setattr("asrkit.commands.serve.bound", lambda *given: Socket())
     monkeypatch.setattr("asrkit.serve.capacity.capacity", lambda *given: 12)
     assert main([*options, "--insecure"]) == 0
     calls = "7 calls" if options else "12 calls (measured; --streams N sets another number)"
@@ -174,29 +184,14 @@ def test_an_origin_that_no_browser_sends_is_refused() -> None:
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "127.0.0.1"])
 def test_a_token_in_a_file(
-    host: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    host: str, tmp_path: Path, sockets: list[object], caplog: pytest.LogCaptureFixture
 ) -> None:
     """On an address that others reach, a line says that a proxy belongs in front."""
-    served = []
-    monkeypatch.setattr("uvicorn.Server.run", lambda self, sockets: served.append(sockets))
-    monkeypatch.setattr(
-        "asrkit.commands.serve.bound", lambda *given: served.append(given) or Socket()
-    )
     path = tmp_path / "token"
     path.write_text("secret\n")
     assert main(["--host", host, "--token-file", str(path)]) == 0
-    assert len(served) == 2
+    assert len(sockets) == 1
     assert ("a proxy belongs in front" in caplog.text) == (host == "0.0.0.0")
-
-
-class Socket:
-    """One that nobody listens at."""
-
-    def listen(self, backlog: int) -> None:
-        pass
-
-    def getsockname(self) -> tuple[str, int]:
-        return "0.0.0.0", 8000
 
 
 @pytest.mark.parametrize(
@@ -211,12 +206,9 @@ def test_the_name_of_a_model(model: str, name: str) -> None:
     assert name_of(model) == name
 
 
-def test_models_by_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.usefixtures("sockets")
+def test_models_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The name that is given, or that of the file, whose path may have "=" in it."""
-    monkeypatch.setattr("uvicorn.Server.run", lambda self, sockets: None)
-    monkeypatch.setattr("asrkit.commands.serve.bound", lambda *given: Socket())
     odd = tmp_path / "a=b" / "c=d.safetensors"
     odd.parent.mkdir()
     odd.write_bytes(ready_models()["small-en-alnum"].read_bytes())

@@ -1,23 +1,21 @@
 """`asrkit verify` finds streaming equal to offline for a model of every position encoding."""
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import soundfile
 import torch
-from torch import Tensor
 
 from asrkit import audio
 from asrkit.commands import verify
 from asrkit.config import parse_config
+from asrkit.model import ConformerEncoder
 from asrkit.model.positions import KINDS
-from asrkit.model.subsampling import split_steps
 from asrkit.model_file import ModelFile, save_model
 from asrkit.runtime.long_audio import Span
 from asrkit.text import CharTokenizer
 from tests.conftest import fitted, speech, tiny_model
+from tests.running import run
 from tests.test_model_file import SIZES
 
 FAST = ("relative", "shaw", "sinusoidal", "rotary")  # tests/laws hold all of them
@@ -37,11 +35,10 @@ def test_every_kind(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str
         "model": SIZES | {"position": {"kind": kind}},
     })  # fmt: skip
     save_model(path, ModelFile(model, CharTokenizer(list("abcdefghij ")), config, {}))
-    asked = ["--model", str(path), "--chunk-ms", "160", "--left-ms", "0,1280"]
-    assert verify.main([*asked, str(tmp_path / "x.wav")]) == 0
+    assert verify.main(["--model", str(path), str(tmp_path / "x.wav")]) == 0
     shown = capsys.readouterr().out
     assert "streaming equals offline" in shown
-    assert shown.count("equal") >= 8  # settings: two asked for, four of the menu, full context
+    assert shown.count("equal") == 7  # settings: four of the menu, full context; second pass, end
 
 
 @pytest.fixture
@@ -57,34 +54,19 @@ def trained_ahead(tmp_path: Path) -> list[str]:
     })  # fmt: skip
     model, tokenizer = fitted(tiny_model().float(), feats), CharTokenizer(list("abcdefghij "))
     save_model(path, ModelFile(model, tokenizer, config, {}))
-    return ["--model", str(path), "--left-ms", "0", "--chunk-ms", "160", str(tmp_path / "x.wav")]
+    return ["--model", str(path), str(tmp_path / "x.wav")]
 
 
 def test_right_contexts_and_second_pass(
     trained_ahead: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert verify.main(trained_ahead) == 0
-    lines = [line.split("  ")[1] for line in capsys.readouterr().out.splitlines()[3:-1]]
-    own = [f"{chunk}, left {left} ms" for left in (0, 2560)
-           for chunk in ("160+80 ms", "160 ms", "160+120 ms")]  # fmt: skip
-    expected = [*own[:3], "320+80 ms, left 2560 ms", *own[3:], "full"]
-    assert lines == [*expected, "second pass (320+80 ms, full)"]
-    assert verify.main([*trained_ahead, "--right-ms", "40"]) == 0
-    assert "160+40 ms, left 0 ms" in capsys.readouterr().out
-
-
-def test_control_frames_ahead_that_are_missing(
-    trained_ahead: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def shorter(feats: Tensor, frames: int, lookahead: int, ahead: int) -> Iterator[Any]:
-        for part, length in split_steps(feats, frames, lookahead, ahead):
-            yield part, min(length, frames)
-
-    monkeypatch.setattr("asrkit.model.subsampling.split_steps", shorter)
-    assert verify.main(trained_ahead) == 1
-    lines = capsys.readouterr().out.splitlines()
-    failed = {line.split(",")[0].strip() for line in lines if line.endswith("FAILED")}
-    assert failed == {"160+80 ms", "160+120 ms", "320+80 ms"}
+    lines = [line.split("  ")[1] for line in capsys.readouterr().out.splitlines()[2:-1]]
+    live, chunks = "320+80 ms", ("160+80 ms", "160 ms", "160+120 ms")
+    expected = [f"{chunk}, left 2560 ms" for chunk in (live, *chunks)]
+    assert lines == [*expected, "full", f"second pass ({live}, full)"]
+    assert verify.main([*trained_ahead, "--chunk-ms", "640"]) == 0
+    assert "640+120 ms, left 2560 ms" in capsys.readouterr().out
 
 
 def test_control_second_pass_over_other_frames(
@@ -94,3 +76,18 @@ def test_control_second_pass_over_other_frames(
     assert verify.main(trained_ahead) == 1
     (line,) = (line for line in capsys.readouterr().out.splitlines() if "second pass" in line)
     assert line.endswith("FAILED")
+
+
+def test_control_a_state_that_is_dropped_between_steps(
+    model: Path, wav: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoder_run = ConformerEncoder.run
+
+    def forgetful(self, *given):  # type: ignore[no-untyped-def]
+        output, layers = encoder_run(self, *given)
+        state = output.state._replace(conv=output.state.conv * 0)
+        return output._replace(state=state), layers
+
+    monkeypatch.setattr(ConformerEncoder, "run", forgetful)
+    assert run("verify", "--model", model, "--chunk-ms", 320, wav) == 1
+    assert "FAILED" in capsys.readouterr().out

@@ -59,8 +59,8 @@ def evaluated(capsys: pytest.CaptureFixture[str], *options: object) -> dict[str,
         ("", {}),
         ("--endpoint-ms 80", {"endpointer": Endpointer(80)}),
         (
-            "--endpoint-ms 80 --min-segment-ms 400 --reset encoder",
-            {"endpointer": Endpointer(80, 400, reset_encoder=True)},
+            "--endpoint-ms 80 --reset encoder",
+            {"endpointer": Endpointer(80, reset_encoder=True)},
         ),
         ("--postprocess twice:words", {"postprocess": "twice:words"}),
         (
@@ -123,7 +123,7 @@ def test_all_users_give_one_number(folder: Path, capsys: pytest.CaptureFixture[s
     trained = scores(chain.from_iterable(outcomes))
     assert shown in str(of_gate.words)
     assert shown in str(trained["160 ms"].words)
-    options = ["--manifest", "dev.jsonl", "--output", "r.html", "--worst", 0]
+    options = ["--manifest", "dev.jsonl", "--output", "r.html"]
     assert run("report", *options, *context, "m.safetensors") == 0
     page = Page.of((folder / "r.html").read_text(encoding="utf-8"))
     (row,) = re.findall(r"160 ms\s*(\d+\.\d\d %)", page.text)[:1]

@@ -113,7 +113,7 @@ def manifest(path: Path, said: list[str]) -> str:
             recordings.load(place)
         except asrkit.audio.AudioError as error:
             said.append(str(error))
-    return command(data(["check", str(path), "--no-audio", "--jobs", "1"]))
+    return command(data(["check", str(path), "--no-audio"]))
 
 
 def corpus_seeds(folder: Path) -> None:
@@ -170,7 +170,7 @@ def corpus_seeds(folder: Path) -> None:
 def corpus(path: Path, said: list[str]) -> str:
     source = next(path.glob("source.*"), path)
     output = path.parent / "output"
-    return command(data(["import", path.name, str(source), "--output", str(output), "--jobs", "1"]))
+    return command(data(["import", path.name, str(source), "--output", str(output)]))
 
 
 def language_seeds(folder: Path) -> None:
