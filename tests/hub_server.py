@@ -123,8 +123,8 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             end = start + self.hub.sends.pop(0) if self.hub.sends else len(data)
+            self.hub.bytes_sent += len(data[start:end])  # before the client has all
             self.wfile.write(data[start:end])
-            self.hub.bytes_sent += len(data[start:end])
         self.close_connection = True
 
     def info(self, body: bytes, name: str, revision: str | None) -> None:
