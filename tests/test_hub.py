@@ -388,36 +388,41 @@ def test_two_processes_download_once(remote: hub_server.Hub, model: bytes, tmp_p
     assert len(sent(remote)) == 1
 
 
-def test_a_file_that_another_program_downloaded(
-    remote: hub_server.Hub, model: bytes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """`hf download` keeps files in the hub's own cache; they are read there."""
-    from huggingface_hub import hf_hub_download
+@pytest.mark.parametrize(
+    ("names", "is_found"),
+    [
+        (["model.safetensors"], True),
+        ([".gitattributes", "sub/model.safetensors", "model.safetensors"], True),
+        (["config.json"], False),
+    ],
+)
+def test_files_that_another_program_downloaded(
+    names: list[str], is_found: bool, remote: hub_server.Hub, model: bytes,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
+) -> None:  # fmt: skip
+    """`hf download` keeps files in the hub's own cache; they are read there, offline too.
 
-    remote.make("me/tiny").commit(model__safetensors=model)
-    path = Path(hf_hub_download("me/tiny", "model.safetensors"))
-    remote.requests.clear()
-    assert model_path("hf://me/tiny") == path
-    assert sent(remote) == []
-    shutil.rmtree(tmp_path / "cache" / "asrkit")
-    hub_server.use(monkeypatch, remote.address, tmp_path / "cache", offline=True)
-    assert model_path("hf://me/tiny") == path
-
-
-def test_a_repository_that_another_program_downloaded(
-    remote: hub_server.Hub, model: bytes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Offline, files in its folders and a dataset of the same name do not count."""
+    Files in its folders and a dataset of the same name do not count. A file that is not there is
+    not said to be missing on the hub.
+    """
     from huggingface_hub import hf_hub_download
 
     files = {"model__safetensors": model, "sub/model__safetensors": b"other"}
-    remote.make("me/tiny").commit(__gitattributes=b"", **files)
-    names = (".gitattributes", "sub/model.safetensors", "model.safetensors")
+    remote.make("me/tiny").commit(**files, config__json=b"{}", __gitattributes=b"")
     *_, path = [Path(hf_hub_download("me/tiny", name)) for name in names]
-    cache = tmp_path / "cache" / "hub"
-    shutil.copytree(cache / "models--me--tiny", cache / "datasets--me--tiny")
-    hub_server.use(monkeypatch, remote.address, tmp_path / "cache", offline=True)
-    assert model_path("hf://me/tiny") == path
+    cache = tmp_path / "cache"
+    remote.requests.clear()
+    if is_found:
+        assert model_path("hf://me/tiny") == path
+        assert sent(remote) == []
+        shutil.rmtree(cache / "asrkit")
+    shutil.copytree(cache / "hub/models--me--tiny", cache / "hub/datasets--me--tiny")
+    hub_server.use(monkeypatch, remote.address, cache, offline=True)
+    if is_found:
+        assert model_path("hf://me/tiny") == path
+    else:
+        said = "hf://me/tiny: not in the cache, and HF_HUB_OFFLINE forbids the download"
+        assert refusal("hf://me/tiny") == said
 
 
 @pytest.mark.parametrize("is_changed", [False, True])
@@ -444,23 +449,6 @@ def test_a_file_of_the_cache_is_compared_with_its_digest_once(
         assert "model.safetensors is damaged" in refusal("hf://me/tiny")
     assert model_path("hf://me/tiny").read_bytes() == model  # downloaded again if it was damaged
     assert len(sent(remote)) == 1 + is_changed
-
-
-@pytest.mark.parametrize("name", ["config.json", "model.safetensors"])
-def test_a_part_of_a_repository_that_another_program_downloaded(
-    name: str, remote: hub_server.Hub, model: bytes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """Offline, a file that is not there is not said to be missing on the hub."""
-    from huggingface_hub import hf_hub_download
-
-    remote.make("me/tiny").commit(model__safetensors=model, config__json=b"{}")
-    hf_hub_download("me/tiny", name)
-    hub_server.use(monkeypatch, remote.address, tmp_path / "cache", offline=True)
-    if name == "model.safetensors":  # the control
-        assert model_path("hf://me/tiny").read_bytes() == model
-    else:
-        said = "hf://me/tiny: not in the cache, and HF_HUB_OFFLINE forbids the download"
-        assert refusal("hf://me/tiny") == said
 
 
 def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -224,25 +224,21 @@ def file_packets(options: argparse.Namespace) -> tuple[int, int, Iterator[np.nda
     from asrkit import audio
     from asrkit.audio.pcm_pipe import piped
 
-    (source,) = options.source
-    blocks: Iterator[np.ndarray]
+    (source,), split = options.source, options.channel == "split"
+    found: Iterator[tuple[np.ndarray, int]]
     if source == "-":
         name, channels = "standard input", channels_of(options)
         rate, blocks = piped(sys.stdin.buffer, options.packet_ms, options.sample_rate, channels)
+        found = ((block, rate) for block in blocks)
     else:
         name, seconds = shown(Path(source)), options.packet_ms / 1000
-        if options.channel == "split":
+        if split:
             found = audio.blocks(source, seconds, track=options.track)
         else:
             chosen = {"channel": options.channel, "track": options.track}
             found = audio.mono_blocks(source, seconds, **chosen)
-        first = next(found, None)
-        if first is None:
-            raise UserError(f"{name} has no samples")
-        rate, blocks = first[1], (block for block, _ in chain([first], found))
-    if options.channel != "split":
-        return rate, 1, blocks
-    packet = next(blocks, None)
-    if packet is None:
+    first = next(found, None)
+    if first is None:
         raise UserError(f"{name} has no samples")
-    return rate, packet.shape[1], chain([packet], blocks)
+    packets = (block for block, _ in chain([first], found))
+    return first[1], first[0].shape[1] if split else 1, packets

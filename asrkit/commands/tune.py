@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cache
-from itertools import product
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import product, starmap
 from typing import TYPE_CHECKING, NamedTuple
 
 from asrkit.cli.options import add_batch, add_context, add_model, add_search
@@ -13,7 +12,6 @@ from asrkit.cli.parser import Parser
 from asrkit.cli.progress import bar
 from asrkit.errors import UserError
 from asrkit.extras import need
-from asrkit.lm import LIMIT
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -45,7 +43,7 @@ class Pair(NamedTuple):
     bonus: float
 
 
-STEPS = (Pair(0.2, 0.5), Pair(0.1, 0.25))
+WEIGHTS, BONUSES = (0.2, 0.4, 0.6, 0.8, 1.0, 1.5), (-1.0, 0.0, 0.5, 1.0, 2.0, 3.0)
 
 
 def tune(options: argparse.Namespace) -> int:
@@ -71,7 +69,7 @@ def tune(options: argparse.Namespace) -> int:
     file = load_file(options)
     if options.search is None and not KINDS[file.config.search.kind].takes_fusion:
         options.search = "prefix_beam"
-    searching, start = search_of(options, file), Pair(lm.weight, lm.word_bonus)
+    searching = search_of(options, file)
     # Reject or report words that do not fit before the network starts.
     model = build_fusion(lm, searching, file.tokenizer).weighted.model
     recognizer = recognizer_of(file, context_of(options, file), searching, options.device)
@@ -84,7 +82,6 @@ def tune(options: argparse.Namespace) -> int:
     if not known:
         raise UserError(f"{manifest}: no utterance could be read")
 
-    @cache
     def errors(pair: Pair | None) -> int:
         """Return and print the errors with a pair, or without a language model."""
         search, name = recognizer.search, "without"
@@ -101,8 +98,11 @@ def tune(options: argparse.Namespace) -> int:
         return score.words.errors
 
     without = errors(None)
-    best = climb(errors, start)
-    if errors(best) < without:
+    weights = WEIGHTS if options.lm_weight is None else [lm.weight]
+    bonuses = BONUSES if options.word_bonus is None else [lm.word_bonus]
+    found = {pair: errors(pair) for pair in starmap(Pair, product(weights, bonuses))}
+    best = min(found, key=found.__getitem__)
+    if found[best] < without:
         print(f"best: --lm-weight {best.weight:g} --word-bonus {best.bonus:g}")
     else:
         print("no pair is better than recognition without a language model")
@@ -134,20 +134,3 @@ def read(recognizer: Recognizer, known: Known) -> list[Outcome]:
         )
         for utterance, rows in bar(known, "searching", "utterance", len(known))
     ]  # fmt: skip
-
-
-def climb(errors: Callable[[Pair], int], best: Pair) -> Pair:
-    """Return a pair whose neighbours are not better."""
-    for step in STEPS:
-        while errors(best) > errors(better := min(neighbours(best, step), key=errors)):
-            best = better
-    return best
-
-
-def neighbours(pair: Pair, step: Pair) -> Iterator[Pair]:
-    """Yield the eight pairs around a pair that are in range."""
-    for up, right in product((-1, 0, 1), repeat=2):
-        weight = round(pair.weight + up * step.weight, 3)
-        bonus = round(pair.bonus + right * step.bonus, 3)
-        if (up or right) and 0.0 < weight <= LIMIT and abs(bonus) <= LIMIT:
-            yield Pair(weight, bonus)

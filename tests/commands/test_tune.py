@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from asrkit import audio
-from asrkit.commands.tune import Pair, climb, neighbours
+from asrkit.commands.tune import BONUSES, WEIGHTS
 from asrkit.config import parse_search
 from asrkit.model_file import load_model, save_model
 from tests.conftest import fitted, speech, write_manifest
@@ -19,22 +19,6 @@ from tests.running import LETTERS, UNSPACED, run, talkative_model
 Shown = Callable[..., str]
 BEAM = ["--search", "prefix_beam", "--beam", "10"]
 STRONG = ["--lm-weight", "3", "--word-bonus", "1"]
-
-
-def test_climb_ends_where_no_neighbour_is_better() -> None:
-    """A valley across both directions; what it ends at is the lowest of the finer grid."""
-
-    def errors(pair: Pair) -> int:
-        along, across = pair.weight - pair.bonus / 2 + 0.35, pair.weight + pair.bonus / 2 - 2.25
-        return round(1000 * (10 * along**2 + across**2))
-
-    assert climb(errors, Pair(0.5, 0.5)) == Pair(0.9, 2.5)
-    assert climb(lambda pair: 0, Pair(0.5, 0.5)) == Pair(0.5, 0.5)
-
-
-def test_neighbours_are_in_range() -> None:
-    around = set(neighbours(Pair(0.2, 20.0), Pair(0.2, 0.5)))
-    assert around == {Pair(0.2, 19.5), Pair(0.4, 19.5), Pair(0.4, 20.0)}
 
 
 class Setting:
@@ -83,7 +67,7 @@ def test_finds_a_pair_that_helps(
     assert best is not None
     weight, bonus = best.groups()
     assert rates[f"{weight:<8} {bonus}"] == min(rates.values()) < rates["without"]
-    assert "0.5      0.5" in rates
+    assert len(rates) == 1 + len(WEIGHTS) * len(BONUSES)
     chosen = ["--lm", setting.lm, "--lm-weight", weight, "--word-bonus", bonus]
     for options, cells in (([], "without"), (chosen, f"{weight:<8} {bonus}")):
         scored = shown("evaluate", *setting.model, *BEAM, *options, setting.dev)
@@ -97,7 +81,8 @@ def test_a_transducer_has_the_rates_of_evaluate(model: Path, wav: Path, shown: S
     save_model(model, file)
     setting, beam = Setting(model, wav, shown), ["--search", "prefix_beam", "--beam", "2"]
     setting.refer_to(*beam)
-    rates = rates_of(setting.tune(*beam))
+    rates = rates_of(setting.tune(*beam, "--lm-weight", "0.7"))  # one weight, all bonuses
+    assert len(rates) == 1 + len(BONUSES)
     assert float(rates["without"]) == 0.0
     chosen = ["--lm", setting.lm, "--lm-weight", "0.7", "--word-bonus", "0"]
     scored = shown("evaluate", *setting.model, *beam, *chosen, setting.dev)
