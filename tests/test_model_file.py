@@ -43,19 +43,6 @@ def a_file(tokenizer: Tokenizer | None = None, kind: str = "characters") -> Mode
     return ModelFile(model, tokenizer, config, {"dev_wer": {"full": 1.5}})
 
 
-def test_a_header_of_before_subsampling_had_kinds(path: Path) -> None:
-    config = load_model(path).config.model_dump(mode="json")
-    chosen = config["model"].pop("subsampling")
-    assert chosen.pop("pad_stages") is False
-    assert chosen == {"kind": "conv4", "channels": None, "separable": False}
-    config["model"] |= {"subsampling_channels": None, "separable_subsampling": False}
-    before = load_model(path)
-    edit(path, config=config)
-    after = load_model(path)
-    assert after.config == before.config
-    assert after.model.state_dict().keys() == before.model.state_dict().keys()
-
-
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     save_model(tmp_path / "m.safetensors", a_file())
@@ -298,7 +285,9 @@ def test_numbers_that_are_not_finite(path: Path, name: str, number: float) -> No
 def test_symbols_that_act_on_a_terminal(path: Path, symbol: str) -> None:
     tokenizer = json.dumps(["ä", "b", " ", symbol + "]0;title"]).encode()
     rewrite(path, {"tokenizer": torch.frombuffer(bytearray(tokenizer), dtype=torch.uint8)}, {})
-    with pytest.raises(ModelFileError, match="has a control character") as error:
+    with pytest.raises(
+        ModelFileError, match=r"has a control character|JSON list of strings"
+    ) as error:
         load_model(path)
     assert str(error.value).isprintable()
 
