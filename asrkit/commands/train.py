@@ -96,7 +96,7 @@ def prepare(config: Config, folder: Path, resume: bool, overrides: list[str]) ->
     from asrkit.config import ConfigError
     from asrkit.training.checkpoints import Checkpoints
 
-    checkpoints = Checkpoints(folder / "checkpoints", 1).paths()
+    checkpoints = Checkpoints(folder / "checkpoints").paths()
     if not resume and (checkpoints or any(folder.glob("**/*.safetensors"))):
         raise ConfigError(
             f"training.output_dir {folder} already has a training; "
@@ -200,8 +200,7 @@ def run(asked: Config, folder: Path, command: argparse.Namespace, ranks: Ranks) 
     restrict(model, config)
     trainer = Trainer(
         model, corpus, config,
-        Checkpoints(folder / "checkpoints", options.keep_checkpoints),
-        EpochWeights(folder / "epochs", int(options.average), options.average_of == "best"),
+        Checkpoints(folder / "checkpoints"), EpochWeights(folder / "epochs", int(options.average)),
         ranks,
     )  # fmt: skip
     if len(set(ranks.gather([str((fixed(config), corpus.identity))]))) > 1:
@@ -298,15 +297,13 @@ def report(left_out: list[LeftOut], path: Path, ranks: Ranks) -> None:
 
 
 def finish(trainer: Trainer, config: Config, folder: Path) -> None:
-    """Average the chosen epochs and score the average, on all ranks; the first writes the model."""
+    """Average the last epochs and score the average, on all ranks; the first writes the model."""
     from asrkit.evaluation.scoring import rates
     from asrkit.model_file import ModelFile, save_model
     from asrkit.training.adapters import merge
     from asrkit.training.progress import duration
 
-    average, epochs = trainer.ranks.from_first(
-        lambda: trainer.epochs.average(trainer.model, trainer.epochs.chosen(trainer.scores()))
-    )
+    average, epochs = trainer.ranks.from_first(lambda: trainer.epochs.average(trainer.model))
     trainer.model.load_state_dict(average)
     merge(trainer.model)
     averaged = [epoch + 1 for epoch in epochs]
@@ -339,7 +336,7 @@ def finish(trainer: Trainer, config: Config, folder: Path) -> None:
     save_model(path, ModelFile(trainer.model, tokenizer, config, training, terms=terms))
     logger.info("average of epochs %s", ", ".join(map(str, averaged)))
     wanted = min(trainer.epochs.keep, trainer.progress.epoch)
-    if len(averaged) < wanted and not trainer.epochs.best:
+    if len(averaged) < wanted:
         logger.warning(
             "%d of %d epochs are averaged: %s lacks the others", len(averaged), wanted,
             trainer.epochs.folder,

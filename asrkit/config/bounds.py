@@ -1,8 +1,6 @@
 """The types of settings, with their limits."""
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Annotated, Any, Literal
 
 import pydantic
@@ -60,13 +58,3 @@ Speed = Annotated[Number, Field(ge=0.1, le=10.0)]
 
 class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-@contextmanager
-def fitting(part: str) -> Iterator[None]:
-    """Name the part of a section in a ValueError about it."""
-    try:
-        yield
-    except ValueError as error:
-        context = {"part": part, "reason": str(error)}
-        raise PydanticCustomError("part", "{reason}", context) from None

@@ -1,48 +1,29 @@
 """Checks of settings whose types and ranges are valid, but not their combination."""
 
-import re
 from collections.abc import Callable
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from pydantic import BaseModel, ValidationInfo
+from pydantic import BaseModel
 
 from asrkit.config.read_yaml import ConfigError
 from asrkit.errors import shown
 
-# A validation context. A model file's record of its training is not checked for settings without an
-# effect on the model, so that files of older versions load.
-RECORD = {"record": True}
 
-
-def distinct(values: list[Any], info: ValidationInfo) -> list[Any]:
-    """Return the values; raise ValueError for a repeated value, unless they are a record."""
+def distinct(values: list[Any]) -> list[Any]:
+    """Return the values; raise ValueError for a repeated value."""
     twice = next((value for value in values if values.count(value) > 1), None)
-    if twice is not None and info.context != RECORD:
+    if twice is not None:
         raise ValueError(f"each value must be given once, got {shown(twice)} more than once")
     return values
 
 
-def not_dev(name: str) -> str:
-    """Return the name of a canary; raise ValueError for that of `data.dev`."""
-    if name == "dev":
-        raise ValueError("'dev' is data.dev: choose another name")
-    return name
-
-
-def ascending(pair: tuple[float, float], info: ValidationInfo) -> tuple[float, float]:
-    """Return the pair; raise ValueError if it is descending, unless it is a record."""
+def ascending(pair: tuple[float, float]) -> tuple[float, float]:
+    """Return the pair; raise ValueError if it is descending."""
     low, high = pair
-    if low > high and info.context != RECORD:
+    if low > high:
         raise ValueError(f"the lower value must be the first, got [{low:g}, {high:g}]")
     return pair
-
-
-def device_name(name: str) -> str:
-    """Return the name; raise ValueError if it is not a device for training."""
-    if not re.fullmatch(r"auto|cpu|cuda(:\d{1,3})?", name, re.ASCII):
-        raise ValueError(f"must be auto, cpu, cuda, or cuda:N as in cuda:0, got {shown(name)}")
-    return name
 
 
 class Needs(NamedTuple):

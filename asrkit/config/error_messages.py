@@ -39,20 +39,15 @@ def _lines(error: Any, keys: list[str], kinds: Mapping[tuple[str, ...], Any]) ->
         option = shown(str(loc[-1]))
         yield f"'{'.'.join(place)}': {chosen} has no option {option}; it has {known}"
     elif kind == "extra_forbidden":
-        inside = value if isinstance(value, dict) else {}
-        for unknown in [f"{key}.{name}" for name in inside] or [key]:
-            near = difflib.get_close_matches(unknown, keys, n=1, cutoff=0.5)
-            yield f"unknown key {shown(unknown)}" + "".join(f"; did you mean {n!r}?" for n in near)
+        near = difflib.get_close_matches(key, keys, n=1, cutoff=0.5)
+        yield f"unknown key {shown(key)}" + "".join(f"; did you mean {name!r}?" for name in near)
     elif kind == "missing":
         yield f"missing key {shown(key)}"
-    elif kind == "union_tag_not_found":
-        yield f"missing key {shown(f'{key}.kind')}"
     elif kind == "union_tag_invalid":
         yield f"'{key}.kind': {refusal(error['ctx']['tag'], kinds[loc])}"
     elif kind == "model_attributes_type":
         yield f"{shown(key)}: write a kind, or {{kind: …}} with its options, got {shown(value)}"
-    elif kind in ("value_error", "part"):  # a part of the section checks its own options
-        key = ".".join(filter(None, (key, error["ctx"].get("part"))))
-        yield f"{shown(key)}: {message}" if key else message
+    elif kind == "value_error":
+        yield f"{shown(key)}: {message}"
     else:
         yield f"{shown(key)}: {message[0].lower()}{message[1:]}, got {shown(value)}"

@@ -1,9 +1,8 @@
 """Sections that choose a class by `kind`; other keys are its arguments."""
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union
 
-from pydantic import BaseModel, BeforeValidator, Field, create_model, model_validator
+from pydantic import BeforeValidator, Field, create_model, model_validator
 
 from asrkit import audio, search
 from asrkit.config.bounds import Number, Section
@@ -46,20 +45,20 @@ def sections_of(base: type[AnyKind], kinds: Kinds[Any]) -> dict[str, type[AnyKin
     return sections
 
 
-def any_of(sections: Iterable[type[BaseModel]], usual: str | None = None) -> Any:
+def any_of(sections: dict[str, type[AnyKind]], usual: str) -> Any:
     """Return the type of a value that is one of these sections, or only the name of a kind.
 
     Args:
-        usual: kind for options without a kind; None rejects such options.
+        usual: kind of options without a kind.
     """
 
     def with_kind(value: Any) -> Any:
-        if isinstance(value, dict) and usual is not None:
+        if isinstance(value, dict):
             return {"kind": usual, **value}
         return {"kind": value} if isinstance(value, str) else value
 
     return Annotated[
-        Union[tuple(sections)],  # noqa: UP007
+        Union[tuple(sections.values())],  # noqa: UP007
         Field(discriminator="kind"),
         BeforeValidator(with_kind),
     ]
@@ -84,7 +83,8 @@ if TYPE_CHECKING:
     AnyHead = KindConfig
     AnySearch = SearchConfig
 else:
-    AnyPosition, AnySubsampling, AnyHead, AnySearch = (
-        any_of(each.values()) for each in (POSITIONS, SUBSAMPLINGS, HEADS, SEARCHES)
-    )
-    AnyFrontend = any_of(FRONTENDS.values(), "kaldi")  # of options without a kind
+    AnyPosition = any_of(POSITIONS, "relative")
+    AnySubsampling = any_of(SUBSAMPLINGS, "conv4")
+    AnyFrontend = any_of(FRONTENDS, "kaldi")
+    AnyHead = any_of(HEADS, "ctc")
+    AnySearch = any_of(SEARCHES, "greedy")

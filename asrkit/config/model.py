@@ -1,11 +1,12 @@
 """The sections `model` and `context`: what a model file keeps of a configuration."""
 
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 import torch
 from pydantic import Field, model_validator
 
-from asrkit import audio
+from asrkit.audio import build_frontend
 from asrkit.config.bounds import (
     AutoOrOff,
     ChunkSize,
@@ -13,7 +14,6 @@ from asrkit.config.bounds import (
     RightContext,
     Section,
     Share,
-    fitting,
 )
 from asrkit.config.checks import Needs, needs
 from asrkit.config.kinds import (
@@ -26,7 +26,10 @@ from asrkit.config.kinds import (
     AnyPosition,
     AnySubsampling,
 )
-from asrkit.model import FULL, Context, FrameRate, heads, positions, subsampling
+from asrkit.model import FULL, Context, FrameRate
+from asrkit.model.heads import build_head
+from asrkit.model.positions import build_positions
+from asrkit.model.subsampling import build_subsampling
 
 CONFORMER = needs("model.layer", "conformer")
 CHUNKS = Needs(
@@ -83,37 +86,25 @@ class ModelConfig(Section):
     def rate(self) -> FrameRate:
         """Relation of feature frames to encoder frames."""
         with torch.device("meta"):
-            options = self.subsampling.model_dump()
-            return subsampling.build_subsampling(options, self.num_mels, self.dim).rate
+            return build_subsampling(self.subsampling.model_dump(), self.num_mels, self.dim).rate
 
     @model_validator(mode="after")
     def _fits(self) -> "ModelConfig":
         if self.dim % self.num_heads:
             raise ValueError(f"dim {self.dim} must be a multiple of num_heads {self.num_heads}")
-        with torch.device("meta"):  # each part checks its own options
-            with fitting("position"):
-                positions.build_positions(self.position.model_dump(), self.dim, self.num_heads, 1)
-            with fitting("subsampling"):
-                options = self.subsampling.model_dump()
-                subsampling.build_subsampling(options, self.num_mels, self.dim)
-            with fitting("head"):
-                heads.build_head(self.head.model_dump(), self.dim, 2)
-            with fitting("frontend"):
-                audio.build_frontend(self.frontend.model_dump(), self.num_mels)
+        parts: dict[str, Callable[[dict[str, Any]], object]] = {
+            "position": lambda kind: build_positions(kind, self.dim, self.num_heads, 1),
+            "subsampling": lambda kind: build_subsampling(kind, self.num_mels, self.dim),
+            "head": lambda kind: build_head(kind, self.dim, 2),
+            "frontend": lambda kind: build_frontend(kind, self.num_mels),
+        }
+        for part, build in parts.items():  # each part checks its own options
+            try:
+                with torch.device("meta"):
+                    build(getattr(self, part).model_dump())
+            except ValueError as error:
+                raise ValueError(f"{part}: {error}") from None
         return self
-
-    @model_validator(mode="before")
-    @classmethod
-    def _former_keys(cls, values: Any) -> Any:
-        """Accept two keys of older configurations and model files, now options of `subsampling`."""
-        former = {"subsampling_channels": "channels", "separable_subsampling": "separable"}
-        if not isinstance(values, dict) or former.keys().isdisjoint(values):
-            return values
-        if "subsampling" in values:
-            raise ValueError("channels and separable are options of model.subsampling now")
-        options = {new: values[old] for old, new in former.items() if old in values}
-        rest = {key: value for key, value in values.items() if key not in former}
-        return rest | {"subsampling": {"kind": "conv4", **options}}
 
 
 class ContextConfig(Section):
@@ -121,7 +112,7 @@ class ContextConfig(Section):
 
     chunk_sizes: Annotated[list[ChunkSize], Field(max_length=64)] = [4, 8, 16, 25]
     """Chunk sizes drawn in training, besides full context; repeat a size to draw it more often."""
-    left_contexts: Annotated[list[LeftContext], Field(max_length=64), CHUNKS] = [64]
+    left_contexts: Annotated[list[LeftContext], Field(min_length=1, max_length=64), CHUNKS] = [64]
     """Left contexts drawn in training."""
     right_contexts: Annotated[list[RightContext], Field(min_length=1, max_length=64), CHUNKS] = [0]
     """Right contexts drawn in training with the chunks: encoder frames after its chunk that a frame
@@ -150,8 +141,6 @@ class ContextConfig(Section):
 
     @model_validator(mode="after")
     def _not_empty(self) -> "ContextConfig":
-        if not self.left_contexts:
-            raise ValueError("left_contexts must have at least one value, got []")
         if not self.chunk_sizes and self.full_share < 1.0:
             raise ValueError("chunk_sizes must have at least one value unless full_share is 1")
         return self

@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from asrkit.config.locate import configurations
-from asrkit.errors import UserError, printable, shown
+from asrkit.errors import UserError, printable, reason, shown
 from asrkit.registry import refusal
 
 MAX_BYTES = 100_000  # size of a YAML text; a configuration has some thousands
@@ -35,20 +35,6 @@ class _StrictLoader(yaml.SafeLoader):
                 waiting += parts
         return node
 
-    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        try:
-            value = super().construct_object(node, deep)
-            if isinstance(value, int):
-                str(value)  # raises for too many digits, before a message would
-            return value
-        except (yaml.YAMLError, RecursionError):
-            raise
-        except Exception:  # int(), datetime() and others raise about a part of the value
-            kind = node.tag.rpartition(":")[2]
-            raise yaml.MarkedYAMLError(
-                problem=f"{shown(node.value)} is not a valid {kind}", problem_mark=node.start_mark
-            ) from None
-
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         keys: set[str] = set()
         for key, _ in node.value:
@@ -67,19 +53,12 @@ def parse_yaml(text: str, longest: int = MAX_BYTES) -> Any:
         raise ConfigError(f"it has more than {longest} characters")
     try:
         return yaml.load(text, _StrictLoader)
-    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
-        raise ConfigError(_reason(error)) from None
-
-
-def _reason(error: Exception) -> str:
-    """Return an error of the YAML loader as one line."""
-    if isinstance(error, RecursionError):
-        return "nested too deeply"
-    if not isinstance(error, yaml.MarkedYAMLError):
-        return printable(str(error).partition("\n")[0]) or type(error).__name__
-    mark = error.problem_mark or error.context_mark
-    place = f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-    return printable(error.problem or error.context or "") + place
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        raise ConfigError(printable(error.problem or error.context or "") + place) from None
+    except Exception as error:  # of the loader, or of int(), datetime() and others for a value
+        raise ConfigError(f"a value cannot be read: {reason(error)}") from None
 
 
 def read_yaml(path: str | Path) -> Any:

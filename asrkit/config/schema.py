@@ -9,15 +9,18 @@ from pathlib import Path, PurePath
 from typing import Annotated, Any, Literal, TypeVar
 
 import pydantic
-from pydantic import BaseModel, BeforeValidator, ValidationInfo, model_validator
+from pydantic import BaseModel, BeforeValidator
 
 from asrkit.config.bounds import Number, NumberFromZero, Section
-from asrkit.config.checks import RECORD, refuse_idle
+from asrkit.config.checks import refuse_idle
 from asrkit.config.error_messages import explained
 from asrkit.config.kinds import KINDS, SEARCHES, AnySearch, SearchConfig
 from asrkit.config.model import ContextConfig, ModelConfig
 from asrkit.config.read_yaml import ConfigError, read_values
 from asrkit.config.training import AugmentationConfig, DataConfig, TextConfig, TrainingConfig
+
+# Keys of `training` in model files of earlier versions
+GONE = {"average_of", "consistency_ramp", "keep_checkpoints", "parallel"}
 
 
 class Config(Section):
@@ -30,58 +33,47 @@ class Config(Section):
     """Default search of decoding, a kind with its options."""
     training: TrainingConfig
 
-    @model_validator(mode="after")
-    def _fits(self, info: ValidationInfo) -> "Config":
-        if self.data.min_seconds > self.data.max_seconds and info.context != RECORD:
-            raise ValueError(
-                f"data.min_seconds {self.data.min_seconds:g} must be at most data.max_seconds "
-                f"{self.data.max_seconds:g}"
-            )
-        bins = self.augmentation.spec_frequency_bins
-        masked = info.context != RECORD and self.augmentation.spec_probability > 0.0
-        if masked and bins > self.model.num_mels:
-            raise ValueError(
-                f"augmentation.spec_frequency_bins {bins} must be at most model.num_mels "
-                f"{self.model.num_mels}"
-            )
-        if self.training.views == "full_and_chunks" and not self.context.chunk_sizes:
-            raise ValueError("training.views full_and_chunks needs context.chunk_sizes")
-        deep = [i for i in self.training.intermediate_layers if i >= self.model.num_layers]
-        if deep:
-            raise ValueError(
-                f"training.intermediate_layers {deep} must lie below model.num_layers "
-                f"{self.model.num_layers}"
-            )
-        self._check_head()
-        if info.context != RECORD:
-            self._check_keep()
-        return self
 
-    def _check_keep(self) -> None:
-        """Raise ValueError for settings with which `training.keep` has no data or cannot train."""
-        keep = self.training.keep
-        if self.training.start_from is None:  # `refuse_idle` reports it
-            return
-        if keep == "replay" and not self.data.replay:
-            raise ValueError(
-                "training.keep replay needs data.replay: recordings of the first model"
-            )
-        if keep == "adapters" and not self.training.keep_labels:
-            raise ValueError(
-                "training.keep adapters needs training.keep_labels true, got false: leave "
-                "text.tokenizer and keep_labels out"
-            )
-
-    def _check_head(self) -> None:
-        """Raise ValueError for a loss that the head does not have."""
-        head = self.model.head.model_dump()
-        if head["kind"] != "transducer" or head["ctc_weight"] > 0.0:
-            return
-        if self.training.intermediate_layers or self.training.views != "one":
-            raise ValueError(
-                "training.intermediate_layers and training.views need the CTC layer of a "
-                f"transducer: model.head.ctc_weight must be above 0, got {head['ctc_weight']:g}"
-            )
+def refuse_impossible(config: Config) -> None:
+    """Reject settings that do not fit each other."""
+    data, masks, training = config.data, config.augmentation, config.training
+    mels, layers, head = config.model.num_mels, config.model.num_layers, config.model.head
+    deep = [layer for layer in training.intermediate_layers if layer >= layers]
+    no_ctc = getattr(head, "ctc_weight", 1.0) == 0.0
+    tunes = training.start_from is not None  # else `refuse_idle` reports training.keep
+    for is_wrong, problem in [
+        (
+            data.min_seconds > data.max_seconds,
+            f"data.min_seconds {data.min_seconds:g} must be at most data.max_seconds "
+            f"{data.max_seconds:g}",
+        ),
+        (
+            masks.spec_probability > 0.0 and masks.spec_frequency_bins > mels,
+            f"augmentation.spec_frequency_bins {masks.spec_frequency_bins} must be at most "
+            f"model.num_mels {mels}",
+        ),
+        (
+            training.views == "full_and_chunks" and not config.context.chunk_sizes,
+            "training.views full_and_chunks needs context.chunk_sizes",
+        ),
+        (deep, f"training.intermediate_layers {deep} must lie below model.num_layers {layers}"),
+        (
+            no_ctc and (training.intermediate_layers or training.views != "one"),
+            "training.intermediate_layers and training.views need the CTC layer of a transducer: "
+            "model.head.ctc_weight must be above 0",
+        ),
+        (
+            tunes and training.keep == "replay" and not data.replay,
+            "training.keep replay needs data.replay: recordings of the first model",
+        ),
+        (
+            tunes and training.keep == "adapters" and not training.keep_labels,
+            "training.keep adapters needs training.keep_labels true, got false: leave "
+            "text.tokenizer and keep_labels out",
+        ),
+    ]:
+        if is_wrong:
+            raise ConfigError(problem)
 
 
 def text_of(path: object) -> object:
@@ -98,17 +90,17 @@ class LanguageModelConfig(Section):
     word_bonus: Number = 0.5  # added for each word, or token
 
 
-class _Search(Section):
-    search: AnySearch
+AnyLanguageModel = Annotated[
+    LanguageModelConfig,
+    BeforeValidator(lambda value: {"path": value} if isinstance(value, str | PurePath) else value),
+]
 
 
-class _LanguageModel(Section):
-    lm: Annotated[
-        LanguageModelConfig,
-        BeforeValidator(
-            lambda value: {"path": value} if isinstance(value, str | PurePath) else value
-        ),
-    ]
+class _Decoding(Section):
+    """Settings of decoding, which are parsed one by one."""
+
+    search: AnySearch = SEARCHES["greedy"](kind="greedy")
+    lm: AnyLanguageModel = LanguageModelConfig(path="")
 
 
 Parsed = TypeVar("Parsed", bound=Section)
@@ -140,29 +132,33 @@ def check_written(
 
 
 def parse_config(values: dict[str, Any]) -> Config:
-    return _parse(Config, values)
+    config = _parse(Config, values)
+    refuse_impossible(config)
+    return config
 
 
 def parse_record(values: dict[str, Any]) -> Config:
-    """Check the configuration in a model file, but only for what the model needs."""
-    return _parse(Config, values, RECORD)
+    """Check the configuration in a model file, but not what only its training needed."""
+    training = values.get("training")
+    if isinstance(training, dict):
+        known = {key: value for key, value in training.items() if key not in GONE}
+        values = values | {"training": known}
+    return _parse(Config, values)
 
 
 def parse_search(value: Any) -> SearchConfig:
     """Check a search given by a kind, or by a dict of a kind and its options."""
-    return _parse(_Search, {"search": value}).search
+    return _parse(_Decoding, {"search": value}).search
 
 
 def parse_language_model(value: Any) -> LanguageModelConfig:
     """Check a language model given by a path, or by a dict of a path and options."""
-    return _parse(_LanguageModel, {"lm": value}).lm
+    return _parse(_Decoding, {"lm": value}).lm
 
 
-def _parse(
-    section: type[Parsed], values: dict[str, Any], context: dict[str, bool] | None = None
-) -> Parsed:
+def _parse(section: type[Parsed], values: dict[str, Any]) -> Parsed:
     try:
-        return section.model_validate(values, context=context)
+        return section.model_validate(values)
     except pydantic.ValidationError as error:
         raise ConfigError(explained(error, _keys(Config), KINDS)) from None
 

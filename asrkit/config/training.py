@@ -1,8 +1,8 @@
 """The sections `data`, `augmentation`, `text` and `training`."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, ValidationInfo, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from asrkit.config.bounds import (
     Count,
@@ -18,17 +18,15 @@ from asrkit.config.bounds import (
     ShareAboveZero,
     Speed,
 )
-from asrkit.config.checks import RECORD, ascending, device_name, distinct, needs, not_dev
+from asrkit.config.checks import ascending, distinct, needs
 from asrkit.terms import checked_languages, checked_licence
 
-# Keys of `training` in earlier versions, with what holds now.
-GONE = {"parallel": "every process holds the whole model"}
 NOISE = needs("augmentation.noise", wanted="a manifest of noise")
 MASKS = needs("augmentation.spec_probability")
 FINE_TUNING = needs("training.start_from", wanted="a model")
 WHOLE = needs("training.keep", "none", "replay")
 TWO_VIEWS = needs("training.views", "same", "full_and_chunks")
-CanaryName = Annotated[str, Field(pattern=r"^[a-z0-9_]{1,32}$"), AfterValidator(not_dev)]
+CanaryName = Annotated[str, Field(pattern=r"^[a-z0-9_]{1,32}$")]
 
 
 class DataConfig(Section):
@@ -192,10 +190,8 @@ class TrainingConfig(Section):
     """Views of each utterance: one; or two, masked differently and trained to agree (CR-CTC), at
     twice the time. Two are in the same context, or one in full context and one in chunks."""
     consistency_weight: Annotated[PositiveNumber, TWO_VIEWS] = 0.2
-    """Weight of the loss between two views."""
-    consistency_ramp: Annotated[Share, TWO_VIEWS] = 0.1
-    """Share of training over which `consistency_weight` grows from 0."""
-    device: Annotated[str, AfterValidator(device_name)] = "auto"
+    """Weight of the loss between two views; it grows from 0 over the first tenth of training."""
+    device: Annotated[str, Field(pattern=r"^(auto|cpu|cuda(:[0-9]{1,3})?)$")] = "auto"
     """Device. auto: an NVIDIA GPU for each process if torch finds one, else the CPU; cpu; cuda; or
     cuda:N for GPU number N."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
@@ -204,17 +200,14 @@ class TrainingConfig(Section):
     gradient_checkpointing: bool = False
     """Save memory by computing activations again in the backward pass."""
     average: PositiveOrAuto = 5
-    """Number of epochs whose weights are averaged into the model; auto: a fifth of them."""
-    average_of: Literal["last", "best"] = "last"
-    """Epochs to average: the last ones, or those with the lowest error rate on dev."""
+    """Number of last epochs whose weights are averaged into the model; auto: a fifth of them."""
     validate_every_epochs: Positive = 1
     """Epochs from one validation to the next; the last epoch is always validated."""
     patience: Positive | None = None
     """Validations without a lower mean error rate on dev after which training ends; null: never."""
     checkpoint_every_steps: Positive = 200
-    """Steps from one checkpoint to the next, besides the one after every epoch."""
-    keep_checkpoints: Positive = 2
-    """Number of checkpoints to keep, the newest ones."""
+    """Steps from one checkpoint to the next, besides the one after every epoch; the two newest are
+    kept."""
     trackers: Annotated[
         list[Literal["wandb", "mlflow", "trackio"]], Field(max_length=3), AfterValidator(distinct)
     ] = []
@@ -223,15 +216,3 @@ class TrainingConfig(Section):
     """Seed of all random draws."""
     num_threads: Annotated[int, Field(ge=0, le=1024)] = 0
     """CPU threads of torch; 0: one below 10 million parameters, else torch's default."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _drop_gone(cls, values: Any, info: ValidationInfo) -> Any:
-        """Drop the keys of earlier versions from the record in a model file; refuse others."""
-        if not isinstance(values, dict):
-            return values
-        if info.context == RECORD:
-            return {key: value for key, value in values.items() if key not in GONE}
-        for key in GONE.keys() & values:
-            raise ValueError(f"{key} went: {GONE[key]}; leave it out")
-        return values

@@ -53,10 +53,10 @@ class Checkpoint(BaseModel):
 
 
 class Checkpoints:
-    """The newest checkpoints of a training run in a folder, each written atomically."""
+    """The two newest checkpoints of a training run in a folder, each written atomically."""
 
-    def __init__(self, folder: Path, keep: int) -> None:
-        self.folder, self.keep = folder, keep
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
 
     def save(self, step: int, state: dict[str, Any]) -> None:
         """Write a step's checkpoint; delete old ones, and later ones, which were unusable."""
@@ -68,7 +68,7 @@ class Checkpoints:
                 torch.save(state, file)
             except RuntimeError as error:  # torch could not end the archive either
                 raise error.__context__ or error from None
-        keep_only(self.paths(), [number for number in self.paths() if number <= step][-self.keep :])
+        keep_only(self.paths(), [number for number in self.paths() if number <= step][-2:])
 
     def newest(self, use: Callable[[Checkpoint], Used]) -> Used | None:
         """Return the result of `use` for the newest usable checkpoint; None for an empty folder.
@@ -78,17 +78,9 @@ class Checkpoints:
                 previous checkpoint is tried.
 
         Raises:
-            TrainingCheckpointError: if the folder has checkpoints but all are unusable, or has
-                those of an earlier version that are folders.
+            TrainingCheckpointError: if the folder has checkpoints but all are unusable.
         """
         paths = self.paths()
-        for path in self.folder.glob("step-*"):
-            if path.suffix != ".pt" and path.is_dir():
-                raise TrainingCheckpointError(
-                    f"--resume: {path} is of training.parallel=fsdp, which only earlier versions "
-                    "have: go on with the version that wrote it, or start another training in "
-                    "another training.output_dir"
-                )
         for path in reversed(paths.values()):
             try:
                 return use(read_checkpoint(path))
@@ -183,30 +175,27 @@ def different(here: Mapping[str, Any], there: Mapping[str, Any]) -> Iterator[tup
 
 
 class EpochWeights:
-    """Weights of the last or the best epochs, and their average.
+    """Weights of the last epochs, and their average.
 
     Args:
         folder: folder of the weights, created if missing. Epoch 13 of the log, number 12 in this
             class, is epoch-0013.safetensors.
-        best: keep the epochs with the lowest scores instead of the last ones.
+        keep: number of epochs.
     """
 
-    def __init__(self, folder: Path, keep: int, best: bool) -> None:
-        self.folder, self.keep, self.best = folder, keep, best
+    def __init__(self, folder: Path, keep: int) -> None:
+        self.folder, self.keep = folder, keep
 
-    def save(self, epoch: int, weights: dict[str, Tensor], scores: dict[int, float]) -> None:
-        """Write an epoch's weights; delete those not chosen by the `scores` of all epochs so far.
-
-        Weights of later epochs, left from an unusable checkpoint, are deleted too.
-        """
+    def save(self, epoch: int, weights: dict[str, Tensor]) -> None:
+        """Write an epoch's weights; delete old ones, and later ones, which were unusable."""
         tensors = {name: t.cpu().contiguous() for name, t in weights.items()}
         path = self.folder / f"epoch-{epoch + 1:04d}.safetensors"
         sweep(self.folder)
         write_tensors(path, tensors, {"epoch": epoch + 1})
         paths = self.paths()
-        keep_only(paths, self.chosen(scores, [number for number in paths if number <= epoch]))
+        keep_only(paths, [number for number in paths if number <= epoch][-self.keep :])
 
-    def average(self, model: nn.Module, epochs: list[int]) -> tuple[dict[str, Tensor], list[int]]:
+    def average(self, model: nn.Module) -> tuple[dict[str, Tensor], list[int]]:
         """Return the mean of the epochs' weights, computed in float64, and the epochs used.
 
         Epochs with damaged files are skipped with a warning.
@@ -216,7 +205,7 @@ class EpochWeights:
         """
         paths, expected = self.paths(), model.state_dict()
         files: dict[int, dict[str, Tensor]] = {}
-        for epoch in epochs:
+        for epoch in [*paths][-self.keep :]:
             try:
                 tensors, _ = read_tensors(paths[epoch])
                 if reason := difference(tensors, expected):
@@ -233,14 +222,6 @@ class EpochWeights:
             for name, t in expected.items()
         }
         return average, list(files)
-
-    def chosen(self, scores: dict[int, float], epochs: list[int] | None = None) -> list[int]:
-        """Return the last or the best of these epochs, by default of all that are there."""
-        epochs = list(self.paths()) if epochs is None else epochs
-        if not self.best:
-            return epochs[-self.keep :]
-        scored = [epoch for epoch in epochs if epoch in scores]
-        return sorted(scored, key=lambda epoch: scores[epoch])[: self.keep] or epochs[-1:]
 
     def paths(self) -> dict[int, Path]:
         """Return the files by epoch."""

@@ -28,11 +28,9 @@ def dev_warning(corpus: Corpus, config: Config) -> str | None:
     )
     written = [unit for word in words.elements() for unit in units(word)]
     if not written:
-        best = config.training.average_of == "best"
-        last = ", and the last epoch is used instead of the best" if best else ""
         return (
             f"data.dev {config.data.dev}: none of its {len(corpus.dev)} texts has a word, so WER "
-            f"and CER cannot be computed{last}; name recordings with their texts"
+            "and CER cannot be computed; name recordings with their texts"
         )
     lacking = unwritable(words, corpus.encode.tokenizer)
     if not lacking:

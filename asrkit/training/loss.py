@@ -22,6 +22,7 @@ from asrkit.training.optimizer import ramp
 
 # Parameters from which on bfloat16 is faster on a CPU that has it (tools/README.md).
 FASTER_ON_A_CPU = 10_000_000
+CONSISTENCY_RAMP = 0.1  # share of training over which the weight between two views grows from 0
 
 
 class View(NamedTuple):
@@ -85,7 +86,7 @@ class Gradients:
             feats = to_few_lengths(feats)
         lengths = self.frontend.num_frames(batch.num_samples)  # on the CPU, where they are used
         views = self.draw_views(feats, lengths, batch.seed, share)
-        weight = options.consistency_weight * ramp(share, options.consistency_ramp)
+        weight = options.consistency_weight * ramp(share, CONSISTENCY_RAMP)
         tokens = batch.tokens.to(device, non_blocking=True)
         with torch.autocast(device.type, torch.bfloat16, enabled=self.bfloat16):
             losses: Tensor = self.loss(views, lengths, tokens, batch.token_lengths, weight)

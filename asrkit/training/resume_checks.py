@@ -26,8 +26,7 @@ FREE = {
     "model.kernels",
     "training.output_dir", "training.device", "training.precision",
     "training.gradient_checkpointing", "training.num_threads", "training.validate_every_epochs",
-    "training.patience", "training.checkpoint_every_steps", "training.keep_checkpoints",
-    "training.trackers",
+    "training.patience", "training.checkpoint_every_steps", "training.trackers",
 }  # fmt: skip
 BATCHES = "training.accumulate_batches"
 TOTAL = f"{BATCHES} times ranks"  # batches of a step, independent of the number of ranks

@@ -121,11 +121,11 @@ class Trainer:
             validates = (epoch + 1) % self.options.validate_every_epochs == 0
             if epoch + 1 == self.num_epochs:
                 # Without averaging, the last epoch is scored at the end, with the model file.
-                validates = epoch > 0 and (self.epochs.keep > 1 or self.epochs.best)
+                validates = epoch > 0 and self.epochs.keep > 1
             if validates:
                 self.validate_epoch()
             if self.ranks.is_first:
-                self.epochs.save(epoch, self.model.state_dict(), self.scores())
+                self.epochs.save(epoch, self.model.state_dict())
             self.progress = Progress(epoch + 1, 0, self.progress.step, 0.0)
             self.save()
         if self.progress.epoch < self.num_epochs:
@@ -284,14 +284,11 @@ class Trainer:
 
     def has_converged(self) -> bool:
         """Return whether the last `training.patience` validations had no lower mean error rate."""
-        patience, scores = self.options.patience, list(self.scores().values())
+        patience = self.options.patience
+        scores = [sum(rates.values()) / len(rates) for rates in self.history.values() if rates]
         if patience is None or len(scores) <= patience:
             return False
         return min(scores[-patience:]) >= min(scores[:-patience])
-
-    def scores(self) -> dict[int, float]:
-        """Return the mean error rate on dev over all contexts, by epoch."""
-        return {epoch: sum(r.values()) / len(r) for epoch, r in self.history.items() if r}
 
     def share(self) -> float:
         """Return the share of all training that is done, 0 to 1."""

@@ -30,7 +30,7 @@ def test_killed_in_the_middle_of_an_epoch(
     corpus: Path, tmp_path: Path, environment: dict[str, str]
 ) -> None:
     """Dropout, SpecAugment, chunk sizes and the batches' order all go on as if nothing happened."""
-    options = {"epochs": 3, "checkpoint_every_steps": 1, "keep_checkpoints": 2}
+    options = {"epochs": 3, "checkpoint_every_steps": 1}
     whole = write_config(tmp_path / "whole.yaml", corpus, tmp_path / "whole", **options)
     assert main(["--config", str(whole)]) == 0
     killed = write_config(tmp_path / "killed.yaml", corpus, tmp_path / "killed", **options)

@@ -45,12 +45,7 @@ def trainer(corpus: Path, tmp_path: Path, **training: object) -> Trainer:
     model = build_model(config.model, data.encode.tokenizer.vocab_size)
     folder = tmp_path / "out"
     return Trainer(
-        model,
-        data,
-        config,
-        Checkpoints(folder / "c", 2),
-        EpochWeights(folder / "e", 2, False),
-        Ranks(),
+        model, data, config, Checkpoints(folder / "c"), EpochWeights(folder / "e", 2), Ranks()
     )
 
 
