@@ -15,7 +15,7 @@ from asrkit.cli.options import (
     add_second_pass,
     add_segments,
 )
-from asrkit.cli.parser import Parser, complain
+from asrkit.cli.parser import Parser
 from asrkit.cli.progress import bar
 from asrkit.errors import UserError
 from asrkit.extras import need
@@ -77,14 +77,12 @@ def evaluate(options: argparse.Namespace) -> int:
     from asrkit.evaluation import scores
     from asrkit.evaluation.scoring import scores_of_channels
     from asrkit.evaluation.turns import turns_table
-    from asrkit.evaluation.written import lacking, normalizer_of, rules_of, written_tables
+    from asrkit.evaluation.written import normalizer_of, rules_of, written_tables
 
     file = load_file(options)
     recognizers, aligner = recognizers_of(options, file)
     rules = rules_of(file, options.written)
     written = normalizer_of(rules)
-    if rules and (said := lacking(file.tokenizer, file.config.text.case)):
-        complain("asrkit evaluate", said)
     if options.turns and any(each.decoding.endpointer is None for each in recognizers.values()):
         raise UserError("--turns measures ends of segments: give --endpoint-ms")
     left_out: list[LeftOut] = []

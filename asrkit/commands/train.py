@@ -183,7 +183,7 @@ def run(asked: Config, folder: Path, command: argparse.Namespace, ranks: Ranks) 
     from asrkit.config import ConfigError
     from asrkit.training.adapters import restrict
     from asrkit.training.checkpoints import Checkpoints, EpochWeights
-    from asrkit.training.dataset import hours_of_epoch, shared_corpus
+    from asrkit.training.dataset import shared_corpus
     from asrkit.training.labels import keeps_labels
     from asrkit.training.resume_checks import fixed
     from asrkit.training.schedule import resolved
@@ -216,11 +216,11 @@ def run(asked: Config, folder: Path, command: argparse.Namespace, ranks: Ranks) 
     parameters = sum(p.numel() for p in model.parameters())
     learning = sum(p.numel() for p in model.parameters() if p.requires_grad)
     logger.info(
-        "%.2f M parameters%s%s, %d tokens, an epoch of %s",
+        "%.2f M parameters%s%s, %d tokens, an epoch of %.2f h",
         parameters / 1e6, f", {learning / 1e6:.2f} M of them learn" * (learning < parameters),
         ", in bfloat16" * trainer.gradients.bfloat16,
         corpus.encode.tokenizer.vocab_size,
-        hours_of_epoch(corpus.seconds / 3600, config.augmentation.speed_factors),
+        corpus.seconds / 3600,
     )  # fmt: skip
     try:
         with stopping_on_interrupt(trainer):
@@ -238,8 +238,7 @@ def run(asked: Config, folder: Path, command: argparse.Namespace, ranks: Ranks) 
 def begin(trainer: Trainer, command: argparse.Namespace, folder: Path) -> None:
     """Initialise the trainer from a checkpoint, a model, or the statistics of the features."""
     from asrkit.build import build_frontend
-    from asrkit.evaluation.written import lacking
-    from asrkit.training.dataset import empty_bins, feature_statistics
+    from asrkit.training.dataset import feature_statistics
     from asrkit.training.dev_texts import dev_warning, trained_warning
     from asrkit.training.warm_start import start_from
 
@@ -256,15 +255,11 @@ def begin(trainer: Trainer, command: argparse.Namespace, folder: Path) -> None:
     for warn in (dev_warning, trained_warning) if trainer.ranks.is_first else ():
         if warning := warn(corpus, trainer.config):
             logger.warning(warning)
-    if trainer.config.text.written and (warning := lacking(corpus.encode.tokenizer, "keep")):
-        logger.warning("text.written: %s", warning)
     if name is not None:
         known = start_from(name, trainer.model, corpus.encode.tokenizer, trainer.config)
         logger.info("starting from %s, which has %d of the labels%s", name, *known)
     else:
         frontend = build_frontend(trainer.config.model)
-        if trainer.ranks.is_first and (warning := empty_bins(corpus.train, frontend)):
-            logger.warning(warning)
         mean, scale = trainer.ranks.from_first(lambda: feature_statistics(corpus.train, frontend))
         trainer.model.encoder.set_statistics(mean, scale)
 

@@ -17,9 +17,8 @@ from asrkit.evaluation.wer import (
 )
 from asrkit.extras import need
 from asrkit.model_file import ModelFile
-from asrkit.text import Tokenizer, spoken
 from asrkit.text.graphemes import units
-from asrkit.text.marks import APOSTROPHES, HYPHENS, SPELLING
+from asrkit.text.marks import SPELLING
 
 CAPITALS = "capitals"
 SHARES = ("precision", "recall", "f1")
@@ -153,24 +152,6 @@ def parted(text: str) -> tuple[list[str], list[Marks]]:
 
 def is_mark(sign: str) -> bool:
     return unicodedata.category(sign)[0] in "PS"
-
-
-def lacking(tokenizer: Tokenizer, case: str) -> str | None:
-    """Say that a model cannot write capitals or marks; None if it can write both.
-
-    Args:
-        case: case to which the model's rules convert texts.
-    """
-    labels = "".join(spoken(tokenizer.piece(each)) for each in range(1, tokenizer.vocab_size))
-    missing = []
-    if not (any(map(str.isupper, labels)) and any(map(str.islower, labels))):
-        missing.append("capitals beside small letters")
-    if not any(is_mark(sign) for sign in {*labels} - {*APOSTROPHES, *HYPHENS}):
-        missing.append("marks")
-    if not missing:
-        return None
-    also = "" if case == "keep" else f"; references are read in {case} case"
-    return f"the model's labels have no {' and no '.join(missing)}{also}"
 
 
 def written_tables(found: dict[str, Written | None], rules: str) -> Iterator[str]:

@@ -11,7 +11,7 @@ import yaml
 
 from asrkit.evaluation import Score
 from asrkit.evaluation.wer import rate_shown, total
-from asrkit.evaluation.written import SHARES, lacking, rules_of, share
+from asrkit.evaluation.written import SHARES, rules_of, share
 from asrkit.report.speakers import heard_speakers
 from asrkit.report.training import Experiment, context_phrase, facts, tiles
 from asrkit.report.words import Pair, Recognized, by_duration, confusions, grouped
@@ -54,7 +54,7 @@ def page(
         tiles=tiles(scores, chunk, experiment), facts=facts(experiment),
         intervals={name: score.interval for name, score in scores.items()},
         written={name: score.written for name, score in scores.items() if score.written},
-        rules=rules_of(file), lacking=lacking(file.tokenizer, file.config.text.case),
+        rules=rules_of(file),
         configuration=yaml.safe_dump(
             file.config.model_dump(mode="json"), sort_keys=False, allow_unicode=True
         ),

@@ -5,7 +5,6 @@ from typing import Any, NamedTuple
 
 from asrkit.evaluation import Score
 from asrkit.model_file import ModelFile
-from asrkit.training.dataset import hours_of_epoch
 from asrkit.training.progress import duration
 
 
@@ -40,7 +39,7 @@ def facts(experiment: Experiment) -> dict[str, Any]:
     file, training, folder = experiment.file, experiment.file.training, experiment.path.parent
     config, curves = folder / "config.yaml", folder / "tensorboard"
     again = f"asrkit train --config {config}" if config.is_file() else None
-    hours, factors = training.get("audio_hours_per_epoch"), file.config.augmentation.speed_factors
+    hours = training.get("audio_hours_per_epoch")
     known = {
         "model": experiment.path,
         "command": training.get("command", again),
@@ -49,7 +48,7 @@ def facts(experiment: Experiment) -> dict[str, Any]:
         "epochs": training.get("epochs"),
         "average of epochs": ", ".join(map(str, training.get("averaged_epochs", []))) or None,
         "steps": training.get("steps"),
-        "audio in an epoch": hours and hours_of_epoch(hours, factors),
+        "audio in an epoch": hours and f"{hours:.2f} h",
         "training time": training.get("wall_seconds") and duration(training["wall_seconds"]),
     }
     return {name: value for name, value in known.items() if value is not None}

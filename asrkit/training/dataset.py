@@ -190,36 +190,11 @@ def fitting(
     return chosen
 
 
-def hours_of_epoch(hours: float, speed_factors: list[float]) -> str:
-    """Format the hours of an epoch, with the hours of the recordings if speed is perturbed."""
-    shown = f"{hours:.2f} h"
-    if speed_factors == [1.0]:
-        return shown
-    count = len(speed_factors)
-    once = recorded(hours, speed_factors)
-    return f"{shown} ({once:.2f} h at {count} speed{'s' if count > 1 else ''})"
 
 
 def recorded(hours: float, speed_factors: list[float]) -> float:
     """Return the hours of the recordings in an epoch, which has each recording at each speed."""
     return hours / sum(1.0 / factor for factor in speed_factors)
-
-
-def empty_bins(recordings: Recordings | Joined, frontend: Frontend) -> str | None:
-    """Return a warning if most audio has a sample rate too low for the upper mel bins, or None."""
-    rates, seconds = recordings.column("sample_rate"), recordings.durations
-    above = {rate: frontend.num_mels_above(rate / 2) for rate in np.unique(rates).tolist()}
-    low = np.isin(rates, [rate for rate, count in above.items() if count])
-    share = float(seconds[low].sum() / seconds.sum())
-    if share < 0.5:
-        return None
-    rate = int(rates[low].max())
-    return (
-        f"{100 * share:.0f} % of the training audio is sampled at {rate} Hz or less: the upper "
-        f"{above[rate]} of {frontend.num_mels} mel bins, above {rate // 2} Hz, contain only the "
-        f"residue of resampling; set model.frontend.high_frequency={rate // 2} (kind kaldi) to use "
-        "all bins"
-    )
 
 
 def feature_statistics(

@@ -32,7 +32,6 @@ class Ranks:
         if cuda:
             torch.cuda.set_device(self.device)
         if self.size > 1:
-            check_restarts()
             # The timeout is long because the other ranks wait while the first loads the corpus.
             # gloo sums CPU tensors, without waiting for a GPU.
             backend = "cpu:gloo,cuda:nccl" if cuda else "gloo"
@@ -88,21 +87,6 @@ class Ranks:
     def close(self) -> None:
         if self.size > 1:
             dist.destroy_process_group()
-
-
-def check_restarts() -> None:
-    """Raise UserError if processes that torchrun restarts would use the store of the ended ones.
-
-    The store has the addresses of the ended processes. The restarted processes wait for them or
-    fail: torch 2.11, github.com/pytorch/pytorch/issues/135712.
-    """
-    shared = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-    if shared and os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0") != "0":
-        raise UserError(
-            "torchrun --max-restarts: restarted processes would wait for the ended ones; "
-            "set TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 in torchrun's environment, and pass "
-            "--standalone (one machine) or --rdzv-backend c10d"
-        )
 
 
 def chosen_device(wanted: str) -> tuple[torch.device, str]:

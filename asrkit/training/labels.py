@@ -1,7 +1,6 @@
 """The labels of a training: of the model that it starts from, or trained on its texts."""
 
 import logging
-from collections import Counter
 from collections.abc import Sequence
 
 from asrkit.build import build_normalizer, train_tokenizer, with_end_of_turn
@@ -62,18 +61,7 @@ def extended_tokenizer(name: str, config: Config, texts: Sequence[str]) -> Token
         ) from None
     first = other.tokenizer.vocab_size
     if tokenizer.vocab_size > first:
-        counts = Counter(
-            token
-            for text in normalized
-            for token in sorted({*tokenizer.encode(text)})
-            if token >= first
-        )
-        named = ", ".join(
-            f"{shown(tokenizer.piece(token).strip() or ' ')} in {times}"
-            for token, times in counts.most_common(EXAMPLES)
-        )
-        logger.warning(
-            "training.start_from %s lacks %d of the labels: %s%s of %d texts",
-            name, len(counts), named, ", …" * (len(counts) > EXAMPLES), len(texts),
-        )  # fmt: skip
+        new = [tokenizer.piece(token).strip() for token in range(first, tokenizer.vocab_size)]
+        named = ", ".join(map(shown, new[:EXAMPLES])) + ", …" * (len(new) > EXAMPLES)
+        logger.warning("training.start_from %s lacks %d of the labels: %s", name, len(new), named)
     return tokenizer

@@ -90,11 +90,9 @@ def check_same(
         if before.get(key, value) != value
     ]
     if changed and not change_schedule:
-        total = before.get(TOTAL, 0) if ranks != stored.ranks else 0
         raise ConfigError(
             f"--resume: {' and '.join(changed)} differ from those of the training in "
-            f"{folder}; use {same_batches(total, ranks)}, "
-            "or accept the changes with --change-schedule"
+            f"{folder}; use the same, or accept the changes with --change-schedule"
         )
     done, epochs = stored.progress.epoch, int(config.training.epochs)
     if done > epochs:
@@ -117,15 +115,6 @@ def settings(config: Config, ranks: int) -> dict[str, Any]:
     }  # fmt: skip
     schedule["data.replay"] = bool(values.get("data.replay"))  # without it there are no hashes
     return schedule | {TOTAL: schedule.pop(BATCHES) * ranks}
-
-
-def same_batches(total: int, ranks: int) -> str:
-    """Describe how to keep `total` batches a step with `ranks` ranks; "the same" if total is 0."""
-    if not total:
-        return "the same"
-    if total % ranks:
-        return f"a number of ranks that divides the {total} batches of a step"
-    return f"{BATCHES}={total // ranks} on {ranks} ranks"
 
 
 def dotted(section: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

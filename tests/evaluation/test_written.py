@@ -9,8 +9,7 @@ from asrkit.config import ConfigError
 from asrkit.config.schema import parse_config
 from asrkit.errors import UserError
 from asrkit.evaluation.scoring import Score, score_of
-from asrkit.evaluation.written import Found, lacking, normalizer_of, parted, rules_of, written
-from asrkit.model_file import load_model
+from asrkit.evaluation.written import Found, normalizer_of, parted, rules_of, written
 from asrkit.terms import Terms
 from asrkit.text import CharTokenizer
 from tests.evaluation.test_scoring import outcome
@@ -109,26 +108,6 @@ def test_rules_are_those_of_the_language_or_of_the_user() -> None:
     assert rules_of(on) == "basic"
     assert rules_of(on._replace(terms=Terms(languages=("en", "de")))) == "english"
     assert rules_of(on._replace(terms=Terms(languages=("de", "en")))) == "basic"
-
-
-@pytest.mark.parametrize(
-    ("labels", "said"),
-    [
-        ("Aa.", None),
-        ("ab'-", "the model's labels have no capitals beside small letters and no marks"),
-        ("AB ", "the model's labels have no capitals beside small letters and no marks"),
-        ("Aa ", "the model's labels have no marks"),
-    ],
-)
-def test_what_a_model_cannot_write_is_said(labels: str, said: str | None) -> None:
-    assert lacking(CharTokenizer(list(labels)), "keep") == said
-
-
-def test_small_en_alnum_writes_lower_case() -> None:
-    file = load_model("small-en-alnum")
-    said = lacking(file.tokenizer, file.config.text.case)
-    assert said is not None
-    assert said.endswith("no marks; references are read in lower case")
 
 
 def test_written_text_keeps_its_case() -> None:

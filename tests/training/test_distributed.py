@@ -12,11 +12,9 @@ from safetensors.torch import load_file
 
 from asrkit.data.recordings import load_recordings
 from asrkit.data.sampling import EpochBatches
-from asrkit.errors import UserError
 from asrkit.model_file import load_model
 from asrkit.train import main
 from asrkit.training import validation
-from asrkit.training.distributed import check_restarts
 from tests.conftest import PROJECT, write_config
 from tests.running import run
 from tests.training.ranks import train_with
@@ -181,16 +179,3 @@ def test_a_folder_that_is_refused_ends_every_rank(
     assert re.findall(r"ended with (\d+)", told) == ["2", "2"]
     assert told.count("already has a training") == 2
     assert "Traceback" not in told
-
-
-def test_restarts_that_would_not_find_each_other_are_refused(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", "True")
-    monkeypatch.setenv("TORCHELASTIC_MAX_RESTARTS", "3")
-    with pytest.raises(UserError, match="set TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1"):
-        check_restarts()
-    for variable, value in (("USE_AGENT_STORE", "False"), ("MAX_RESTARTS", "0")):  # controls
-        with monkeypatch.context() as other:
-            other.setenv(f"TORCHELASTIC_{variable}", value)
-            check_restarts()

@@ -21,7 +21,7 @@ from asrkit.model import FULL, Context
 from asrkit.model_file import load_model
 from asrkit.train import main
 from asrkit.training.checkpoints import Checkpoints, EpochWeights, Progress
-from asrkit.training.dataset import feature_statistics, hours_of_epoch, load_corpus
+from asrkit.training.dataset import feature_statistics, load_corpus
 from asrkit.training.distributed import Ranks
 from asrkit.training.loss import (
     Gradients,
@@ -276,25 +276,6 @@ def test_what_utf8_cannot_hold_is_reported_all_the_same(tmp_path: Path) -> None:
     (left_out,) = (tmp_path / "left_out.jsonl").read_text("utf-8").splitlines()
     assert json.loads(left_out) == {"id": "lone \ud800", "reason": "why"}
     assert r"lone \ud800: why" in (tmp_path / "train.log").read_text("utf-8")
-
-
-@pytest.mark.parametrize(
-    ("factors", "told"),
-    [
-        ([1.0], "an epoch of 0.50 h"),
-        ([0.5, 1.0, 2.0], "an epoch of 0.50 h (0.14 h at 3 speeds)"),
-        ([0.5], "an epoch of 0.50 h (0.25 h at 1 speed)"),
-    ],
-)
-def test_an_epoch_has_each_utterance_at_each_speed(factors: list[float], told: str) -> None:
-    assert f"an epoch of {hours_of_epoch(0.5, factors)}" == told
-
-
-def test_the_log_says_that_an_epoch_counts_speeds(corpus: Path, tmp_path: Path) -> None:
-    config = write_config(tmp_path / "config.yaml", corpus, tmp_path / "out", epochs=1)
-    assert main(["--config", str(config), "augmentation.speed_factors=[0.5,1.0]"]) == 0
-    log = (tmp_path / "out" / "train.log").read_text()
-    assert "an epoch of 0.01 h (0.00 h at 2 speeds)\n" in log
 
 
 def test_nothing_usable_is_a_users_error(corpus: Path, tmp_path: Path, capsys) -> None:  # type: ignore[no-untyped-def]

@@ -55,7 +55,6 @@ def test_written_text_has_a_normalised_rate(corpus: Path, tmp_path: Path) -> Non
     config = write_config(tmp_path / "c.yaml", corpus, folder, epochs=1)
     assert main(["--config", str(config), "text.written=true", "data.languages=[en]"]) == 0
     log = (folder / "train.log").read_text()
-    assert "text.written: the model's labels have no capitals beside small letters and no m" in log
     assert re.search(r"dev normalised WER  full: \S+ %  160 ms", log)
     assert re.search(r"dev WER +full  .*, normalised WER \S+ %, F1 of capitals –", log)
     assert read_scalars(folder / "tensorboard", "normalized_wer/full")
@@ -63,7 +62,6 @@ def test_written_text_has_a_normalised_rate(corpus: Path, tmp_path: Path) -> Non
     assert report([str(folder)]) == 0
     page = (folder / "report.html").read_text(encoding="utf-8")
     assert "Normalised by the english rules" in page
-    assert "and no marks" in page
 
 
 def test_a_script_without_spaces_is_scored_by_its_characters(corpus: Path, tmp_path: Path) -> None:
