@@ -31,7 +31,6 @@ PACKAGES = {  # import names of the packages of each extra
         "jinja2", "jiwer", "lhotse", "pyarrow", "rapidfuzz", "tensorboard", "torchaudio", "urllib3",
         "webvtt",
     ),
-    "trackio": ("trackio",),
     "vad": ("silero_vad",),
     "wandb": ("wandb",),
     "written": ("whisper_normalizer",),

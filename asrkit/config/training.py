@@ -208,10 +208,8 @@ class TrainingConfig(Section):
     checkpoint_every_steps: Positive = 200
     """Steps from one checkpoint to the next, besides the one after every epoch; the two newest are
     kept."""
-    trackers: Annotated[
-        list[Literal["wandb", "mlflow", "trackio"]], Field(max_length=3), AfterValidator(distinct)
-    ] = []
-    """Trackers that get the settings and curves, besides TensorBoard: wandb, mlflow, trackio."""
+    trackers: Annotated[list[Literal["wandb", "mlflow"]], AfterValidator(distinct)] = []
+    """Trackers that get the settings and curves, besides TensorBoard: wandb, mlflow."""
     seed: Count = 0
     """Seed of all random draws."""
     num_threads: Annotated[int, Field(ge=0, le=1024)] = 0

@@ -113,15 +113,11 @@ def gpu(wanted: str, count: int) -> torch.device:
         )
     local = int(os.environ.get("LOCAL_RANK", "0"))
     _, _, number = wanted.partition(":")
-    if number and int(os.environ.get("LOCAL_WORLD_SIZE", "1")) > 1:
+    gpus, processes = 1 if number else count, int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    if processes > gpus:
         raise UserError(
-            f"training.device is {wanted}, one GPU for several processes: set training.device=cuda "
-            "for one GPU per process, and choose the GPUs with CUDA_VISIBLE_DEVICES"
-        )
-    if not number and local >= count:
-        raise UserError(
-            f"process {local + 1} of this machine has no GPU; torch finds {count}: start {count} "
-            "processes with --nproc-per-node, or set training.device=cpu"
+            f"training.device is {wanted}, {gpus} GPUs for {processes} processes of this machine: "
+            "start one process per GPU, and set training.device=cuda, or cpu"
         )
     try:
         return known_device(f"{CUDA}:{number or local}")

@@ -10,7 +10,7 @@ from asrkit.config import Config
 
 
 class Tracker:
-    """A run of wandb, mlflow or trackio, named after the output folder; its project is asrkit.
+    """A run of wandb or mlflow, named after the output folder; its project is asrkit.
 
     Variables of the environment change the place of the run: WANDB_MODE, MLFLOW_TRACKING_URI …
     """
@@ -18,14 +18,14 @@ class Tracker:
     def __init__(self, kind: str, config: Config) -> None:
         package: Any = __import__(kind)
         name, values = Path(config.training.output_dir).name, config.model_dump(mode="json")
-        project = os.environ.get("WANDB_PROJECT" if kind == "wandb" else "", "asrkit")
         if kind == "mlflow":
-            package.set_experiment(os.environ.get("MLFLOW_EXPERIMENT_NAME", project))
+            package.set_experiment(os.environ.get("MLFLOW_EXPERIMENT_NAME", "asrkit"))
             package.start_run(run_name=name)
             keys = ((section, key) for section in values for key in dict(values[section]))
             package.log_params({f"{s}.{k}": str(values[s][k])[:500] for s, k in keys})
             self.log, self.close = package.log_metrics, package.end_run
         else:
+            project = os.environ.get("WANDB_PROJECT", "asrkit")
             package.init(project=project, name=name, config=values)
             self.log, self.close = package.log, package.finish
 

@@ -53,8 +53,8 @@ def test_convolutions_are_exact_on_a_gpu(asked: str, rounded: bool) -> None:
 @pytest.mark.parametrize(
     ("asked", "local", "processes", "message"),
     [
-        ("auto", 2, 3, "process 3 of this machine has no GPU; torch finds 2: start 2"),
-        ("cuda:1", 1, 2, "cuda:1, one GPU for several processes: set training.device=cuda"),
+        ("auto", 2, 3, "auto, 2 GPUs for 3 processes of this machine: start one process"),
+        ("cuda:1", 1, 2, "cuda:1, 1 GPUs for 2 processes of this machine: start one"),
         ("cuda:7", 0, 1, "training.device: device must be one of cpu, cuda:0, cud"),
     ],
 )
@@ -76,10 +76,6 @@ def test_without_a_gpu(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "finds no GPU: install" in message
     assert "or set training.device=cpu" in message
     assert not (tmp_path / "out").exists()
-    assert main([*config, "training.device=gpu"]) == 2
-    assert "'training.device': must be auto, cpu, cuda, or cuda:N as in cuda:0, got 'gpu'" in (
-        capsys.readouterr().err
-    )
     assert main([*config, "training.epochs=1"]) == 0
     first, *_ = (tmp_path / "out" / "train.log").read_text().splitlines()
     assert f"training on cpu: training.device is auto, and torch {torch.__version__} finds" in first

@@ -152,14 +152,6 @@ def test_parts_of_the_model_without_weights(
         check_same(found_of(found), {}, config, 1, True)
 
 
-def test_two_ranks_train_what_one_would_with_twice_the_accumulation(tmp_path: Path) -> None:
-    one, two = config_of(tmp_path, "training.accumulate_batches=2"), config_of(tmp_path)
-    check_same(found_of(one, ranks=1), {}, two, 2, False)
-    check_same(found_of(two, ranks=2), {}, one, 1, False)
-    with pytest.raises(ConfigError, match=r"accumulate_batches times ranks \(1 → 2\)"):
-        check_same(found_of(two, ranks=1), {}, two, 2, False)
-
-
 def test_a_checkpoint_of_an_earlier_version_is_resumed_with_a_warning(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
