@@ -84,19 +84,6 @@ def test_kinds_that_are_fused() -> None:
             assert (type(position) is KINDS["none"]) == (kind in OF_FRAMES | {"none"}), kind
 
 
-@pytest.mark.parametrize(
-    ("matmul", "expected"),
-    [({"fp32_precision": "tf32"}, "tf32"), ({"fp32_precision": "ieee"}, "ieee"),
-     ({"allow_tf32": True}, "tf32"), ({"allow_tf32": False}, "ieee")],
-)  # fmt: skip
-def test_precision_of_products_before_and_after_torch_2_9(
-    matmul: dict[str, Any], expected: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert fused_attention.precision() == "ieee"  # of this torch
-    monkeypatch.setattr(torch.backends.cuda, "matmul", SimpleNamespace(**matmul))
-    assert fused_attention.precision() == expected
-
-
 def test_which_attention_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
     """That of a GPU, in half precision, with heads that fit, where kernels can be built."""
 
@@ -134,44 +121,38 @@ def test_under_autocast(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(seen) == {torch.bfloat16}
 
 
-@pytest.mark.parametrize(
-    ("blocks", "dtype"),
-    [
-        (BLOCKS[0], torch.float64),
-        (BLOCKS[1], torch.float32),
-        *(pytest.param(blocks, torch.float64, marks=pytest.mark.slow) for blocks in BLOCKS[1:]),
-    ],
-)
+SLOW = pytest.mark.slow
+CASES = [
+    (BLOCKS[0], "relative", torch.float64),
+    (BLOCKS[1], "relative", torch.float32),
+    ((5, 7, 2), "compact", torch.float64),  # its queries have a width of their own
+    *(pytest.param(blocks, "relative", torch.float64, marks=SLOW) for blocks in BLOCKS[1:]),
+    *(pytest.param((5, 7, 2), kind, torch.float64, marks=SLOW) for kind in sorted(FUSED)),
+]
+
+
+@pytest.mark.parametrize(("blocks", "kind", "dtype"), CASES)
 def test_encoder_and_gradients(
-    blocks: tuple[int, int, int], dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+    blocks: tuple[int, int, int], kind: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    encoder = tiny_encoder(num_layers=1, num_heads=2, kernels=True).to(dtype)
-    expected, state = step(encoder, *blocks)
-    wanted = gradients(encoder, expected)
+    """By the kernels only where the encoder is told to use them."""
+    calls, by_kernels = [], ChunkAttention.by_kernels
     on_kernels(monkeypatch)
-    encoded, new_state = step(encoder, *blocks)
-    assert largest(encoded, expected) < TOLERANCE[dtype]
-    assert largest(new_state.conv, state.conv) < TOLERANCE[dtype]  # of what attention gave
-    for found, right in zip(gradients(encoder, encoded), wanted, strict=True):
+    monkeypatch.setattr(
+        ChunkAttention, "by_kernels", lambda *inputs: calls.append(1) or by_kernels(*inputs)
+    )
+    outputs, states, grads = [], [], []
+    for told in (False, True):
+        encoder = tiny_encoder(num_layers=1, num_heads=2, position=kind, kernels=told).to(dtype)
+        encoded, state = step(encoder, *blocks)
+        assert len(calls) == told
+        outputs.append(encoded)
+        states.append(state.conv)  # of what attention gave
+        grads.append(gradients(encoder, encoded))
+    assert largest(*outputs) < TOLERANCE[dtype]
+    assert largest(*states) < TOLERANCE[dtype]
+    for right, found in zip(*grads, strict=True):
         assert largest(found, right) < TOLERANCE[dtype] * max(1.0, float(right.abs().max()))
-
-
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "compact",  # its queries have a width of their own
-        *(pytest.param(kind, marks=pytest.mark.slow) for kind in sorted(FUSED - {"compact"})),
-    ],
-)
-def test_kinds(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    encoder = tiny_encoder(num_layers=1, num_heads=2, position=kind, kernels=True)
-    expected, _ = step(encoder, 5, 7, 2)
-    wanted = gradients(encoder, expected)
-    on_kernels(monkeypatch)
-    encoded, _ = step(encoder, 5, 7, 2)
-    assert largest(encoded, expected) < 1e-9
-    for found, right in zip(gradients(encoder, encoded), wanted, strict=True):
-        assert largest(found, right) < 1e-9 * max(1.0, float(right.abs().max()))
 
 
 @pytest.mark.parametrize("what", ["keys", "values", "table", "valid"])
@@ -235,22 +216,6 @@ def test_dropout_and_its_gradient() -> None:
     expected = torch.autograd.grad(by_hand(*again, factors), again, grad)
     for one, other in zip(found, expected, strict=True):
         assert largest(one, other) < 1e-9
-
-
-def test_they_are_taken_only_if_told_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = []
-
-    def by_kernels(self: ChunkAttention, *args: Tensor) -> Tensor:
-        calls.append(args)
-        return self.by_blocks(*args)
-
-    on_kernels(monkeypatch)
-    monkeypatch.setattr(ChunkAttention, "by_kernels", by_kernels)
-    for told in (False, True):
-        encoder = tiny_encoder(num_layers=1, kernels=told)
-        feats = torch.zeros(1, 16, encoder.num_mels, dtype=encoder.mean.dtype)
-        encoder(feats, torch.tensor([16]), encoder.init_state(1, 0), 4)
-        assert len(calls) == told
 
 
 @pytest.mark.slow
@@ -319,7 +284,7 @@ sizes = {"num_heads", "num_queries", "chunk_size", "window", "dim", "extra", "se
 for kernel in (kernels.attend, kernels.attend_backward_queries, kernels.attend_backward_keys):
     for element, size in (("fp32", 16), ("bf16", 32)):
         for dropout in (0.0, 0.1):
-            fixed = {"SIZE": size, "DIM": 64, "EXTRA": 64, "DROPOUT": dropout, "PRECISION": "ieee"}
+            fixed = {"SIZE": size, "DIM": 64, "EXTRA": 64, "DROPOUT": dropout}
             types = {
                 name: "constexpr" if name in fixed else "i32" if name in sizes
                 else "*i1" if name == "valid" else "*fp32" if name in sums else "*" + element

@@ -86,17 +86,7 @@ def launch(
         kernel[(-(-length // size), batch * heads)](
             *inputs, seed, *others, heads, frames, chunk_size, window, dim, p.size(3),
             SIZE=size, DIM=padded(dim), EXTRA=padded(p.size(3)), DROPOUT=dropout,
-            PRECISION=precision(),
         )  # fmt: skip
-
-
-def precision() -> str:
-    """Return Triton's name of torch's precision for products of float32 matrices."""
-    matmul = torch.backends.cuda.matmul
-    # From torch 2.9 on; then the older name is an error once the newer one was set.
-    newer = hasattr(matmul, "fp32_precision")
-    tf32 = matmul.fp32_precision == "tf32" if newer else matmul.allow_tf32
-    return "tf32" if tf32 else "ieee"
 
 
 def padded(width: int) -> int:

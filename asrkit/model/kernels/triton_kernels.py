@@ -47,14 +47,14 @@ def add(matrix, tile, rows, num_rows, width, WIDTH: tl.constexpr):
 
 
 @triton.jit
-def product(a, b, PRECISION: tl.constexpr):
-    """Return a b', in the inputs' precision."""
-    return tl.dot(a, tl.trans(b), input_precision=PRECISION)
+def product(a, b):
+    """Return a b', without TF32."""
+    return tl.dot(a, tl.trans(b), input_precision="ieee")
 
 
 @triton.jit
-def weighted(weights, rows, PRECISION: tl.constexpr):
-    return tl.dot(weights.to(rows.dtype), rows, input_precision=PRECISION)
+def weighted(weights, rows):
+    return tl.dot(weights.to(rows.dtype), rows, input_precision="ieee")
 
 
 @triton.jit
@@ -99,7 +99,7 @@ def attend(
     q, p, k, v, table, valid, seed, out, log_total,
     num_heads, num_queries, chunk_size, window, dim, extra,
     SIZE: tl.constexpr, DIM: tl.constexpr, EXTRA: tl.constexpr,
-    DROPOUT: tl.constexpr, PRECISION: tl.constexpr,
+    DROPOUT: tl.constexpr,
 ):  # fmt: skip
     """Compute out (T, Dh), and the logarithm of each query's sum of exponentials (T,)."""
     row = tl.program_id(1).to(tl.int64)  # from 0 to B·H-1
@@ -114,15 +114,15 @@ def attend(
     first = start // chunk_size * chunk_size
     last = (tl.minimum(start + SIZE, num_queries) - 1) // chunk_size * chunk_size + window
     rows = chunk_size - SIZE - start + tile  # rows of the near tile of the table, for keys from 0
-    near = product(p, load(table, first + rows, num_rows, extra, EXTRA), PRECISION)
+    near = product(p, load(table, first + rows, num_rows, extra, EXTRA))
     largest = tl.full([SIZE], LOWEST, near.dtype)
     total = tl.zeros([SIZE], near.dtype)
     context = tl.zeros([SIZE, DIM], near.dtype)
     for begin in range(first, last, SIZE):
         keys = begin + tile
         far_rows = load(table, begin + rows + SIZE, num_rows, extra, EXTRA)
-        far = product(p, far_rows, PRECISION)
-        scores = product(q, load(k, keys, num_keys, dim, DIM), PRECISION) + shift(near, far, SIZE)
+        far = product(p, far_rows)
+        scores = product(q, load(k, keys, num_keys, dim, DIM)) + shift(near, far, SIZE)
         near = far
         seen = visible(valid, queries, keys, num_queries, chunk_size, window)
         new_largest = tl.maximum(largest, tl.max(tl.where(seen, scores, LOWEST), 1))
@@ -131,7 +131,7 @@ def attend(
         largest, total = new_largest, total * decay + tl.sum(weights, 1)
         weights *= kept(seed + row, queries, keys, num_keys, DROPOUT)
         values = load(v, keys, num_keys, dim, DIM)
-        context = context * decay[:, None] + weighted(weights, values, PRECISION)
+        context = context * decay[:, None] + weighted(weights, values)
     total = tl.where(total > 0.0, total, 1.0)  # a row that is only padding has out 0
     store(out + row * num_queries * dim, context / total[:, None], queries, num_queries, dim, DIM)
     log_total += row * num_queries
@@ -141,12 +141,12 @@ def attend(
 @triton.jit
 def gradients(
     q, near, far, keys, values, seen, factors, log_total, grad, delta,
-    SIZE: tl.constexpr, PRECISION: tl.constexpr,
+    SIZE: tl.constexpr,
 ):  # fmt: skip
     """Return the weights of a tile after dropout, and the gradients of its scores."""
-    scores = product(q, keys, PRECISION) + shift(near, far, SIZE)
+    scores = product(q, keys) + shift(near, far, SIZE)
     weights = tl.exp(tl.where(seen, scores - log_total[:, None], LOWEST))
-    dweights = product(grad, values, PRECISION) * factors
+    dweights = product(grad, values) * factors
     return weights * factors, weights * (dweights - delta[:, None])
 
 
@@ -155,7 +155,7 @@ def attend_backward_queries(
     q, p, k, v, table, valid, seed, log_total, grad, delta, dq, dp, dtable,
     num_heads, num_queries, chunk_size, window, dim, extra,
     SIZE: tl.constexpr, DIM: tl.constexpr, EXTRA: tl.constexpr,
-    DROPOUT: tl.constexpr, PRECISION: tl.constexpr,
+    DROPOUT: tl.constexpr,
 ):  # fmt: skip
     """Store the gradients of q and p, and add those of the table atomically.
 
@@ -180,27 +180,27 @@ def attend_backward_queries(
     last = (tl.minimum(start + SIZE, num_queries) - 1) // chunk_size * chunk_size + window
     rows = first + chunk_size - SIZE - start + tile
     near_rows = load(table, rows, num_rows, extra, EXTRA)
-    near = product(p, near_rows, PRECISION)
+    near = product(p, near_rows)
     q_sum = tl.zeros([SIZE, DIM], near.dtype)
     p_sum = tl.zeros([SIZE, EXTRA], near.dtype)
     table_sum = tl.zeros([SIZE, EXTRA], near.dtype)  # gradient of the near tile so far
     for begin in range(first, last, SIZE):
         keys = begin + tile
         far_rows = load(table, rows + SIZE, num_rows, extra, EXTRA)
-        far = product(p, far_rows, PRECISION)
+        far = product(p, far_rows)
         key_rows = load(k, keys, num_keys, dim, DIM)
         values = load(v, keys, num_keys, dim, DIM)
         seen = visible(valid, queries, keys, num_queries, chunk_size, window)
         factors = kept(seed + row, queries, keys, num_keys, DROPOUT)
         _, dscores = gradients(
-            q, near, far, key_rows, values, seen, factors, log_total, grad, delta, SIZE, PRECISION
+            q, near, far, key_rows, values, seen, factors, log_total, grad, delta, SIZE
         )
         dnear, dfar = unshift(dscores, SIZE)
-        q_sum += weighted(dscores, key_rows, PRECISION)
-        p_sum += weighted(dnear, near_rows, PRECISION) + weighted(dfar, far_rows, PRECISION)
-        table_sum += weighted(tl.trans(dnear), p, PRECISION)
+        q_sum += weighted(dscores, key_rows)
+        p_sum += weighted(dnear, near_rows) + weighted(dfar, far_rows)
+        table_sum += weighted(tl.trans(dnear), p)
         add(dtable, table_sum, rows, num_rows, extra, EXTRA)
-        table_sum = weighted(tl.trans(dfar), p, PRECISION)
+        table_sum = weighted(tl.trans(dfar), p)
         rows, near_rows, near = rows + SIZE, far_rows, far
     add(dtable, table_sum, rows, num_rows, extra, EXTRA)
     store(dq + row * num_queries * dim, q_sum, queries, num_queries, dim, DIM)
@@ -212,7 +212,7 @@ def attend_backward_keys(
     q, p, k, v, table, valid, seed, log_total, grad, delta, dk, dv,
     num_heads, num_queries, chunk_size, window, dim, extra,
     SIZE: tl.constexpr, DIM: tl.constexpr, EXTRA: tl.constexpr,
-    DROPOUT: tl.constexpr, PRECISION: tl.constexpr,
+    DROPOUT: tl.constexpr,
 ):  # fmt: skip
     """Store the gradients of k and v for a tile of keys, over all queries that see any of them."""
     row = tl.program_id(1).to(tl.int64)
@@ -237,16 +237,16 @@ def attend_backward_keys(
         grad_rows = load(grad, queries, num_queries, dim, DIM)
         inside = queries < num_queries
         rows = start + chunk_size - SIZE - begin + tile
-        near = product(p_rows, load(table, rows, num_rows, extra, EXTRA), PRECISION)
-        far = product(p_rows, load(table, rows + SIZE, num_rows, extra, EXTRA), PRECISION)
+        near = product(p_rows, load(table, rows, num_rows, extra, EXTRA))
+        far = product(p_rows, load(table, rows + SIZE, num_rows, extra, EXTRA))
         seen = visible(valid, queries, keys, num_queries, chunk_size, window)
         factors = kept(seed + row, queries, keys, num_keys, DROPOUT)
         weights, dscores = gradients(
             q_rows, near, far, key_rows, values, seen, factors,
             tl.load(log_total + queries, mask=inside, other=0.0), grad_rows,
-            tl.load(delta + queries, mask=inside, other=0.0), SIZE, PRECISION,
+            tl.load(delta + queries, mask=inside, other=0.0), SIZE,
         )  # fmt: skip
-        k_sum += weighted(tl.trans(dscores), q_rows, PRECISION)
-        v_sum += weighted(tl.trans(weights), grad_rows, PRECISION)
+        k_sum += weighted(tl.trans(dscores), q_rows)
+        v_sum += weighted(tl.trans(weights), grad_rows)
     store(dk + row * num_keys * dim, k_sum, keys, num_keys, dim, DIM)
     store(dv + row * num_keys * dim, v_sum, keys, num_keys, dim, DIM)
