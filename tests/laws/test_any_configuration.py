@@ -67,12 +67,8 @@ def nothing(text: str) -> str:
 
 
 REWRITINGS: list[Callable[[str], str] | None] = [
-    *[None] * 4,
-    str.upper,
-    backwards,
-    divided,
-    nothing,
-]
+    *[None] * 4, str.upper, backwards, divided, nothing,
+]  # fmt: skip
 
 DEVICE = known_device(os.environ.get("ASRKIT_DEVICE", "cpu"))
 DRAWS = int(os.environ.get("ASRKIT_DRAWS", "300"))  # of the slow test
@@ -352,28 +348,24 @@ def test_control_a_past_that_is_lost_is_noticed(tmp_path: Path) -> None:
     assert FULL_CONTEXT not in noticed
 
 
-def test_control_a_refused_packet_that_is_half_taken_is_noticed(tmp_path: Path) -> None:
-    """As where a packet is looked at only after its good part has gone on."""
+def half_taken(recognizer: Recognizer, samples: np.ndarray, rate: int) -> Result:
+    """The result where a packet is looked at only after its good part was taken."""
+    session, half = recognizer.start(rate), len(samples) // 2
+    for part in (samples[:half], samples[half:][: rate // 5], samples[half:]):
+        session.accept(part)
+    return session.finish()
+
+
+@pytest.mark.parametrize("wrong", [
+    half_taken,
+    lambda recognizer, samples, rate: recognizer.transcribe(samples[rate // 25 :], rate),  # 40 ms
+])  # fmt: skip
+def test_control_other_samples_are_noticed(
+    wrong: Callable[[Recognizer, np.ndarray, int], Result], tmp_path: Path
+) -> None:
     noticed = 0
     for seed in CONTROLS:
         recognizer, samples, rate, _ = case(seed, tmp_path)
-        clean, half = recognizer.start(rate), recognizer.start(rate)
-        for session in (clean, half):
-            session.accept(samples[: len(samples) // 2])
-        half.accept(samples[len(samples) // 2 :][: rate // 5])
-        for session in (clean, half):
-            session.accept(samples[len(samples) // 2 :])
-        noticed += timed(clean.finish()) != timed(half.finish())
-    assert noticed > 3
-
-
-def test_control_samples_that_are_lost_are_noticed(tmp_path: Path) -> None:
-    """40 ms less of the same recordings is not taken for the same."""
-    noticed = 0
-    for seed in CONTROLS:
-        recognizer, samples, rate, _ = case(seed, tmp_path)
-        whole, less = (
-            recognizer.transcribe(each, rate) for each in (samples, samples[rate // 25 :])
-        )
-        noticed += timed(whole) != timed(less)
+        whole = recognizer.transcribe(samples, rate)
+        noticed += timed(whole) != timed(wrong(recognizer, samples, rate))
     assert noticed > 3

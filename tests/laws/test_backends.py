@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -34,6 +34,8 @@ from tests.conftest import PADDED, PROJECT, skip, speech, timed, write_manifest,
 from tests.laws.test_export import file_of
 
 CHUNK, LEFT = 16, 32
+CONTEXT = Context(CHUNK, LEFT)
+LIVE = ["--chunk-ms", str(40 * CHUNK), "--left-ms", str(40 * LEFT)]
 POSITION_ROUNDING = 3e-4  # of numbers up to 10 in float32; eager's own are 3e-5 from float64's
 NOISE_ROUNDING = 0.7  # of int8, where weights are noise: no match for seven bits
 
@@ -57,12 +59,11 @@ def exports(tmp_path_factory: pytest.TempPathFactory) -> Exports:
     save_model(model, file)
     samples = speech(3.0)
     wav = write_wav(folder / "a.wav", samples)
-    text = recognizer_of(file, Context(CHUNK, LEFT)).transcribe(samples).text
+    text = recognizer_of(file, CONTEXT).transcribe(samples).text
     dev = write_manifest(folder / "dev.jsonl", {"id": "a", "audio": str(wav), "text": text})
     exports = Exports(model, dev)
     for kind in ("onnx", "onnx-int8"):
-        arguments = ["--model", str(model), "--format", kind, "--audio", str(wav)]
-        arguments += ["--chunk-ms", str(40 * CHUNK), "--left-ms", str(40 * LEFT)]
+        arguments = ["--model", str(model), "--format", kind, "--audio", str(wav), *LIVE]
         if kind == "onnx-int8":  # a model whose weights are noise is no match for seven bits
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr("asrkit.commands.export.MOST_LOST", 1000.0)
@@ -84,67 +85,45 @@ def recording() -> np.ndarray:
     return speech(7.3, seed=3)
 
 
-@pytest.mark.parametrize("kind", ["onnx"])
-def test_streaming_is_what_eager_makes_offline(
-    exports: Exports, recording: np.ndarray, kind: str
-) -> None:
+def test_streaming_is_what_eager_makes_offline(exports: Exports, recording: np.ndarray) -> None:
+    """A recogniser asks nothing but steps of its backend."""
     file = exports.file()
-    ours, plain = (
-        recognizer_of(file, Context(CHUNK, LEFT), backend=each) for each in (kind, "eager")
-    )
-    assert ours.backend.kind == kind
+    plain, ours = (recognizer_of(file, CONTEXT, backend=each) for each in ("eager", "onnx"))
+    backend, calls = ours.backend, list[int]()
+    assert backend.kind == "onnx"
+
+    def step(feats, lengths, state):  # type: ignore[no-untyped-def]
+        calls.append(feats.size(1))
+        return backend.step(feats, lengths, state)
+
+    ours = Recognizer(backend._replace(step=step), ours.tokenizer, ours.search)
     wanted = plain.transcribe(recording)
     assert len(wanted.text) > 5
     session = ours.start()
     for packet in np.array_split(recording, [1, 300, 20_000, 20_001, 77_000]):
         session.accept(packet)
     assert timed(session.finish()) == timed(wanted)
+    assert sum(calls) == 1 + (len(recording) - audio.WINDOW) // audio.HOP
     assert timed(ours.transcribe(recording)) == timed(wanted)
     parts = [recording, recording[:30_000], recording[:100]]
     batch = ours.transcribe_batch(parts)
     assert [timed(each) for each in batch] == [timed(plain.transcribe(part)) for part in parts]
 
 
-def test_states_join_and_split(exports: Exports) -> None:
-    """Two streams at different points share a step of ONNX."""
-    file = exports.file()
-    backend, plain = (
-        build_backend("onnx", file, Context(CHUNK, LEFT)),
-        eager(file.model, Context(CHUNK, LEFT)),
-    )
-    feats = 17 + torch.randn(2, 3 * 4 * CHUNK, 80)
-    lengths = torch.tensor([4 * CHUNK])
-    with torch.inference_mode():
-        first = backend.step(feats[:1, : 4 * CHUNK], lengths, backend.init_state(1)).state
-        joined = [torch.cat(pair) for pair in zip(first, backend.init_state(1), strict=True)]
-        rows = torch.cat([feats[:1, 4 * CHUNK : 8 * CHUNK], feats[1:, : 4 * CHUNK]])
-        both = backend.step(rows, lengths.expand(2), type(first)(*joined)).frames
-        whole = plain.step(feats[:1], torch.tensor([feats.size(1)]), plain.init_state(1)).frames
-        alone = plain.step(feats[1:, : 4 * CHUNK], lengths, plain.init_state(1)).frames
-    assert (both[0] - whole[0, CHUNK : 2 * CHUNK]).abs().max() < 1e-4
-    assert (both[1] - alone[0]).abs().max() < 1e-4
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("what", ["model", "encoder"])
-def test_onnx_of_other_parts(what: str, tmp_path: Path) -> None:
-    """With absolute positions, which a step has to count, also an hour and a day later.
+@pytest.mark.parametrize(
+    ("kind", "what", "context", "num_layers"),
+    [*((kind, "ctc", CONTEXT, 1) for kind in KINDS),
+     *(("sinusoidal", what, Context(4, 0), 2) for what in ("model", "encoder")),
+     *(("relative", what, Context(4, 16, 3), 1) for what in ("model", "ctc"))],
+)  # fmt: skip
+def test_onnx(kind: str, what: Any, context: Context, num_layers: int, tmp_path: Path) -> None:
+    """Of streams at different points, also an hour and a day after they began.
 
-    Of two layers, whose states must not be exchanged.
+    Absolute positions have to be counted, and the states of two layers must not be exchanged.
     """
-    file = file_of("sinusoidal", num_layers=2)
-    exported = Exported(what, Context(4, 0))  # type: ignore[arg-type]
-    assert onnx_difference(file, exported, tmp_path) < POSITION_ROUNDING
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-def test_onnx_of_every_position_encoding(kind: str, tmp_path: Path) -> None:
-    """Also of streams that began an hour and a day ago."""
-    file = file_of(kind, num_layers=1)
-    assert (
-        onnx_difference(file, Exported("ctc", Context(CHUNK, LEFT)), tmp_path) < POSITION_ROUNDING
-    )
+    file = file_of(kind, num_layers=num_layers)
+    assert onnx_difference(file, Exported(what, context), tmp_path) < POSITION_ROUNDING
 
 
 @pytest.fixture
@@ -185,7 +164,7 @@ def test_compiled_steps_of_all_lengths_share_a_graph(graphs: list[torch.fx.Graph
 def test_compiled_of_every_position_encoding(graphs: list[torch.fx.GraphModule], kind: str) -> None:
     """Its graphs, as torch computes them without its compiler."""
     file = file_of(kind, num_layers=1)
-    plain = eager(file.model, Context(CHUNK, LEFT))
+    plain = eager(file.model, CONTEXT)
     check(compiled(file, plain), file, plain)
     assert graphs
 
@@ -211,11 +190,11 @@ def noise_of(plain: Backend, rows: int, chunks: int, missing: int) -> tuple[Tens
 def test_control_angles_in_float32_are_noticed_after_a_day(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the comparison of every backend; in a stream's first seconds nothing shows."""
     file, table = file_of("sinusoidal"), SinusoidalPosition.table
-    plain = eager(file.model, Context(CHUNK, LEFT))
+    plain = eager(file.model, CONTEXT)
     monkeypatch.setattr(
         SinusoidalPosition, "table", lambda self, like: table(self, like).float().double()
     )
-    rounded = eager(file.model, Context(CHUNK, LEFT))
+    rounded = eager(file.model, CONTEXT)
     with pytest.raises(UserError, match="differs from eager by"):
         check(rounded, file, plain)
     monkeypatch.setattr("asrkit.backends.check.aged", lambda state, frame_ms: state)
@@ -259,9 +238,7 @@ def test_the_fastest_at_hand(exports: Exports, caplog: pytest.LogCaptureFixture)
     assert not caplog.records
     assert chosen(chunk_size=CHUNK, left_context=LEFT + 1) == "eager"
     assert not caplog.records
-    assert (
-        recognizer_of(exports.file(), Context(CHUNK, LEFT)).backend.kind == "eager"
-    )  # unless asked
+    assert recognizer_of(exports.file(), CONTEXT).backend.kind == "eager"  # unless asked
 
 
 def test_control_an_export_of_other_weights_is_refused(
@@ -271,16 +248,16 @@ def test_control_an_export_of_other_weights_is_refused(
     with torch.no_grad():
         file.model.head.bias[3] += 1e-3
     with pytest.raises(UserError, match="exported from another model"):
-        recognizer_of(file, Context(CHUNK, LEFT), backend="onnx")
-    assert recognizer_of(file, Context(CHUNK, LEFT), backend=None).backend.kind == "eager"
+        recognizer_of(file, CONTEXT, backend="onnx")
+    assert recognizer_of(file, CONTEXT, backend=None).backend.kind == "eager"
     assert "running eagerly: " in caplog.text
 
 
 def test_control_a_backend_that_computes_something_else_is_refused(exports: Exports) -> None:
     file = exports.file()
     backend, plain = (
-        build_backend("onnx", file, Context(CHUNK, LEFT)),
-        eager(file.model, Context(CHUNK, LEFT)),
+        build_backend("onnx", file, CONTEXT),
+        eager(file.model, CONTEXT),
     )
     check(backend, file, plain)
 
@@ -292,24 +269,33 @@ def test_control_a_backend_that_computes_something_else_is_refused(exports: Expo
 
 
 def beside(exports: Exports, kind: str) -> Path:
-    return export_path(exports.model, Exported("ctc", Context(CHUNK, LEFT)), kind)
+    return export_path(exports.model, Exported("ctc", CONTEXT), kind)
+
+
+def changed(source: Path, target: Path, change: Callable[[Any, Any], None]) -> Path:
+    """An export whose graph is changed."""
+    import onnx as package
+
+    model = package.load(source)
+    change(model, package.helper)
+    package.save(model, target)
+    return target
 
 
 def swapped(source: Path, target: Path, **description: object) -> Path:
     """An export whose labels 1 and 2 are exchanged; changes of what it says of itself."""
-    import onnx as package
 
-    model = package.load(source)
-    logits = next(n for n in model.graph.node if n.op_type == "LogSoftmax")
-    order = package.numpy_helper.from_array(np.array([0, 2, 1, *range(3, 12)]), "order")
-    model.graph.initializer.append(order)
-    gather = package.helper.make_node("Gather", [logits.input[0], "order"], ["swapped"], axis=2)
-    model.graph.node.insert(list(model.graph.node).index(logits), gather)
-    logits.input[0] = "swapped"
-    (said,) = (each for each in model.metadata_props if each.key == "asrkit")
-    said.value = json.dumps(json.loads(said.value) | description)
-    package.save(model, target)
-    return target
+    def change(model: Any, helper: Any) -> None:
+        logits = next(n for n in model.graph.node if n.op_type == "LogSoftmax")
+        order = helper.make_tensor("order", 7, [12], [0, 2, 1, *range(3, 12)])
+        model.graph.initializer.append(order)
+        gather = helper.make_node("Gather", [logits.input[0], "order"], ["swapped"], axis=2)
+        model.graph.node.insert(list(model.graph.node).index(logits), gather)
+        logits.input[0] = "swapped"
+        (said,) = (each for each in model.metadata_props if each.key == "asrkit")
+        said.value = json.dumps(json.loads(said.value) | description)
+
+    return changed(source, target, change)
 
 
 def test_an_export_found_beside_the_model_is_what_was_asked_for(
@@ -336,7 +322,7 @@ def test_an_export_found_beside_the_model_is_what_was_asked_for(
 def test_exchanged_labels_are_noticed(exports: Exports, tmp_path: Path, kind: str) -> None:
     path = swapped(beside(exports, kind), tmp_path / "swapped.onnx")
     with pytest.raises(UserError, match="differs from eager by"):
-        recognizer_of(exports.file(), Context(CHUNK, LEFT), backend=path)
+        recognizer_of(exports.file(), CONTEXT, backend=path)
 
 
 def test_int8_of_a_trained_model_is_told_from_exchanged_labels(
@@ -344,40 +330,45 @@ def test_int8_of_a_trained_model_is_told_from_exchanged_labels(
 ) -> None:
     monkeypatch.undo()  # the bound that holds for models that learned something
     file = load_model("small-en-alnum")
-    plain = eager(file.model, Context(CHUNK, LEFT))
+    plain = eager(file.model, CONTEXT)
     other = load_model("small-en-alnum").model
     with torch.no_grad():
         for module in other.modules():
             if isinstance(module, torch.nn.Linear):
                 step = module.weight.abs().amax(dim=1, keepdim=True) / 63
                 module.weight.copy_((module.weight / step).round() * step)
-    check(eager(other, Context(CHUNK, LEFT))._replace(kind="onnx-int8"), file, plain)
+    check(eager(other, CONTEXT)._replace(kind="onnx-int8"), file, plain)
     first, second = (file.tokenizer.encode(word)[0] for word in ("go", "a"))
     for parameter in (other.head.weight, other.head.bias):
         parameter.data[[first, second]] = parameter.data[[second, first]]
     with pytest.raises(UserError, match="of a label's standard deviation, over 50%"):
-        check(eager(other, Context(CHUNK, LEFT))._replace(kind="onnx-int8"), file, plain)
+        check(eager(other, CONTEXT)._replace(kind="onnx-int8"), file, plain)
 
 
 @pytest.mark.parametrize(
     ("state", "problem"),
     [(["batch", 1, 4, 1 << 40, 6], "more than"), (["batch", 1, 4, "m", 6], "no fixed shape"),
-     (["batch", 1, 4, LEFT + 1, 6], "not a file that asrkit export wrote|has another state")],
+     (["batch", 1, 4, LEFT + 1, 6], "not a file that asrkit export wrote|has another state"),
+     (None, r"other\.onnx")],
 )  # fmt: skip
-def test_a_state_of_another_size(
-    exports: Exports, tmp_path: Path, state: list, problem: str
+def test_a_graph_that_does_not_fit_its_description(
+    exports: Exports, tmp_path: Path, state: list | None, problem: str
 ) -> None:
-    import onnx as package
+    """A state of another size, or an input less."""
 
-    model = package.load(beside(exports, "onnx"))
-    (keys,) = (each for each in model.graph.input if each.name == "state_keys")
-    keys.CopyFrom(package.helper.make_tensor_value_info("state_keys", 1, state))
-    del model.graph.node[:], model.graph.output[:]
-    model.graph.output.append(package.helper.make_tensor_value_info("out", 1, state))
-    model.graph.node.append(package.helper.make_node("Identity", ["state_keys"], ["out"]))
-    package.save(model, tmp_path / "other.onnx")
+    def change(model: Any, helper: Any) -> None:
+        if state is None:
+            del model.graph.input[-1]
+            return
+        (keys,) = (each for each in model.graph.input if each.name == "state_keys")
+        keys.CopyFrom(helper.make_tensor_value_info("state_keys", 1, state))
+        del model.graph.node[:], model.graph.output[:]
+        model.graph.output.append(helper.make_tensor_value_info("out", 1, state))
+        model.graph.node.append(helper.make_node("Identity", ["state_keys"], ["out"]))
+
+    path = changed(beside(exports, "onnx"), tmp_path / "other.onnx", change)
     with pytest.raises(UserError, match=problem):
-        recognizer_of(exports.file(), Context(CHUNK, LEFT), backend=tmp_path / "other.onnx")
+        recognizer_of(exports.file(), CONTEXT, backend=path)
 
 
 @pytest.mark.parametrize("size", [10**9, -1, True, "4"])
@@ -401,13 +392,10 @@ def test_a_file_holds_no_notes_of_the_machine_that_wrote_it(exports: Exports, ki
 
 def test_int8_is_smaller_and_near(exports: Exports, recording: np.ndarray) -> None:
     file = exports.file()
-    sizes = [
-        export_path(exports.model, Exported("ctc", Context(CHUNK, LEFT)), kind).stat().st_size
-        for kind in ("onnx", "onnx-int8")
-    ]
+    sizes = [beside(exports, kind).stat().st_size for kind in ("onnx", "onnx-int8")]
     linear = sum(
         module.weight.numel()
-        for module in Step(file.model.encoder, file.model.head, Context(CHUNK, LEFT)).modules()
+        for module in Step(file.model.encoder, file.model.head, CONTEXT).modules()
         if isinstance(module, torch.nn.Linear)
     )
     folded = sum(
@@ -415,8 +403,8 @@ def test_int8_is_smaller_and_near(exports: Exports, recording: np.ndarray) -> No
     )  # into the tables
     assert sizes[0] - sizes[1] > 2 * (linear - folded)  # of three bytes saved, scales take some
     backend, plain = (
-        build_backend("onnx-int8", file, Context(CHUNK, LEFT)),
-        eager(file.model, Context(CHUNK, LEFT)),
+        build_backend("onnx-int8", file, CONTEXT),
+        eager(file.model, CONTEXT),
     )
     assert backend.kind == "onnx-int8"
     samples = torch.from_numpy(recording)[None]
@@ -430,7 +418,7 @@ def test_int8_is_smaller_and_near(exports: Exports, recording: np.ndarray) -> No
 
 @torch.inference_mode()
 def test_int8_is_the_same_for_any_packets_and_neighbours(exports: Exports) -> None:
-    backend = build_backend("onnx-int8", exports.file(), Context(CHUNK, LEFT))
+    backend = build_backend("onnx-int8", exports.file(), CONTEXT)
     size, count = 4 * CHUNK, 5
     feats = 17 + torch.randn(3, count * size, 80)
     feats[1] += 20.0  # a loud neighbour, whose steps would be coarse
@@ -455,7 +443,7 @@ def test_int8_that_recognises_worse_is_not_written(
     monkeypatch.setattr("asrkit.export.onnx.write", lambda module, path, *_: copy(exports, path))
     output = tmp_path / "int8.onnx"
     arguments = ["--model", str(exports.model), "--format", "onnx-int8", "--output", str(output)]
-    arguments += ["--chunk-ms", str(40 * CHUNK), "--left-ms", str(40 * LEFT)]
+    arguments += LIVE
     monkeypatch.setattr("asrkit.commands.export.MOST_LOST", -1.0)
     assert export([*arguments, "--manifest", str(exports.dev)]) == 2
     assert "int8 not written: it costs more than" in capsys.readouterr().err
@@ -475,8 +463,7 @@ def test_int8_that_recognises_worse_is_not_written(
 
 def copy(exports: Exports, path: Path) -> None:
     """The float32 file, from which the command makes that of int8, written no second time."""
-    source = export_path(exports.model, Exported("ctc", Context(CHUNK, LEFT)), "onnx")
-    path.write_bytes(source.read_bytes())
+    path.write_bytes(beside(exports, "onnx").read_bytes())
 
 
 @pytest.mark.parametrize(
@@ -497,17 +484,6 @@ def test_mistakes(exports: Exports, options: dict, problem: str) -> None:
         load(exports.model, **({"chunk_size": CHUNK, "left_context": LEFT} | options))
 
 
-def test_a_graph_that_does_not_fit_its_description(exports: Exports, tmp_path: Path) -> None:
-    import onnx as package
-
-    model = package.load(export_path(exports.model, Exported("ctc", Context(CHUNK, LEFT)), "onnx"))
-    del model.graph.input[-1]
-    path = tmp_path / "other.onnx"
-    package.save(model, path)
-    with pytest.raises(UserError, match=r"other\.onnx"):
-        recognizer_of(exports.file(), Context(CHUNK, LEFT), backend=path)
-
-
 @pytest.mark.parametrize(("kind", "threads"), [("onnx", 1), ("onnx-int8", 1), ("eager", 2)])
 def test_commands_leave_torch_one_thread_beside_onnx(
     exports: Exports, recording: np.ndarray, tmp_path: Path, kind: str, threads: int
@@ -515,10 +491,9 @@ def test_commands_leave_torch_one_thread_beside_onnx(
     wav = write_wav(tmp_path / "a.wav", recording)
     before = torch.get_num_threads()
     torch.set_num_threads(2)
-    context = ["--chunk-ms", str(40 * CHUNK), "--left-ms", str(40 * LEFT)]
     options = ["--model", str(exports.model), "--threads", "2"]
     try:
-        assert decode([*options, "--backend", kind, *context, str(wav)]) == 0
+        assert decode([*options, "--backend", kind, *LIVE, str(wav)]) == 0
         assert torch.get_num_threads() == threads
     finally:
         torch.set_num_threads(before)
@@ -534,19 +509,3 @@ def test_a_file_that_is_no_export(exports: Exports, tmp_path: Path) -> None:
     path.write_bytes(b"\x08\x07not a model")
     with pytest.raises(UserError, match="is not a file that asrkit export wrote"):
         onnx_files.read(path)
-
-
-def test_a_recognizer_does_not_know_its_backend(exports: Exports, recording: np.ndarray) -> None:
-    """Steps are all that a recogniser asks of its backend."""
-    recognizer = recognizer_of(exports.file(), Context(CHUNK, LEFT), backend="onnx")
-    calls = []
-
-    def step(feats, lengths, state):  # type: ignore[no-untyped-def]
-        calls.append(feats.size(1))
-        return recognizer.backend.step(feats, lengths, state)
-
-    other = Recognizer(
-        recognizer.backend._replace(step=step), recognizer.tokenizer, recognizer.search
-    )
-    assert timed(other.transcribe(recording)) == timed(recognizer.transcribe(recording))
-    assert sum(calls) == 1 + (len(recording) - audio.WINDOW) // audio.HOP

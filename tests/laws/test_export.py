@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,44 +13,20 @@ from asrkit.config import parse_config
 from asrkit.export import torchscript
 from asrkit.export.verification import eager_step, largest_difference
 from asrkit.model import Context
-from asrkit.model.positions import KINDS
 from asrkit.model_file import ModelFile
-from asrkit.text import CharTokenizer
 from tests.conftest import PADDED, speech, tiny_model
+from tests.laws.test_streaming import LETTERS
 
 
-def file_of(
-    kind: str = "relative",
-    subsampling: object = "conv4",
-    num_layers: int = 2,
-    frontend: str = "kaldi",
-    head: object = "ctc",
-    num_mels: int = 80,
-    layer: str = "conformer",
-) -> ModelFile:
-    config = parse_config(
-        {
-            "data": {"train": "a", "dev": "b"},
-            "training": {"output_dir": "c"},
-            "model": {
-                "num_mels": num_mels,
-                "layer": layer,
-                "dim": 24,
-                "num_heads": 4,
-                "num_layers": num_layers,
-                "ffn_dim": 48,
-                "kernel_size": 5,
-                "dropout": 0.0,
-                "position": kind,
-                "subsampling": subsampling,
-                "frontend": frontend,
-                "head": head,
-            },
-        }
-    )
-    sizes = {"position": kind, "subsampling": subsampling, "num_layers": num_layers, "head": head}
-    model = tiny_model(**sizes, num_mels=num_mels, layer=layer).float()  # type: ignore[arg-type]
-    return ModelFile(model, CharTokenizer(list("abcdefghij ")), config, {})
+def file_of(kind: str = "relative", frontend: str = "kaldi", **changes: Any) -> ModelFile:
+    """A small model of 80 mels by default; changes of the encoder and its head."""
+    sizes = {"num_mels": 80, "num_layers": 2, "position": kind, "subsampling": "conv4"} | changes
+    model = {"dim": 24, "num_heads": 4, "ffn_dim": 48, "kernel_size": 5, "dropout": 0.0}
+    config = parse_config({
+        "data": {"train": "a", "dev": "b"}, "training": {"output_dir": "c"},
+        "model": model | sizes | {"frontend": frontend},
+    })  # fmt: skip
+    return ModelFile(tiny_model(**sizes).float(), LETTERS, config, {})  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -57,35 +34,20 @@ def file() -> ModelFile:
     return file_of()
 
 
-@pytest.mark.parametrize(("chunk_size", "left_context"), [(4, 0), (16, 64)])
-def test_torchscript(file: ModelFile, chunk_size: int, left_context: int, tmp_path: Path) -> None:
-    exported = Exported("encoder", Context(chunk_size, left_context))
-    path = tmp_path / "step.ts"
+@pytest.mark.parametrize(
+    ("changes", "context"),  # the law "TorchScript" holds each encoder; a file, one of each sort
+    [({}, Context(4, 0)), ({}, Context(16, 64)), ({}, Context(4, 16, 3)),
+     ({"kind": "sinusoidal"}, Context(16, 32)), ({"kind": "sinusoidal"}, Context(4, 16, 3)),
+     *(({"subsampling": kind, "num_layers": 1}, Context(4, 16))
+       for kind in ("conv4_valid", "conv6_valid", "conv8", PADDED))],
+)  # fmt: skip
+def test_torchscript(changes: dict[str, Any], context: Context, tmp_path: Path) -> None:
+    file, exported, path = file_of(**changes), Exported("encoder", context), tmp_path / "step.ts"
     torchscript.write(eager_step(file, exported), path, exported, file)
     module, read = torchscript.read(path)
     assert read == exported
     samples = torch.from_numpy(speech(4.0))[None]
     assert largest_difference(file, exported, module, samples) < 1e-4
-
-
-@pytest.mark.parametrize(
-    "kind",  # the law "TorchScript" holds each encoder; from a file, one of each sort
-    [
-        pytest.param(kind, marks=[] if kind in ("relative", "sinusoidal") else [pytest.mark.slow])
-        for kind in KINDS
-    ],
-)
-def test_every_position_encoding(kind: str, tmp_path: Path) -> None:
-    file, exported, path = file_of(kind), Exported("encoder", Context(16, 32)), tmp_path / "step.ts"
-    torchscript.write(eager_step(file, exported), path, exported, file)
-    module, _ = torchscript.read(path)
-    samples = torch.from_numpy(speech(2.0))[None]
-    assert largest_difference(file, exported, module, samples) < 1e-4
-
-
-@pytest.mark.parametrize("subsampling", ["conv4_valid", "conv6_valid", "conv8", PADDED], ids=str)
-def test_other_subsamplings(subsampling: object, tmp_path: Path) -> None:
-    test_torchscript(file_of(subsampling=subsampling, num_layers=1), 4, 16, tmp_path)
 
 
 def test_loading_needs_only_torch(file: ModelFile, tmp_path: Path) -> None:

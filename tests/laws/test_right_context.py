@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from asrkit import audio
-from asrkit.backends import eager, onnx
+from asrkit.backends import eager
 from asrkit.backends.export_metadata import Exported, samples_ahead
 from asrkit.build import build_frontend
 from asrkit.cli.parser import Parser
@@ -26,7 +26,7 @@ from asrkit.commands import info, verify
 from asrkit.config import ContextConfig
 from asrkit.errors import UserError
 from asrkit.export.modules import of_stream
-from asrkit.export.verification import eager_step, largest_difference
+from asrkit.export.verification import eager_step
 from asrkit.model import FULL, FULL_CONTEXT, ConformerEncoder, Context, EncoderState
 from asrkit.model_file import load_model, save_model
 from asrkit.runtime import Recognizer
@@ -42,9 +42,8 @@ from tests.conftest import (
     write_wav,
 )
 from tests.laws.encoder_laws import offline, stream
-from tests.laws.test_backends import onnx_difference
 from tests.laws.test_export import file_of
-from tests.laws.test_streaming import LETTERS, TOLERANCE, Recorder, network, packets
+from tests.laws.test_streaming import LETTERS, TOLERANCE, network, packets
 
 
 def defined(encoder: ConformerEncoder, feats: Tensor, context: Context) -> Tensor:
@@ -156,34 +155,6 @@ def test_export_from_samples(
             fewer = offline(model.encoder, feats, context._replace(right=right - 1))
             assert (model.head.emissions(fewer) - found).abs().max() > 1e-3
     assert from_samples(step, samples, 0) == []  # no end
-
-
-@pytest.mark.parametrize("kind", ["relative", "sinusoidal"])
-def test_torchscript(kind: str) -> None:
-    file, exported = file_of(kind, num_layers=1), Exported("encoder", Context(4, 16, 3))
-    module = torch.jit.script(eager_step(file, exported))
-    samples = torch.from_numpy(speech(2.0))[None]
-    assert largest_difference(file, exported, module, samples) <= 1e-4
-    fewer = eager_step(file, exported._replace(context=Context(4, 16, 2)))
-    assert largest_difference(file, exported, fewer, samples) > 1e-3  # a control
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("what", ["model", "ctc"])
-def test_onnx(what: str, tmp_path: Path) -> None:
-    """From samples; and log-probabilities, in a stream too."""
-    context = Context(4, 16, 3)
-    file, exported = file_of(num_layers=1), Exported(what, context)  # type: ignore[arg-type]
-    assert onnx_difference(file, exported, tmp_path) <= 1e-4
-    if what == "model":
-        return
-    plain, samples, results = eager(file.model, context), speech(3.21), []
-    for backend in (onnx.of_file(tmp_path / "step.onnx", file, plain), plain):
-        session = Recognizer(backend, file.tokenizer, Recorder()).start()
-        for packet in packets(samples, 1):
-            session.accept(packet)
-        results.append(timed(session.finish()))
-    assert results[0] == results[1]
 
 
 def test_the_models_own_right_context(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -148,25 +148,6 @@ def test_tiles(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
         compare(module, x, blocks(module, x, chunk, left), expected)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_gradcheck(kind: str) -> None:
-    small = {
-        "t5": {"num_buckets": 4, "max_distance": 2},
-        "compact": {"position_dim": 4, "query_dim": 2},
-        "learned": {"period": 3},
-        "flow": {"hidden_dim": 2, "period": 3, "step": 2},
-    }.get(kind, {"max_distance": 1} if "max_distance" in KINDS.options(kind) else {})
-    on_all = kind in reference.FRAMES
-    module = on_frames(kind, small, 4) if on_all else attention(kind, small, 2, 4)
-    x = frames(1, 4, 4) if on_all else frames(4, 4)
-
-    def output(*_: Tensor) -> Tensor:  # gradcheck moves x and the parameters in place
-        return marked(module, x, [1]) if on_all else blocks(module, x, 2, 1)
-
-    learned = [parameter for parameter in module.parameters() if parameter.requires_grad]
-    assert torch.autograd.gradcheck(output, (x, *learned), fast_mode=True)
-
-
 # Controls: what a wrong implementation would do has to be noticed.
 WITHOUT_TABLE = ("none", "rotary", "absolute_keys")  # of distances
 

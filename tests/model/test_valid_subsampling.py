@@ -76,19 +76,6 @@ def test_every_number_of_frames(kind: str) -> None:
         assert difference(whole, streamed) < 1e-9
 
 
-@torch.no_grad()
-def test_control_steps_that_do_not_overlap_are_noticed() -> None:
-    encoder = tiny_encoder(subsampling="conv4_valid", num_layers=1)
-    feats = torch.randn(1, 67, 20, dtype=torch.float64)
-    whole = offline(encoder, feats, Context(4, 8))
-    state, parts = encoder.init_state(1, 8), []
-    for part in feats.split(19, dim=1):  # each as long as a step
-        encoded, _, state = encoder(part, torch.tensor([part.size(1)]), state, 4)
-        parts.append(encoded)
-    streamed = torch.cat(parts, dim=1)[:, :16]
-    assert (streamed - whole[:, : streamed.size(1)]).abs().max() > 1e-3
-
-
 @pytest.fixture
 def recognizer() -> Recognizer:
     model = tiny_model(subsampling="conv4_valid", num_layers=1)
