@@ -178,10 +178,6 @@ def chosen_head(settings: dict[str, Any], head: str | None) -> str:
         raise CheckpointError("the model has no transducer, which --head asks for: leave it out")
     if head == "ctc" and has_transducer and "aux_ctc" not in settings:
         raise CheckpointError("the model has no CTC head, which --head asks for: leave it out")
-    if head == "ctc" and class_of(settings) in PROMPTED:
-        raise CheckpointError(
-            "the CTC head of a model with a language prompt cannot stand alone: leave --head out"
-        )
     return head
 
 
@@ -191,7 +187,7 @@ def prompt_column(settings: dict[str, Any], prompt: str | None) -> int | None:
     Args:
         prompt: name of the language in the model's dictionary.
     """
-    if class_of(settings) not in PROMPTED:
+    if class_of(settings) != PROMPTED:
         if prompt is None:
             return None
         raise CheckpointError(

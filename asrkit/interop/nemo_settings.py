@@ -31,11 +31,11 @@ class Part(NamedTuple):
     harmless: str = ""  # settings that change no number of the model
 
 
-PROMPTED = ("EncDecRNNTBPEModelWithPrompt", "EncDecHybridRNNTCTCBPEModelWithPrompt")
-HYBRIDS = ("EncDecHybridRNNTCTCModel", "EncDecHybridRNNTCTCBPEModel", PROMPTED[1])
+PROMPTED = "EncDecRNNTBPEModelWithPrompt"
+HYBRIDS = ("EncDecHybridRNNTCTCModel", "EncDecHybridRNNTCTCBPEModel")
 MODELS = (
-    "EncDecCTCModel", "EncDecCTCModelBPE", "EncDecRNNTModel", "EncDecRNNTBPEModel",
-    *HYBRIDS, PROMPTED[0],
+    "EncDecCTCModel", "EncDecCTCModelBPE", "EncDecRNNTModel", "EncDecRNNTBPEModel", *HYBRIDS,
+    PROMPTED,
 )  # fmt: skip
 MODEL = Part(
     {"sample_rate": Key(16000, (16000,))},
@@ -171,7 +171,7 @@ def check_settings(settings: Mapping[str, Any]) -> None:
         )
     if name.startswith("EncDecRNNT") and not settings.get("joint"):
         raise CheckpointError(f"this {shown(target)} has no joint network")
-    prompted, defaults = name in PROMPTED, settings.get("model_defaults")
+    prompted, defaults = name == PROMPTED, settings.get("model_defaults")
     check("model", settings, PROMPTED_MODEL if prompted else MODEL)
     defaults = defaults if isinstance(defaults, dict) else {}
     check("model_defaults", defaults, PROMPTED_DEFAULTS if prompted else DEFAULTS)

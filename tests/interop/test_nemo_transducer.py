@@ -196,53 +196,6 @@ def test_control_another_blank_or_activation_is_noticed(fixture: Fixture) -> Non
     assert tokens() == right
 
 
-def prompted_hybrid(output: Path, more: dict[str, Tensor]) -> Path:
-    """The transducer with a prompt as NeMo's hybrid class, whose CTC layer reads the same frames.
-
-    `EncDecHybridRNNTCTCBPEModelWithPrompt.forward` of NeMo 3.0.0 applies `prompt_kernel` to the
-    encoder's output; its losses and searches pass the result to both heads.
-    """
-
-    def change(settings: dict[str, Any]) -> None:
-        settings["target"] = settings["target"].replace("EncDecRNNT", "EncDecHybridRNNTCTC")
-        decoder = {
-            "_target_": "nemo.collections.asr.modules.ConvASRDecoder", "feat_in": None,
-            "num_classes": -1, "vocabulary": settings["joint"]["vocabulary"],
-        }  # fmt: skip
-        settings["aux_ctc"] = {"ctc_loss_weight": 0.3, "decoder": decoder}
-
-    return changed(checkpoint("rnnt-prompt"), output, change, more)
-
-
-def test_a_hybrid_with_a_prompt(tmp_path: Path) -> None:
-    """Both heads read NeMo's frames after the prompt; the transducer is that of the fixture."""
-    draw = torch.Generator().manual_seed(0)
-    weight, bias = torch.randn(65, 48, 1, generator=draw), torch.randn(65, generator=draw)
-    name = "ctc_decoder.decoder_layers.0"
-    more = {f"{name}.weight": weight, f"{name}.bias": bias}
-    path = prompted_hybrid(tmp_path / "m.nemo", more)
-    plain = checkpoint("rnnt-prompt")
-    arrays = outputs_of("rnnt-prompt")
-    for language in ("en-US", "de-DE"):
-        imported = import_checkpoint("nemo", path, prompt=language)
-        head, place = head_of(imported), f"speech/att_56_6/{language}"
-        assert head.ctc is not None
-        alone = import_checkpoint("nemo", plain, prompt=language).file.model
-        state = imported.file.model.state_dict()
-        assert all(torch.equal(state[key], own) for key, own in alone.state_dict().items())
-        encoded = torch.from_numpy(arrays["speech/att_56_6/encoded"])[None]
-        theirs = torch.from_numpy(arrays[f"{place}/prompted"]) @ weight[..., 0].T + bias
-        with torch.no_grad():
-            ours = head.ctc.emissions(head.emissions(encoded))[0]
-            without = head.ctc.emissions(encoded)[0]  # control
-        expected = theirs.log_softmax(1).roll(1, 1)
-        assert (ours - expected).abs().max() < TOLERANCE
-        assert (without - expected).abs().max() > 0.1
-        recognizer_of(imported.file).transcribe(arrays["speech/audio"])
-    with pytest.raises(CheckpointError, match="cannot stand alone: leave --head out"):
-        import_checkpoint("nemo", path, "ctc", "en-US")
-
-
 def test_settings_of_published_models_that_their_classes_do_not_read(tmp_path: Path) -> None:
     """nemotron-3.5-asr-streaming has a CTC layer in its configuration, but no weights for it.
 
