@@ -1,4 +1,4 @@
-"""The engine and its streams: every past in and out, and times of frames of any length."""
+"""The engine and its streams: every past in and out, times of frames, and devices."""
 
 from typing import Any
 
@@ -9,16 +9,15 @@ from torch import Tensor
 
 from asrkit import Endpointer, audio
 from asrkit.backends import eager
-from asrkit.model import Context
+from asrkit.model import Context, EncoderState, Network, StepOutput
 from asrkit.runtime import Recognizer
-from asrkit.runtime.engine import SpeechDetector
+from asrkit.runtime.engine import Engine, SpeechDetector, build_engine
 from asrkit.runtime.stream import Stream
 from asrkit.search import GreedySearch
 from asrkit.text import WordTokenizer
 from tests.conftest import PADDED, speech, timed, tiny_model
 
 LETTERS = WordTokenizer(list("abcdefghijk"))
-WORDS = WordTokenizer(["yes", "no", "go", "stop"])
 
 
 def recognizer_of(subsampling: Any = "conv4", endpointer: Endpointer | None = None) -> Recognizer:
@@ -120,3 +119,51 @@ def test_the_speech_detector_is_in_step_where_streams_begin_early() -> None:
     _, expected = detector.step(detector.start(), torch.from_numpy(samples))
     assert found == [False, *expected]
     assert any(expected)
+
+
+GPU = torch.device("meta")  # without numbers, it stands for a GPU
+
+
+class Seen:
+    """A step that keeps the devices of what it is given, and returns frames of that device."""
+
+    def __init__(self) -> None:
+        self.devices: list[str] = []
+
+    def __call__(self, feats: Tensor, lengths: Tensor, state: EncoderState) -> StepOutput:
+        self.devices += [feats.device.type, lengths.device.type]
+        return StepOutput(feats.new_zeros(1, 4, 5), torch.tensor([4]), state)
+
+
+@pytest.fixture
+def seen() -> Seen:
+    return Seen()
+
+
+@pytest.fixture
+def engine(model: Network, seen: Seen) -> Engine:
+    backend = eager(model, Context(4, 8))
+    backend = backend._replace(spec=backend.spec._replace(device=GPU), step=seen)
+    return build_engine(backend, None, vad=False)
+
+
+def test_features_of_streams_are_on_the_cpu(engine: Engine) -> None:
+    feats, past = engine.features(torch.zeros(1, 1600), engine.frontend.start(1))
+    assert feats.device.type == past.device.type == "cpu"
+    assert {each.device for each in engine.batch_frontend.buffers()} == {GPU}
+
+
+def test_a_step_takes_features_to_the_network(engine: Engine, seen: Seen) -> None:
+    """And frames back; without numbers that fails, which shows that it is done."""
+    feats = [torch.zeros(16, engine.spec.num_mels)]
+    with pytest.raises(NotImplementedError, match="meta"):
+        engine.step_of(feats, engine.init_state(1))
+    assert seen.devices == ["meta", "meta"]
+
+
+def test_frames_stay_where_a_search_calls_the_head(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(engine.backend.head), "IN_SEARCH", True)
+    (frames,), _ = engine.step_of([torch.zeros(16, engine.spec.num_mels)], engine.init_state(1))
+    assert frames.device == GPU
