@@ -127,10 +127,6 @@ def add_segments(arguments: Parser, live: bool = False) -> None:
         help="length from which a segment ends at its next pause of 200 ms (default: no limit)",
     )  # fmt: skip
     group.add_argument(
-        "--reset", choices=["search", "encoder"],
-        help="part that restarts after an endpoint (default search: the network continues)",
-    )  # fmt: skip
-    group.add_argument(
         "--end-of-turn", type=one_of(eagerness, "off"), metavar="EAGERNESS", default="off",
         help="also end a segment where a model with a label for it expects the end of a turn: low,"
         " medium or high eagerness (default off)",

@@ -31,8 +31,6 @@ def endpointer_of(options: argparse.Namespace) -> Endpointer | None:
     given: dict[str, Any] = {}
     if options.max_segment_ms is not None:
         given["max_segment_ms"] = options.max_segment_ms
-    if options.reset is not None:
-        given["reset_encoder"] = options.reset == "encoder"
     if options.vad:
         given["vad"] = True
     if options.end_of_turn != "off":

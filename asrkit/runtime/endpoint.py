@@ -47,15 +47,13 @@ class Endpointer:
         min_segment_ms: length below which a segment continues.
         max_segment_ms: length from which a segment ends at its next pause of 200 ms, so that no
             word is cut. None: no limit.
-        reset_encoder: start every segment as a new stream. Otherwise the network continues and sees
-            each word in the context of earlier words, as in one pass.
         vad: count a pause as quiet only where silero-vad detects no speech either.
         end_of_turn: also end a segment at a shorter pause in which the network writes its label for
             ends of turns: low, medium or high eagerness. Needs a model with such a label.
 
     Raises:
-        UserError: for a time out of range, an unknown eagerness, or a flag that is neither True nor
-            False.
+        UserError: for a time out of range, an unknown eagerness, or a `vad` that is neither True
+            nor False.
     """
 
     def __init__(
@@ -63,7 +61,6 @@ class Endpointer:
         pause_ms: int | None = PAUSE_MS,
         min_segment_ms: int = 0,
         max_segment_ms: int | None = None,
-        reset_encoder: bool = False,
         vad: bool = False,
         end_of_turn: str | None = None,
     ) -> None:
@@ -79,15 +76,14 @@ class Endpointer:
         self.max_segment_ms = None
         if max_segment_ms is not None:
             self.max_segment_ms = checked("max_segment_ms", max_segment_ms, 1)
-        for name, value in (("reset_encoder", reset_encoder), ("vad", vad)):
-            if not isinstance(value, bool):
-                raise UserError(f"{name} must be True or False, got {shown(value)}")
-        self.reset_encoder, self.vad = reset_encoder, vad
+        if not isinstance(vad, bool):
+            raise UserError(f"vad must be True or False, got {shown(vad)}")
+        self.vad = vad
 
     @property
     def options(self) -> dict[str, Any]:
-        """The arguments; without `end_of_turn` if it is None, as in streams of earlier versions."""
-        return {k: v for k, v in vars(self).items() if v is not None or k != "end_of_turn"}
+        """The arguments."""
+        return dict(vars(self))
 
     def changed(self, **options: Any) -> "Endpointer | None":
         """Return an endpointer with other options; None if nothing would end a segment."""

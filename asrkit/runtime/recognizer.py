@@ -51,8 +51,8 @@ class Recognizer:
         terms: licence and languages of the model.
 
     Raises:
-        ValueError: for a frontend that does not fit the network, an endpointer that resets the
-            encoder in full context, or a second pass whose context is not larger.
+        ValueError: for a frontend that does not fit the network, or a second pass whose context is
+            not larger.
     """
 
     def __init__(
@@ -82,17 +82,12 @@ class Recognizer:
 
         Raises:
             UserError: for an endpointer that needs a label which the model does not have.
-            ValueError: for one that resets the encoder in full context.
         """
         endpointer, postprocess, second = decoding.endpointer, decoding.postprocess, decoding.second
         if endpointer and endpointer.end_of_turn and self.end_of_turn is None:
             raise UserError(
                 f"end_of_turn {endpointer.end_of_turn}: this model has no label for ends of turns; "
                 "train it with text.end_of_turn=true, or let pauses end segments"
-            )
-        if decoding.resets_encoder and self.engine.spec.context.full:
-            raise ValueError(
-                "an endpointer with reset_encoder=True needs a chunk_size, got full context"
             )
         search = decoding.search.bound(self.backend.transducer, self.end_of_turn)
         if second is not None:
@@ -165,10 +160,8 @@ class Recognizer:
 
     @property
     def takes_rows(self) -> bool:
-        """Whether recordings may share a step; resets, speech detectors and second passes
-        prevent it."""
-        decoding = self.decoding
-        return not (decoding.resets_encoder or self.engine.detector or decoding.second)
+        """Whether recordings may share a step; speech detectors and second passes prevent it."""
+        return not (self.engine.detector or self.decoding.second)
 
     def rewrite(self, text: str) -> str:
         """Apply the postprocess to a text, if the recogniser has one.

@@ -74,7 +74,7 @@ class Stream:
         segments: list[Segment] | None = None,
     ) -> None:
         spec, frontend = engine.spec, engine.frontend
-        self.engine, self.before, self._resets = engine, before, decoding.resets_encoder
+        self.engine, self.before = engine, before
         self._chunk, self._ahead = spec.chunk_frames, spec.ahead_frames  # feature frames
         precision = "float64" if spec.dtype == torch.float64 else "float32"
         self._resampler = audio.Resampler(sample_rate, dtype=precision)
@@ -159,9 +159,7 @@ class Stream:
                 if self.ended_feats:
                     steps.second_pass([self])
                 else:
-                    # If segments reset the encoder, each chunk has a state.
-                    size = min(self.due, self.engine.spec.step_frames) if self._resets else self.due
-                    steps.first_pass([self], [size])
+                    steps.first_pass([self], [self.due])
                 if self.error is not None:
                     raise self.error
 
@@ -237,7 +235,7 @@ class Stream:
             after: state of the live segment's search after the frames, if it is known; never in
                 full context.
         """
-        factor, num_ended = self.engine.spec.rate.factor, self.transcript.num_ended
+        factor = self.engine.spec.rate.factor
         if self._windows is None:
             num_feats = min(num_feats, factor * len(emissions))
         else:
@@ -251,8 +249,6 @@ class Stream:
         self.state, count = state, len(emissions)
         self.transcript.append(emissions, self._duration, self._speech[:count], after)
         del self._speech[:count]
-        if self._resets and self.transcript.num_ended > num_ended:
-            self.state = self.engine.init_state(1)
         if self.ended and not self.due:
             self._end()
         else:

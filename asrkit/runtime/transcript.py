@@ -45,11 +45,6 @@ class DecodingOptions(NamedTuple):
     postprocess: Callable[[str], str] | None = None
     second: SecondPass | None = None
 
-    @property
-    def resets_encoder(self) -> bool:
-        """Whether every segment starts as a new stream."""
-        return self.endpointer is not None and self.endpointer.reset_encoder
-
 
 class SegmentValue(NamedTuple):
     """The stored values of a segment; its words are derived from the search's state."""
@@ -96,7 +91,6 @@ class TranscriptValue(NamedTuple):
 
     frame: int
     start: int
-    num_ended: int
     finished: bool
     endpoint: EndpointState | None
     live: SegmentValue
@@ -121,7 +115,6 @@ class Transcript:
         final: segment to which the second pass appends; None with one pass.
         waiting: spans that wait for their emissions in the larger context, each with the words that
             the first pass found in the segment that ends with it.
-        num_ended: number of segments that the first pass has ended.
     """
 
     def __init__(
@@ -138,7 +131,7 @@ class Transcript:
         self.segments = [] if segments is None else segments  # results share it
         self.frame = 0  # number of encoder frames appended
         self.start = 0  # first frame of the next item of `segments`
-        self.num_ended, self.finished = 0, False
+        self.finished = False
         self.endpoint = decoding.endpointer.start() if decoding.endpointer else None
         self.live = self.begin(decoding.search, 0)
         self.spans = Spans(frame_ms)
@@ -208,7 +201,6 @@ class Transcript:
         else:
             self.waiting.append((self.spans.end_segment(), self.written(words)))
         self.live = self.begin(self.decoding.search, self.frame)
-        self.num_ended += 1
 
     def add_segment(self, segment: OpenSegment, frame: int, duration: float, context: str) -> None:
         """Append a segment that ends before `frame`, if it has words."""
@@ -243,13 +235,13 @@ class Transcript:
     def value(self) -> TranscriptValue:
         waiting = tuple((span, tuple(words)) for span, words in self.waiting)
         return TranscriptValue(
-            self.frame, self.start, self.num_ended, self.finished, self.endpoint, self.live.value,
+            self.frame, self.start, self.finished, self.endpoint, self.live.value,
             self.spans.value, waiting, None if self.final is None else self.final.value,
         )  # fmt: skip
 
     def restore(self, value: TranscriptValue) -> None:
         """Restore the value of a stream with the same options."""
-        self.frame, self.start, self.num_ended = value.frame, value.start, value.num_ended
+        self.frame, self.start = value.frame, value.start
         self.finished, self.endpoint = value.finished, value.endpoint
         self.spans.restore(value.spans)
         self.waiting = deque(value.waiting)

@@ -193,8 +193,6 @@ FULL = ["--chunk-ms", "full"]
         ("decode", ["--search", "{kind: x", "x.wav"], "--search must be a kind or YAML, got"),
         ("decode", ["--beam", "4", "x.wav"], "--beam needs --search prefix_beam, got greedy"),
         ("decode", ["--max-segment-ms", "9", "x.wav"], "options of segments need --endpoint-ms"),
-        ("decode", [*FULL, "--endpoint-ms", "40", "--reset", "encoder", "x.wav"],
-         "an endpointer with reset_encoder=True needs a chunk_size, got full context"),
         ("decode", ["--endpoint-ms", "soon", "x.wav"], "--endpoint-ms: must be off or a whole"),
         ("decode", ["--word-bonus", "-1e3", "x.wav"], "begins with - after =, as in --name=-5"),
         ("decode", ["--word-bonus=-1e3", "x.wav"], "from -20.0 to 20.0, got '-1e3'"),

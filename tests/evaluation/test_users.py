@@ -58,10 +58,7 @@ def evaluated(capsys: pytest.CaptureFixture[str], *options: object) -> dict[str,
     [
         ("", {}),
         ("--endpoint-ms 80", {"endpointer": Endpointer(80)}),
-        (
-            "--endpoint-ms 80 --reset encoder",
-            {"endpointer": Endpointer(80, reset_encoder=True)},
-        ),
+        ("--endpoint-ms 80 --max-segment-ms 900", {"endpointer": Endpointer(80, max_segment_ms=900)}),
         ("--postprocess twice:words", {"postprocess": "twice:words"}),
         (
             "--postprocess twice:words --endpoint-ms 80 --search prefix_beam",
@@ -92,11 +89,11 @@ def test_what_is_printed_is_what_decoding_gives(
 def test_control_options_change_what_is_printed(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A reset or a postprocess that evaluate ignored would go unnoticed above otherwise."""
+    """A postprocess that evaluate ignored would go unnoticed above otherwise."""
     found = [
         evaluated(capsys, "--chunk-ms", 160, *options.split())
         for options in (
-            "", "--endpoint-ms 80 --reset encoder", "--postprocess twice:words",
+            "", "--postprocess twice:words",
             "--endpoint-ms 80 --postprocess twice:words",
         )
     ]  # fmt: skip

@@ -87,10 +87,10 @@ def test_features_and_subsampling(imported: Imported, expected: Expected, clip: 
 def test_encoder(imported: Imported, expected: Expected, clip: str, context: str) -> None:
     """Offline, and a chunk and three chunks at a time."""
     model, feats = imported.file.model, features(expected, clip)
-    chunk_size, left_context = CONTEXTS[context]
-    outputs = [offline(model.encoder, feats, Context(chunk_size, left_context))]
-    if chunk_size != FULL_CONTEXT:
-        outputs += [stream(model.encoder, feats, Context(chunk_size, left_context), n) for n in (1, 3)]
+    size = Context(*CONTEXTS[context])
+    outputs = [offline(model.encoder, feats, size)]
+    if not size.full:
+        outputs += [stream(model.encoder, feats, size, n) for n in (1, 3)]
     for encoded in outputs:
         assert off(encoded[0], expected, f"{clip}/{context}/encoded") < 1e-4
         log_probs = model.head.emissions(encoded)[0]

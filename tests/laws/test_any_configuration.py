@@ -148,8 +148,8 @@ def case(seed: int, folder: Path) -> Case:
         "min_segment_ms": draw.choice([0, 500]),
         "max_segment_ms": draw.choice([None, 400]),
         "vad": draw.random() < 0.2,
-        "reset_encoder": draw.random() < 0.4 and chunk_size != FULL_CONTEXT,
     }
+    draw.random()  # which keeps the later draws of each seed
     if end_of_turn(tokenizer) is not None:
         pauses["end_of_turn"] = random.Random(f"{seed}-eagerness").choice(["low", "high"])
     endpointer = Endpointer(**pauses) if draw.random() < 0.6 else None

@@ -143,7 +143,6 @@ SIGNALS = [speech(seconds, seed) for seed, seconds in enumerate([1.4, 0.05, 1.8,
 @pytest.mark.parametrize(
     "options",
     [{}, {"endpointer": Endpointer(pause_ms=40)}, {"beam": 3},
-     {"endpointer": Endpointer(pause_ms=40, reset_encoder=True)},
      {"endpointer": Endpointer(pause_ms=40), "dtype": torch.float32},
      {"endpointer": Endpointer(pause_ms=40), "beam": 3},
      {"endpointer": Endpointer(pause_ms=40), "second": True},

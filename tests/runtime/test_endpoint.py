@@ -12,19 +12,15 @@ import torch
 from torch import Tensor
 
 import asrkit
-from asrkit import audio
-from asrkit.backends import eager
 from asrkit.errors import UserError
-from asrkit.model import FULL_CONTEXT, Context
-from asrkit.runtime import Endpointer, Recognizer, Result
+from asrkit.runtime import Endpointer, Result
 from asrkit.runtime.endpoint import BREATH_MS, EndpointState
 from asrkit.runtime.engine import SpeechDetector
 from asrkit.runtime.transcript import DecodingOptions, Transcript
 from asrkit.runtime.words import LEAD
 from asrkit.search import GreedySearch, PrefixBeamSearch, Search
-from asrkit.text import CharTokenizer, WordTokenizer
+from asrkit.text import WordTokenizer
 from recipes.digits.prepare import ESPEAK_RATE, synthesise
-from tests.conftest import fitted, speech, timed, tiny_model
 
 FRAME_MS = 40
 WORDS = WordTokenizer(["yes", "no", "go", "stop"])
@@ -78,12 +74,12 @@ def random_endpointer(draw: random.Random) -> Endpointer:
 
 
 def test_another_pause_leaves_the_other_options() -> None:
-    endpointer = Endpointer(600, 400, 3000, reset_encoder=True, vad=True)
+    endpointer = Endpointer(600, 400, 3000, vad=True)
     for pause_ms in (1, 5000, None):
         other = endpointer.changed(pause_ms=pause_ms)
         assert other is not None
         assert vars(other) == vars(endpointer) | {"pause_ms": pause_ms}
-    assert Endpointer(600, 400, reset_encoder=True).changed(pause_ms=None) is None
+    assert Endpointer(600, 400).changed(pause_ms=None) is None
 
 
 def test_endpoints_are_at_the_pauses_that_the_options_describe() -> None:
@@ -124,7 +120,6 @@ def test_control_a_forgotten_pause_is_noticed() -> None:
         ({"min_segment_ms": 0.5}, "min_segment_ms must be .* got 0.5"),
         ({"max_segment_ms": float("inf")}, "max_segment_ms must be .* got inf"),
         ({"vad": "yes"}, "vad must be True or False, got 'yes'"),
-        ({"reset_encoder": 1}, "reset_encoder must be True or False, got 1"),
     ],
 )
 def test_options_out_of_range_are_refused_by_name(arguments: dict[str, Any], message: str) -> None:
@@ -228,59 +223,6 @@ def test_control_a_cut_inside_a_word_is_noticed() -> None:
     options = [DecodingOptions(WORDS, GreedySearch(), e) for e in (Endpointer(40), Hasty(40))]
     results = [read(each, log_probs, [slice(0, None)])[-1].text for each in options]
     assert results == ["yes", "yes yes yes"]
-
-
-SAMPLES = speech(8.0)
-
-
-def recognizer(endpointer: Endpointer | None, chunk_size: int = 4) -> Recognizer:
-    """A small network that hears nothing in about half of the frames of SAMPLES."""
-    samples = torch.from_numpy(SAMPLES).double()[None]
-    feats = audio.Fbank().double()(samples, samples[:, :0])[0]
-    model = fitted(tiny_model(), feats, chunk_size, 16)
-    lengths = torch.tensor([feats.size(1)])
-    with torch.inference_mode():
-        state = model.encoder.init_state(1, 16)
-        encoded = model.encoder(feats, lengths, state, chunk_size).frames
-        log_probs = model.head.emissions(encoded)[0]
-    with torch.no_grad():
-        model.head.bias[0] += (log_probs[:, 1:].amax(dim=1) - log_probs[:, 0]).median() + 1e-3
-    tokenizer = CharTokenizer(list("abcdefghij "))
-    return Recognizer(
-        eager(model, Context(chunk_size, 16)), tokenizer, GreedySearch(), endpointer=endpointer
-    )
-
-
-def results_of(recognizer: Recognizer) -> list[Result]:
-    """Of SAMPLES whole, in random packets twice, and in a batch."""
-    draw = random.Random(0)
-    found = [recognizer.transcribe(SAMPLES)]
-    for _ in range(2):
-        session = recognizer.start()
-        for part in split(len(SAMPLES), draw):
-            session.accept(SAMPLES[part])
-        found.append(session.finish())
-    return [*found, *recognizer.transcribe_batch([SAMPLES])]
-
-
-def test_segment_after_a_reset_is_that_of_a_new_stream() -> None:
-    """A segment then begins as a new stream does, with the chunk after the endpoint."""
-    fresh = recognizer(Endpointer(80, reset_encoder=True))
-    first, *others = results_of(fresh)
-    for other in others:
-        assert timed(other) == timed(first)
-    whole = recognizer(Endpointer(80)).transcribe(SAMPLES)
-    assert timed(first) != timed(whole)
-    assert first.segments[0].text == whole.segments[0].text
-    chunk = 640 * 4
-    resumed = -(-round(first.segments[0].end * 16000) // chunk) * chunk
-    rest = fresh.transcribe(SAMPLES[resumed:])
-    later = [word for word in first.words if word.start * 16000 >= resumed]
-    shifted = [word.start + resumed / 16000 for word in rest.words]
-    assert len(later) > 5
-    assert [word.start for word in later[1:]] == pytest.approx(shifted[-len(later) + 1 :])
-    with pytest.raises(ValueError, match="needs a chunk_size, got full context"):
-        recognizer(Endpointer(reset_encoder=True), FULL_CONTEXT)
 
 
 def said(text: str) -> np.ndarray:

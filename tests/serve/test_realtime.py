@@ -77,7 +77,7 @@ def test_segments_end_at_pauses(recordings: Recordings) -> None:
     """A client that names no pause has the server's; any client has its other options."""
     parts = [samples for _, samples in recordings[:4]]
     samples = np.concatenate([*parts, np.zeros(32_000, np.int16)])
-    endpointer = asrkit.Endpointer(900, max_segment_ms=1500, reset_encoder=True)
+    endpointer = asrkit.Endpointer(900, max_segment_ms=1500)
     model = asrkit.load("small-en-alnum", chunk_size=8, endpointer=endpointer)
     audio = {"format": {"type": "audio/pcm", "rate": 16000}}
     counts = []

@@ -126,9 +126,9 @@ def test_a_pause_and_hotwords_of_the_callers_own(
 def test_a_callers_pause_leaves_the_servers_other_options(
     recordings: Recordings, pause_ms: int | None
 ) -> None:
-    """--max-segment-ms, --min-segment-ms and --reset hold for every call: segments and times."""
+    """--max-segment-ms and --min-segment-ms hold for every call: segments and times."""
     samples = np.concatenate([samples for _, samples in recordings])
-    endpointer = Endpointer(800, min_segment_ms=600, max_segment_ms=1500, reset_encoder=True)
+    endpointer = Endpointer(800, min_segment_ms=600, max_segment_ms=1500)
     model = asrkit.load("small-en-alnum", chunk_size=8, endpointer=endpointer, second_pass="full")
     options = {} if pause_ms is None else {"pause_ms": pause_ms}
     expected = endpointer if pause_ms is None else endpointer.changed(pause_ms=pause_ms or None)
