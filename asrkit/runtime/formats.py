@@ -182,7 +182,7 @@ CSV_HEADER = "id,start,end,speaker,text\n"
 
 
 def field(text: str) -> str:
-    """Return a text as a field of NIST's formats.
+    """Return a text as a field of CTM.
 
     Spaces become "_". A text that begins with ";;", like a comment, gets "_" before it.
     """
@@ -192,25 +192,12 @@ def field(text: str) -> str:
 
 def ctm(call: Call) -> str:
     """Write NIST's CTM (SCTK, infmts.htm): a line for each word, with its confidence."""
+    rows = ((channel, word, *span([word])) for channel in call for word in channel.words)
     return "".join(
-        f"{nist(channel, span([word]))} {word.text} {word.confidence:.4f}\n"
-        for channel in call for word in channel.words
-    )  # fmt: skip
-
-
-def rttm(call: Call) -> str:
-    """Write NIST's Rich Transcription Time Marked: a line for each passage, with its speaker."""
-    return "".join(
-        f"SPEAKER {nist(channel, span(part.words))} <NA> <NA> {field(channel.name)} <NA> <NA>\n"
-        for channel, part in passages_of(call)
+        f"{field(channel.id)} {(channel.channel or 0) + 1} {start / 1000:.3f} "
+        f"{(end - start) / 1000:.3f} {word.text} {word.confidence:.4f}\n"
+        for channel, word, start, end in rows
     )
-
-
-def nist(recording: Recording, times: tuple[int, int]) -> str:
-    """Return recording, channel from 1, start and duration."""
-    start, end = times
-    channel = (recording.channel or 0) + 1
-    return f"{field(recording.id)} {channel} {start / 1000:.3f} {(end - start) / 1000:.3f}"
 
 
 def textgrid(call: Call) -> str:
@@ -283,7 +270,6 @@ FORMATS = {
     "srt": Format(srt, joins=False),
     "vtt": Format(vtt, "WEBVTT\n\n", joins=False),
     "ctm": Format(ctm),
-    "rttm": Format(rttm),
     "csv": Format(rows, CSV_HEADER),
     "textgrid": Format(textgrid, joins=False),
 }
