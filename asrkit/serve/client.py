@@ -308,14 +308,10 @@ class RemoteSession:
             answer = messages.answer(connection.recv(timeout=10))
         except InvalidStatus as error:
             status, why = error.response.status_code, explanation(error.response.body)
-            if status in (401, 403):  # of a proxy
-                why = why or "the token is missing or wrong, or the path is wrong"
             if status >= 500:  # of a proxy, while the server starts again
                 raise LostError(f"HTTP {status}{why and ': '}{why}") from None
-            if why:
-                raise UserError(f"{self.name} rejects the call (HTTP {status}): {why}") from None
-            text = f"{self.name} is not an asrkit server (HTTP {status})"
-            raise UserError(text) from None
+            why = why or "the token, the path or the server is wrong"
+            raise UserError(f"{self.name} rejects the call (HTTP {status}): {why}") from None
         except UnicodeError as error:  # in the host's name
             raise UserError(f"no connection to {self.name}: {reason(error)}") from None
         except (OSError, WebSocketException) as error:

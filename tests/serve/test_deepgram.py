@@ -187,10 +187,9 @@ def test_messages(server: Server) -> None:
     assert [talk.read(json.dumps({"type": "Finalize", **each})) for each in asked] == [
         [Commit()], [Commit(1)],
     ]  # fmt: skip
-    assert fields(talk.read('{"type": "Configure"}'), "type") == [("ConfigureFailure",)]
     assert talk.read('{"type": "CloseStream"}') == talk.read(b"") == [Finish()]
-    for text in ("{", "[]", '{"type": 7}', '{"type": "Stop"}', "[" * 2000, '{"type": "Finalize", '
-                 '"channel": 2}', '{"type": "Finalize", "channel": []}'):  # fmt: skip
+    asked = '{"type": "Finalize", "channel": '
+    for text in ("{", "[]", '{"type": 7}', '{"type": "Configure"}', "[" * 2000, asked + "2}"):
         with pytest.raises(UserError) as caught:
             talk.read(text)
         (answer,) = fields([talk.dialect.wrong(caught.value) or {}], "type", "variant")

@@ -100,20 +100,6 @@ def test_a_commit_is_for_all_channels(
         assert " ".join(texts).split() == " ".join(alone).split()
 
 
-@pytest.mark.parametrize(
-    ("options", "reason"),
-    [
-        ({"channels": 9}, "less than or equal to 8"),
-        ({"channels": 0}, "greater than or equal to 1"),
-        ({"channels": 2, "speakers": ["a"]}, "2 channels, but 1 speakers"),
-    ],
-)
-def test_what_cannot_be_is_refused(address: str, options: dict[str, Any], reason: str) -> None:
-    (message,) = answers(start(address, **options))
-    assert message["type"] == "error"
-    assert reason in message["message"]
-
-
 def test_channels_are_streams(served: Recognizer) -> None:
     """They count against the limits, and a call that is refused takes none."""
     server = Server({"m": served}, Limits(streams=2))

@@ -1,30 +1,30 @@
 """POST /v1/audio/transcriptions, by the client that people have."""
 
 import asyncio
-import json
+import copy
+import io
+import re
 import tempfile
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
 import openai
 import pytest
 import soundfile
+from starlette.datastructures import FormData, UploadFile
+from starlette.responses import Response
 
-import asrkit
-from asrkit.errors import shown
-from asrkit.model_file import load_model
-from asrkit.runtime import Recognizer, formats, recognizer_of
+from asrkit.errors import UserError, shown
+from asrkit.runtime import Recognizer, formats
+from asrkit.serve.dialects.openai_files import Transcription
 from asrkit.serve.server import Limits, Server
 from asrkit.terms import Terms
-from tests.conftest import speech
-from tests.running import talkative_model
 from tests.serve.running import serving
 
 Recordings = list[tuple[Path, np.ndarray]]
-
-
-WAV = "data:audio/wav;base64,AAAA"
 
 
 def client_of(address: str) -> openai.OpenAI:
@@ -54,30 +54,6 @@ def test_openai(address: str, served: Recognizer, recordings: Recordings) -> Non
     assert client.models.retrieve("small-en-alnum") == client.models.list().data[0]
     with pytest.raises(openai.NotFoundError, match="'whisper-1' is not served: choose from small"):
         client.models.retrieve("whisper-1")
-
-
-def test_verbose_json_names_the_language_of_the_model(tmp_path: Path) -> None:
-    """That of the request chooses among several, and counts where the model states none."""
-    file = load_model(talkative_model(tmp_path / "m.safetensors"))
-    languages: dict[str, tuple[str, ...]] = {"one": ("de",), "two": ("de", "fr"), "none": ()}
-    models = {
-        name: recognizer_of(file._replace(terms=Terms(None, codes)))
-        for name, codes in languages.items()
-    }
-    soundfile.write(tmp_path / "a.wav", speech(0.5), 16000)
-    with serving(Server(models, Limits())) as address:
-        for name, asked, expected in (
-            ("one", {}, "de"), ("one", {"language": "en"}, "de"), ("two", {"language": "fr"}, "fr"),
-            ("none", {"language": "nl"}, "nl"), ("none", {}, "und"),
-        ):  # fmt: skip
-            create = client_of(address).audio.transcriptions.with_raw_response.create
-            found = create(
-                model=name, file=tmp_path / "a.wav", response_format="verbose_json", **asked
-            )
-            assert found.parse().language == expected, (name, asked)
-            warning = found.headers.get("x-asrkit-warning", "")
-            is_heeded = not asked or (asked["language"] == expected and name != "none")
-            assert ("has no effect" in warning) != is_heeded
 
 
 def test_text_as_it_is_recognised(address: str, served: Recognizer, recordings: Recordings) -> None:
@@ -116,8 +92,6 @@ def test_refusals(
         ({}, {"file": ("a.wav", b"RIFF nothing")}, 400, "the file is not audio"),
         ({}, {"file": ("a.wav", b"\0" * 2_100_000)}, 413, "2 MB"),
         ({"model": "../../etc/passwd"}, {"file": good}, 404, "is not served: choose from"),
-        ({"response_format": "srt2"}, {"file": good}, 400, "did you mean 'srt'"),
-        ({"respnse_format": "srt"}, {"file": good}, 400, "did you mean 'response_format'"),
         ({}, {"file": good, "model": good}, 400, "Too many files"),
     ]
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -130,6 +104,17 @@ def test_refusals(
     assert not list(tmp_path.iterdir())
 
 
+def form(**fields: Any) -> Transcription:
+    """A request with a file and these fields; `_` at the end of a name is for []."""
+    file = ("file", UploadFile(io.BytesIO(b"")))
+    texts = [
+        (re.sub("_$", "[]", name), each)
+        for name, value in fields.items()
+        for each in ([value] if isinstance(value, str) else value)
+    ]
+    return Transcription(FormData([file, *texts]))
+
+
 @pytest.mark.parametrize(
     ("prompt", "kept"),
     [
@@ -137,43 +122,91 @@ def test_refusals(
         ("x" * 1500, []), ("Grüße — 会議", []), ("seven,,nine, ", ["seven", "nine"]),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize(("field", "stream"), [("prompt", False), ("hotwords", True)])
+@pytest.mark.parametrize("field", ["prompt", "hotwords"])
 def test_phrases_of_a_prompt_that_the_model_cannot_write_are_left_out_with_a_warning(
-    address: str, served: Recognizer, recordings: Recordings, prompt: str, kept: list[str],
-    field: str, stream: bool,
-) -> None:  # fmt: skip
-    path, _ = recordings[0]
-    found = httpx.post(
-        f"http://{address}/v1/audio/transcriptions", files={"file": path.read_bytes()},
-        data={field: prompt, "stream": stream},
-    )  # fmt: skip
-    text = served.with_hotwords(kept).transcribe(path).text
-    assert json.dumps(text)[1:-1] in found.text
-    warning = found.headers.get("x-asrkit-warning", "")
+    server: Server, prompt: str, kept: list[str], field: str
+) -> None:
+    request = form(**{field: prompt})
+    asyncio.run(request.grant_by(server))
+    warning = request.warned(Response()).headers.get("x-asrkit-warning", "")
     phrases = [each.strip() for each in prompt.split(",") if each.strip()]
+    assert [*request.wish.phrases] == phrases
     assert bool(warning) == (phrases != kept)
     for each in phrases:
         assert (ascii(shown(each, 40))[1:-1] in warning) == (each not in kept)
 
 
-def test_a_prompt_that_the_search_cannot_use_is_said(recordings: Recordings) -> None:
+def test_warnings_are_a_header(address: str, server: Server, recordings: Recordings) -> None:
     path, _ = recordings[0]
-    greedy = asrkit.load("small-en-alnum", chunk_size=8)
-    with serving(Server({"m": greedy})) as address:
-        create = client_of(address).audio.transcriptions.with_raw_response.create
-        found = create(model="m", file=path, prompt="seven")
-        assert "no phrases are preferred" in found.headers["x-asrkit-warning"]
-        assert "x-asrkit-warning" not in create(model="m", file=path).headers
-        for options, told in (
-            ({"temperature": 0.4, "include": ["logprobs"]}, "temperature, include[]: no effect"),
-            ({"timestamp_granularities": ["word"]}, "timestamp_granularities[]: only"),
-            ({"response_format": "srt", "stream": True}, "response_format srt: no effect"),
-            ({"known_speaker_names": ["a"]}, "known_speaker_names[]: only channels=split"),
-            ({"known_speaker_references": [WAV]}, "known_speaker_references[]: no effect here"),
-            ({"extra_body": {"vad_filter": "true"}}, "vad_filter: no effect here"),
-            ({"extra_body": {"hotwords": "seven"}}, "no phrases are preferred"),
-        ):
-            assert told in create(model="m", file=path, **options).headers["x-asrkit-warning"]
+    create = client_of(address).audio.transcriptions.with_raw_response.create
+    found = create(model="small-en-alnum", file=path, prompt="☃, seven", temperature=0.4)
+    said = ascii("the model cannot write '☃': left out of the preferred phrases")[1:-1]
+    assert found.headers["x-asrkit-warning"] == f"{said}; temperature: no effect here"
+    preferred = server.models["small-en-alnum"].recognizer.with_hotwords(["seven"])
+    assert found.parse().text == preferred.transcribe(path).text
+    assert "x-asrkit-warning" not in create(model="small-en-alnum", file=path).headers
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({}, ""), ({"temperature": "0.4", "include_": "logprobs"}, "temperature, include[]: no"),
+        ({"timestamp_granularities_": "word"}, "timestamp_granularities[]: only"),
+        ({"response_format": "srt", "stream": "TRUE"}, "response_format srt: no effect"),
+        ({"known_speaker_names_": "a"}, "known_speaker_names[]: only channels=split"),
+        ({"known_speaker_references_": "x"}, "known_speaker_references[]: no effect here"),
+        ({"vad_filter": "true"}, "vad_filter: no effect here"),
+    ],
+)  # fmt: skip
+def test_fields_without_effect_are_said(fields: dict[str, Any], told: str) -> None:
+    warnings = "; ".join(form(**fields).warnings)
+    assert bool(warnings) == bool(told)
+    assert told in warnings
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"channels": "spilt"}, "did you mean 'split'"),
+        ({"response_format": "diarized_json"}, "needs channels=split"),
+        ({"channels": "split", "stream": "true"}, "not with channels=split"),
+        ({"channels": "split", "known_speaker_names_": ["a", "b\nc"]}, "expected 1 to 100"),
+        ({"stream": "perhaps"}, "stream must be one of false"),
+        ({"stream": ["true", "false"]}, "more than once"),
+        ({"timestamp_granularities_": "letter"}, "segment, word"),
+        ({"response_format": "srt2"}, "did you mean 'srt'"),
+        ({"respnse_format": "srt"}, "did you mean 'response_format'"),
+        ({"model": [UploadFile(io.BytesIO(b""))]}, "'model': expected text, not a file"),
+    ],
+)  # fmt: skip
+def test_fields_that_cannot_be(fields: dict[str, Any], told: str) -> None:
+    with pytest.raises(UserError, match=re.escape(told)):
+        form(**fields)
+
+
+def test_names_are_those_of_all_channels() -> None:
+    request = form(channels="split", known_speaker_names_=["a"])
+    with pytest.raises(UserError, match="2 channels, but 1 names"):
+        request.check(2)
+
+
+@pytest.mark.parametrize(
+    ("stated", "asked", "expected"),
+    [
+        (("de",), "", "de"), (("de",), "en", "de"), (("de", "fr"), "fr", "fr"), ((), "nl", "nl"),
+        ((), "", "und"),
+    ],
+)  # fmt: skip
+def test_verbose_json_names_the_language_of_the_model(
+    served: Recognizer, stated: tuple[str, ...], asked: str, expected: str
+) -> None:
+    """That of the request chooses among several, and counts where the model states none."""
+    model = copy.copy(served)
+    model.terms = Terms(None, stated)
+    request = form(language=asked)
+    with closing(Server({"m": model})) as server:
+        asyncio.run(request.grant_by(server))
+    assert request.language_used == expected
 
 
 def test_translations_are_refused_in_openais_form(address: str, recordings: Recordings) -> None:

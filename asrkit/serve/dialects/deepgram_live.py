@@ -18,7 +18,7 @@ from asrkit.serve.dialects.deepgram import TABLES, About, LiveOptions, alternati
 from asrkit.serve.dialects.parsing import object_of
 from asrkit.serve.server import Grant
 
-KINDS = ("KeepAlive", "Finalize", "CloseStream", "Configure")
+KINDS = ("KeepAlive", "Finalize", "CloseStream")
 EXPECTED = f"audio, or an object whose type is one of {', '.join(KINDS)}"
 
 
@@ -87,12 +87,6 @@ class Deepgram(Dialect):
             if channel is None and number is not None:
                 raise UserError(f"Finalize: channel must be 0 to {last}, got {shown(number, 40)}")
             yield Commit(channel)
-        elif kind == "Configure":
-            yield {
-                "type": "ConfigureFailure", "request_id": self.about.request_id,
-                "code": "CONFIGURE_KEYTERMS_NOT_SUPPORTED",
-                "description": "options cannot change: begin another stream",
-            }  # fmt: skip
         elif kind == "CloseStream":
             self.warnings += self.reader.problems()
             yield Finish()

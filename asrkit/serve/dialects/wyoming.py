@@ -62,11 +62,6 @@ class Transcribe(BaseModel):
     language: Name | None = None
     transcript_names: list[str] | None = None
     transcript_terms: list[str] | None = None
-    context: Any = None
-    vad_sensitivity: Any = None
-
-
-UNUSED = "context", "vad_sensitivity"  # options that have no effect
 
 
 class SelectProgram(BaseModel):
@@ -149,7 +144,7 @@ class Wyoming(Dialect):
     """
 
     def __init__(self, models: Mapping[str, Model]) -> None:
-        self.models, self.asked = models, Transcribe()
+        self.models, self.asked, self.unused = models, Transcribe(), list[str]()
         # Of the current recording.
         self.form: Format | None = None
         self.reader, self.text = SampleReader(), StableText()
@@ -177,6 +172,8 @@ class Wyoming(Dialect):
             if self.form is not None:
                 raise UserError("transcribe must come before audio-start or after audio-stop")
             self.asked = data_of(message, Transcribe)
+            others = [key for key, value in message.data.items() if value is not None]
+            self.unused = [key for key in others if key not in Transcribe.model_fields]
         elif kind == "describe":
             yield info(self.models)
         elif kind == "ping":
@@ -190,8 +187,7 @@ class Wyoming(Dialect):
         self.reader = SampleReader(channels=begin.settings.channels, mixes=True)
         language = grant.recognizer.language
         self.language = {"language": language} if language else {}
-        unused = [each for each in UNUSED if getattr(self.asked, each) is not None]
-        self.warnings = [*grant.warnings, without_effect(unused)]
+        self.warnings = [*grant.warnings, without_effect(self.unused)]
         yield Event("transcript-start", self.language)
 
     def write(self, channel: int, update: CallUpdate) -> Iterator[Event]:
@@ -199,7 +195,7 @@ class Wyoming(Dialect):
             yield Event("transcript-chunk", {"text": text})
 
     def ended(self) -> Iterator[Event]:
-        self.form, self.asked = None, Transcribe()
+        self.form, self.asked, self.unused = None, Transcribe(), []
         warning = "; ".join(filter(None, [*self.warnings, *self.reader.problems()]))
         more = {"warning": warning} if warning else {}
         yield Event("transcript", {"text": self.text.text, **self.language, **more})
