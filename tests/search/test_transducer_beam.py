@@ -15,7 +15,7 @@ from asrkit.model import TransducerHead
 from asrkit.model.transducer_loss import transducer_loss
 from asrkit.search import Ranked, TransducerBeamSearch, TransducerGreedySearch
 from tests.search.test_prefix_beam import ALL, add
-from tests.search.test_transducer_greedy import HEADS, Counted, assert_same, frames, head
+from tests.search.test_transducer_greedy import HEADS, assert_same, frames, head
 
 Text = tuple[int, ...]
 SMALL = [options | {"vocab_size": 4, "blank": 3.0} for options in HEADS]
@@ -144,17 +144,6 @@ def test_a_beam_of_one_is_greedy(options: dict[str, Any], penalty: float) -> Non
     assert_same(found, expected)
 
 
-def test_a_wider_beam_finds_likelier_texts() -> None:
-    own = head(**HEADS[0])
-    scores = [
-        [nbest(TransducerBeamSearch(own, beam=beam), frames(20, i))[0].score for i in range(5)]
-        for beam in (1, 4, 16)
-    ]
-    sums = [*map(sum, scores)]
-    assert sums == sorted(sums)
-    assert sums[0] < sums[1]
-
-
 def test_a_label_that_wins_some_frames_later_is_heard() -> None:
     """Else an endpointer would hear nothing, and never end the segment."""
     late = 0
@@ -173,20 +162,6 @@ def test_a_label_that_wins_some_frames_later_is_heard() -> None:
                 late += best.path is not None and best.path[2] < number
             state, old = after, new
     assert late  # the control: frames that write no label of the sequence that they make likeliest
-
-
-def test_a_round_calls_the_joiner_once_for_all_streams() -> None:
-    counted = Counted(head(**HEADS[0]))
-    search, parts = TransducerBeamSearch(counted, beam=4), [frames(20, seed) for seed in range(8)]
-    calls = []
-    for part in parts:
-        state, counted.joins = search.start(), 0
-        search.step(state, part)
-        calls.append(counted.joins)
-    starts, counted.joins, counted.predictions = [search.start() for _ in parts], 0, 0
-    search.step_all(starts, parts)
-    assert counted.joins == max(calls) < sum(calls) / 4
-    assert counted.predictions < counted.joins
 
 
 def test_unlikely_labels_and_certain_blanks_are_skipped() -> None:

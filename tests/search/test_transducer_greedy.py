@@ -1,6 +1,7 @@
 """Greedy search of a transducer against a loop over frames and labels."""
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ import torch
 from torch import Tensor
 
 from asrkit.model import TransducerHead, build_head
-from asrkit.search import TransducerGreedySearch
+from asrkit.search import Search, TransducerBeamSearch, TransducerGreedySearch
 from asrkit.search.base import Hypothesis
 
 HEADS: list[dict[str, Any]] = [
@@ -94,18 +95,20 @@ class Counted:
         return self.own.predict(tokens, state)
 
 
-def test_a_round_calls_the_joiner_once_for_all_streams() -> None:
+@pytest.mark.parametrize(
+    "kind", [TransducerGreedySearch, lambda head: TransducerBeamSearch(head, beam=4)]
+)
+def test_a_round_calls_the_joiner_once_for_all_streams(kind: Callable[[Any], Search]) -> None:
     counted = Counted(head(**HEADS[0]))
-    search = TransducerGreedySearch(counted)
-    parts, calls = [frames(40, seed) for seed in range(8)], []
+    search, parts, calls = kind(counted), [frames(20, seed) for seed in range(8)], []
     for part in parts:
-        state = search.start()
-        before = counted.joins
+        state, counted.joins = search.start(), 0
         search.step(state, part)
-        calls.append(counted.joins - before)
-    counted.joins = 0
-    search.step_all([search.start() for _ in parts], parts)
+        calls.append(counted.joins)
+    starts, counted.joins, counted.predictions = [search.start() for _ in parts], 0, 0
+    search.step_all(starts, parts)
     assert counted.joins == max(calls) < sum(calls) / 4
+    assert counted.predictions <= counted.joins
 
 
 def test_quiet_frames_are_those_without_a_label() -> None:
