@@ -190,8 +190,6 @@ def fitting(
     return chosen
 
 
-
-
 def recorded(hours: float, speed_factors: list[float]) -> float:
     """Return the hours of the recordings in an epoch, which has each recording at each speed."""
     return hours / sum(1.0 / factor for factor in speed_factors)

@@ -50,7 +50,11 @@ def test_no_server_no_file_no_token(wav: Path, refused: Shown) -> None:
         ("503 Busy", '{"error": {"message": "starts"}}', "HTTP 503: starts"),
         ("502 Bad", "<html>", "no connection to ws://127.0.0.1:"),
         ("404 None", '{"error": {"message": "not here"}}', "rejects the call (HTTP 404): not here"),
-        ("404 None", '{"error": "not here"}', "(HTTP 404): the token, the path or the server is wrong"),
+        (
+            "404 None",
+            '{"error": "not here"}',
+            "(HTTP 404): the token, the path or the server is wrong",
+        ),
         ("404 None", "[" * 100_000, "(HTTP 404): the token, the path or the server is wrong"),
     ],
 )

@@ -58,7 +58,10 @@ def evaluated(capsys: pytest.CaptureFixture[str], *options: object) -> dict[str,
     [
         ("", {}),
         ("--endpoint-ms 80", {"endpointer": Endpointer(80)}),
-        ("--endpoint-ms 80 --max-segment-ms 900", {"endpointer": Endpointer(80, max_segment_ms=900)}),
+        (
+            "--endpoint-ms 80 --max-segment-ms 900",
+            {"endpointer": Endpointer(80, max_segment_ms=900)},
+        ),
         ("--postprocess twice:words", {"postprocess": "twice:words"}),
         (
             "--postprocess twice:words --endpoint-ms 80 --search prefix_beam",
