@@ -85,8 +85,9 @@ def wav_format(read: Callable[[int], bytes]) -> tuple[int, int, int | None]:
             rate, channels, width = head.getframerate(), head.getnchannels(), head.getsampwidth()
             size = head.getnframes() * channels * width
     except (wave.Error, EOFError) as error:
+        problem = reason(error) if error.args else "its header is cut off"
         raise AudioError(
-            f"the WAV file on standard input is not read ({reason(error)}); {ADVICE}"
+            f"the WAV file on standard input is not read ({problem}); {ADVICE}"
         ) from None
     if width != 2 or channels > MAX_CHANNELS:
         raise AudioError(

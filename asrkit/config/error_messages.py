@@ -39,8 +39,10 @@ def _lines(error: Any, keys: list[str], kinds: Mapping[tuple[str, ...], Any]) ->
         option = shown(str(loc[-1]))
         yield f"'{'.'.join(place)}': {chosen} has no option {option}; it has {known}"
     elif kind == "extra_forbidden":
-        near = difflib.get_close_matches(key, keys, n=1, cutoff=0.5)
-        yield f"unknown key {shown(key)}" + "".join(f"; did you mean {name!r}?" for name in near)
+        inside = value if isinstance(value, dict) else {}
+        for unknown in [f"{key}.{name}" for name in inside] or [key]:
+            near = difflib.get_close_matches(unknown, keys, n=1, cutoff=0.5)
+            yield f"unknown key {shown(unknown)}" + "".join(f"; did you mean {n!r}?" for n in near)
     elif kind == "missing":
         yield f"missing key {shown(key)}"
     elif kind == "union_tag_invalid":

@@ -83,9 +83,10 @@ class Recordings:
         return found if self.kept is None else found[self.kept]
 
     def texts(self, most: int) -> list[str]:
-        """Return the texts of all recordings, or of `most` at equal distances."""
-        count = self.table.num_rows
-        rows = np.linspace(0, count - 1, min(count, most)).astype(int)
+        """Return the texts of the recordings to use, or of `most` at equal distances."""
+        kept = np.arange(len(self)) if self.kept is None else self.kept
+        rows = np.unique(kept // len(self.factors))
+        rows = rows[np.linspace(0, len(rows) - 1, min(len(rows), most)).astype(int)]
         return [text or "" for text in self.table["text"].take(rows).to_pylist()]
 
     def chosen(self, mask: np.ndarray) -> "Recordings":

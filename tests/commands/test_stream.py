@@ -74,11 +74,11 @@ def test_standard_input(
     ("kind", "message"),
     [
         ("mp4", "standard input is MP4, which is not read from a pipe; "),
-        ("avi", "standard input is RIFF, but not WAV, which is not read from a pipe; "),
+        ("avi", "the WAV file on standard input is not read (not a WAVE file); "),
         ("flac", "standard input is FLAC, which is not read from a pipe; "),
         ("w64", "standard input is W64, which is not read from a pipe; "),
-        ("float", "samples of 32 bits, format 3, in 1 channels; asrkit stream FILE reads"),
-        ("cut", "has a damaged header"),
+        ("float", "not read (unknown format: 3); asrkit stream FILE reads"),
+        ("cut", "not read (its header is cut off); "),
     ],
 )
 def test_other_files_on_standard_input(

@@ -34,7 +34,7 @@ CONF = PROJECT / "conf" / "conformer.yaml"
 
 
 WRONG = {
-    "modle.dim=256": "unknown key 'modle'; did you mean 'model'?",
+    "modle.dim=256": "unknown key 'modle.dim'; did you mean 'model.dim'?",
     "training.parallel=ddp": "unknown key 'training.parallel'",
     "model.num_layres=3": "unknown key 'model.num_layres'; did you mean 'model.num_layers'?",
     "model.num_heads=four": "'model.num_heads': input should be a valid integer",
