@@ -45,10 +45,11 @@ def serving(
         timeout_graceful_shutdown=grace_s,  # a client that a failed test left open
     )  # fmt: skip
     own, running = socket.create_server(("127.0.0.1", 0)), Running(config)
-    thread = threading.Thread(target=running.run, kwargs={"sockets": [own]})
+    thread = threading.Thread(target=running.run, kwargs={"sockets": [own]}, daemon=True)
     thread.start()
     try:
         yield f"127.0.0.1:{own.getsockname()[1]}"
     finally:
         running.should_exit = True
-        thread.join()
+        thread.join(120)
+        assert not thread.is_alive(), "the server does not end"
