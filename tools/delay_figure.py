@@ -63,7 +63,7 @@ def final(model: str, manifest: str) -> list[Point]:
 
     In seconds of audio both have the same times.
     """
-    recordings = [audio.load(each.audio) for each in read_manifest(Path(manifest), [])]
+    recordings = [audio.load(each.audio) for each in read_manifest(Path(manifest))]
     pause, names = ("--endpoint-ms", str(PAUSE_MS)), ",".join(map(str, CHUNKS_MS))
     points = []
     for ahead in AHEAD_MS:

@@ -101,7 +101,7 @@ def import_corpus(options: argparse.Namespace) -> int:
     from asrkit.data.corpora.entry import CorpusError, Ids, Omitted
     from asrkit.data.corpora.measure import rows_of
     from asrkit.data.corpora.registry import READERS, kind_of
-    from asrkit.data.splits import divide, remarks, totals, with_roles
+    from asrkit.data.splits import divide, totals, with_roles
     from asrkit.text.normalization import Normalizer
 
     output, omitted = Path(options.output), Omitted()
@@ -136,8 +136,6 @@ def import_corpus(options: argparse.Namespace) -> int:
     share = DEV if options.dev is None else options.dev
     warn = partial(complain, PROGRAM)
     splits = divide(with_roles(rows, warn), share, warn)
-    for _, line in remarks(splits, share):
-        warn(line)
     write(splits, output)
     if wanted:
         from asrkit.commands.data_normalize import report  # torch, which an import does not need

@@ -236,7 +236,7 @@ def replayed(path: str | None, file: ModelFile) -> list[tuple[np.ndarray, str]]:
     paths = [] if path is None else [path]
     if path is None:
         with suppress(ManifestError):
-            known = (u.audio for u in read_manifest(Path(file.config.data.dev), []))
+            known = (u.audio for u in read_manifest(Path(file.config.data.dev)))
             paths = [*islice((each for each in known if Path(each).is_file()), REPLAYED)]
     if not paths:
         noise = np.random.default_rng(0).standard_normal(5 * audio.SAMPLE_RATE) * 0.1

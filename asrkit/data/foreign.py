@@ -1,6 +1,5 @@
 """Recognition of other toolkits' files, folders and keys."""
 
-import difflib
 import gzip
 import json
 import os
@@ -43,7 +42,6 @@ NAMES = {
 }
 KEYS = {key: name for name, keys in NAMES.items() for key in keys.split()}
 ENDS = {"end", "endtime", "endsec", "endseconds", "stop"}
-SIMILAR = 0.8  # difflib's ratio, above which a key counts as misspelt
 
 
 def plain(key: str) -> str:
@@ -52,20 +50,11 @@ def plain(key: str) -> str:
 
 
 def meant(key: str, names: Collection[str]) -> str | None:
-    """Return the key of a plain manifest for another toolkit's key or a misspelt key, or None."""
+    """Return the key of a manifest for another toolkit's key, or None."""
     bare = plain(key)
     if bare in ENDS:
         return "duration"
-    if bare in KEYS:
-        return KEYS[bare]
-    for name in names:
-        own = plain(name)
-        if (
-            sorted(own) == sorted(bare)
-            or difflib.SequenceMatcher(None, own, bare).ratio() > SIMILAR
-        ):
-            return name
-    return None
+    return KEYS.get(bare) or next((name for name in names if plain(name) == bare), None)
 
 
 def wrong_keys(values: Mapping[str, Any], names: Collection[str]) -> str | None:

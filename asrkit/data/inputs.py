@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 def read_recordings(path: str, left_out: list[LeftOut]) -> Iterator[Recording]:
-    """Yield the recordings of a manifest or of a folder of shards; append others to `left_out`."""
+    """Yield the recordings of a manifest or of shards; append what is lost to `left_out`."""
     if Path(path).is_dir():
         need("pyarrow")
         from asrkit.data.shards import open_index, recording_at
@@ -24,7 +24,7 @@ def read_recordings(path: str, left_out: list[LeftOut]) -> Iterator[Recording]:
         table = open_index(path, left_out)
         yield from (recording_at(table, path, row) for row in range(table.num_rows))
         return
-    yield from read_manifest(path, left_out)
+    yield from read_manifest(path)
 
 
 def read_distinct(path: str, left_out: list[LeftOut]) -> Iterator[Recording]:

@@ -23,10 +23,6 @@ NOTES = {"score", "problem"}  # keys of `asrkit data segment`, for people
 MAX_LINE = 1 << 26  # bytes
 MAX_EMPTY = 10_000  # empty lines in a row: a small .gz can have a thousand million of them
 
-# pydantic's error types for impossible values. A lone surrogate, which JSON can write ("\ud800"),
-# can be in neither a file's name nor a token.
-IMPOSSIBLE = {"less_than_equal", "string_too_long", "string_unicode"}
-
 
 class ManifestError(UserError):
     """An error in a manifest; the message names the file and the line."""
@@ -45,7 +41,7 @@ class LeftOut(NamedTuple):
 
 
 class WrongKeysError(ValueError):
-    """A line with another toolkit's keys or misspelt keys instead of those of an utterance."""
+    """A line with another toolkit's keys instead of those of a recording."""
 
 
 def lines_of(path: str | Path) -> Iterator[tuple[int, bytes]]:
@@ -61,22 +57,23 @@ def lines_of(path: str | Path) -> Iterator[tuple[int, bytes]]:
         yield from lines.lines_in(file, str(path), kind)
 
 
-def read_manifest(path: str | Path, left_out: list[LeftOut]) -> Iterator[Recording]:
-    """Yield the recordings of a manifest; `audio` is joined to the manifest's folder.
+def read_manifest(path: str | Path) -> Iterator[Recording]:
+    """Yield the recordings of a manifest; `audio` is joined to the manifest's folder."""
+    for number, each in read_lines(Path(path)):
+        if isinstance(each, str):
+            raise ManifestError(f"{path}:{number}: {each}")
+        yield each
 
-    Args:
-        left_out: list to which lines with impossible values are appended.
-    """
-    path, unused = Path(path), Counter[str]()
+
+def read_lines(path: Path) -> Iterator[tuple[int, Recording | str]]:
+    """Yield the number of each line with its recording, or with what is wrong."""
+    unused = Counter[str]()
     refuse_foreign(path)
     for number, line in lines_of(path):
         try:
-            yield parse_line(line, path.parent, unused)
-        except ValueError as error:  # not JSON, not UTF-8, or not an utterance
-            if leaves_out(error):
-                left_out.append(LeftOut(f"{path}:{number}", what_is_wrong(error)))
-                continue
-            raise ManifestError(f"{path}:{number}: {what_is_wrong(error)}") from None
+            yield number, parse_line(line, path.parent, unused)
+        except ValueError as error:  # not JSON, not UTF-8, or not a recording
+            yield number, what_is_wrong(error)
     name_unused(path, unused)
 
 
@@ -100,8 +97,8 @@ def log_once(message: str) -> None:
     logger.warning("%s", message)
 
 
-def parse_line(line: bytes, folder: Path, unused: Counter[str] | None = None) -> Recording:
-    """Read the utterance of a line; count unused keys. `what_is_wrong` explains a ValueError."""
+def parse_line(line: bytes, folder: Path, unused: Counter[str]) -> Recording:
+    """Read the recording of a line; count unused keys. `what_is_wrong` explains a ValueError."""
     try:
         values = json.loads(line)
     except RecursionError:
@@ -109,9 +106,8 @@ def parse_line(line: bytes, folder: Path, unused: Counter[str] | None = None) ->
     if isinstance(values, dict):
         if problem := wrong_keys(values, Recording.model_fields):
             raise WrongKeysError(problem)
-        if unused is not None:
-            known = Recording.model_fields.keys() | NOTES
-            unused.update(key for key in values if key not in known)
+        known = Recording.model_fields.keys() | NOTES
+        unused.update(key for key in values if key not in known)
     recording = Recording.model_validate(values)
     return recording.model_copy(update={"audio": str(folder / recording.audio)})
 
@@ -127,10 +123,3 @@ def what_is_wrong(error: ValueError) -> str:
     if first["type"] == "string_unicode":
         expected = "cannot be written as UTF-8"
     return f"{key}{expected}, got {shown(first['input'])}"
-
-
-def leaves_out(error: ValueError) -> bool:
-    """Return whether to skip a line, whose values are impossible, or else reject the manifest."""
-    return isinstance(error, pydantic.ValidationError) and all(
-        each["type"] in IMPOSSIBLE for each in error.errors()
-    )

@@ -5,7 +5,7 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,6 @@ from asrkit.errors import shown
 NAMES = ("train", "dev", "test")
 OTHER_NAMES = {"validation": "dev", "valid": "dev"}
 MOST_OF_TARGET = 1.25  # share of the wanted seconds that dev may have
-MOST_OF_ALL = 0.2  # share of the seconds of train and dev above which dev is called large
 Row = dict[str, Any]  # a line of a manifest; "split" names the corpus's own part
 Splits = dict[str, list[Row]]
 
@@ -110,21 +109,6 @@ def voices_of(rows: list[Row]) -> list[str | None]:
         for name in names
     }
     return [first.get(speaker, speaker) for speaker in (row.get("speaker") for row in rows)]
-
-
-def remarks(splits: Splits, share: float = 0.0) -> Iterator[tuple[str, str]]:
-    """Yield the doubtful parts of a division with the reason: one speaker, or a large dev."""
-    speakers = {name: {row.get("speaker") for row in rows} for name, rows in splits.items()}
-    several = len(set().union(*speakers.values())) > 1
-    for name, (first, *others) in speakers.items():
-        if several and not others and first is not None:
-            yield name, f"{name} has one speaker, {shown(first)}: other voices may differ"
-    seconds = {name: sum(row["duration"] for row in rows) for name, rows in splits.items()}
-    dev, train = seconds.get("dev", 0.0), seconds.get("train", 0.0)
-    if train and dev > max(MOST_OF_ALL, MOST_OF_TARGET * share) * (dev + train):
-        percent = 100 * dev / (dev + train)
-        advice = "a tenth is enough, and the others could train"
-        yield "dev", f"dev has {percent:.0f} % of the hours of train and dev; {advice}"
 
 
 def _by(

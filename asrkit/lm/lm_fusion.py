@@ -6,7 +6,6 @@ from typing import Any, Protocol
 
 WORDS_MENTIONED = 0.01  # smallest reported share of words that cannot be recognised
 TOKENS_MENTIONED = 0.1  # smallest reported share of tokens that a model lacks
-UNKNOWN_MENTIONED = 0.2  # smallest reported share of recognised words that a model lacks
 Divide = Callable[[str], tuple[Sequence[str], str]]
 LIMIT = 20.0  # largest weight or bonus: exp() of the resulting scores fits into a float
 
@@ -198,18 +197,6 @@ def is_written(word: str, pieces: Container[str], longest: int) -> bool:
         if ends[-1] == len(text):
             return True
     return False
-
-
-def unfamiliar(words: Sequence[str], has_word: Callable[[str], bool]) -> str:
-    """Describe recognised words that the language model lacks; "" if they are few."""
-    unknown = [word for word in words if not has_word(word)]
-    if not unknown or len(unknown) < UNKNOWN_MENTIONED * len(words):
-        return ""
-    return (
-        f"{len(unknown)} of {len(words)} recognised words, such as "
-        f"{examples([*dict.fromkeys(unknown)])}, are not in the language model: check its language "
-        "and spelling"
-    )
 
 
 def examples(words: Sequence[str]) -> str:

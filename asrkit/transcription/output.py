@@ -13,13 +13,9 @@ from asrkit.data.recording import Recording
 from asrkit.errors import UserError, printable
 from asrkit.evaluation.wer import cer, wer
 from asrkit.extras import need
-from asrkit.lm import LanguageModel, WordFusion
-from asrkit.lm.lm_fusion import unfamiliar
 from asrkit.runtime import Recognizer, Result, Segment, formats
 from asrkit.runtime.formats import FORMATS, Call, write
 from asrkit.runtime.words import far_from_model
-from asrkit.search import Both
-from asrkit.text.graphemes import units
 
 LONGEST_NAME = 200  # bytes: file systems allow 255, including the suffix and `replacing`'s prefix
 
@@ -108,8 +104,7 @@ def report(
 ) -> None:
     """Print error rates of the recordings that have a reference, on standard error.
 
-    Texts far from the model, and a language model that lacks many of the recognised words, are
-    reported as well.
+    Texts far from the model are reported as well.
 
     Args:
         heard: text of each recording; None for an error.
@@ -117,12 +112,6 @@ def report(
     found = [each for each in heard if each is not None]
     if doubt := far_from_model([each.sureness for each in found]):
         print(f"asrkit decode: {doubt}", file=sys.stderr)
-    model = word_model(getattr(recognizer.final_search, "fusion", None))
-    # The model's words are spelled as before postprocessing.
-    if model is not None and recognizer.decoding.postprocess is None:
-        line = unfamiliar([unit for each in found for unit in units(each.text)], model.has_word)
-        if line:
-            print(f"asrkit decode: {printable(line)}", file=sys.stderr)
     references, hypotheses, failed = [], [], 0
     for job, each in zip(jobs, heard, strict=True):
         if job.text is not None and each is not None:
@@ -140,10 +129,3 @@ def report(
         first = wer(references, hypotheses)
         for rate in (first, cer(references, hypotheses))[: 1 + (first.name != "CER")]:
             print(f"{rate.name} {rate}{without}", file=sys.stderr)
-
-
-def word_model(fusion: object) -> LanguageModel | None:
-    """Return the language model of words in a fusion, or None."""
-    if isinstance(fusion, Both):
-        return next(filter(None, map(word_model, fusion.parts)), None)
-    return fusion.weighted.model if isinstance(fusion, WordFusion) else None

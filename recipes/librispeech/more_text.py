@@ -263,7 +263,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         tested = {
             run
             for manifest in args.without
-            for row in read_manifest(manifest, [])
+            for row in read_manifest(manifest)
             for run in runs((row.text or "").lower().split())
         }
         write_sources(names, args.root, args.output_dir, tested, args.written)

@@ -56,7 +56,7 @@ def test_the_confident_ones_are_kept_and_the_rest_is_counted(
     assert ("WER of the kept" in told) == ("u2" in rows)
     # All of them, and what training reads is what decoding read.
     assert "0 have a confidence below 0, 0 no words; WER of the kept" in shown(*command, 0)
-    before, after = ([*read_manifest(path, [])] for path in (new, output))
+    before, after = ([*read_manifest(path)] for path in (new, output))
     for old, pseudo in zip(before, after, strict=True):
         assert Path(pseudo.audio).resolve() == Path(old.audio).resolve()
         assert (pseudo.start or 0.0) == (old.start or 0.0)
@@ -109,7 +109,7 @@ def test_a_manifest_names_recordings_inside_shards(model: Path, new: Path, tmp_p
     options = "--manifest", shards, "--confident", 0, "--output", output
     assert run("decode", "--model", model, *options) == 0
     expected = list(read_recordings(str(shards), []))
-    found = {each.id: each for each in read_manifest(output, [])}
+    found = {each.id: each for each in read_manifest(output)}
     assert 0 < len(found) <= len(expected)
     for each in expected:
         assert np.array_equal(found.get(each.id, each).load(), each.load())

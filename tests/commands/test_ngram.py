@@ -54,7 +54,7 @@ def test_a_language_model_of_other_words_is_reported(
     model: Path, wav: Path, arpa: Path, texts: Path, shown: Shown, capsys: Output,
     caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
-    """Words that cannot be written when it is loaded, and words that it lacks at the end."""
+    """When it is loaded."""
     texts.write_text("AB BA\nab\n")
     shown("ngram", "--output", arpa, texts)
     options = ["--model", model, "--search", "prefix_beam", "--lm", arpa, "--lm-weight", "0.01"]
@@ -63,9 +63,6 @@ def test_a_language_model_of_other_words_is_reported(
         f"language model {arpa}: 67 % of its words, such as 'AB', 'BA', cannot be written with "
         "the recogniser's tokens as one word: estimate a model by asrkit ngram --model"
     ) in caplog.text
-    said = capsys.readouterr().err
-    assert "recognised words, such as" in said
-    assert "are not in the language model: check its language and spelling" in said
 
 
 def test_a_model_too_large_to_read_is_named(

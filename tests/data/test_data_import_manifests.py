@@ -269,7 +269,7 @@ def test_cuts_of_lhotse_are_imported(
     errors = capsys.readouterr().err
     assert status == (0 if form == "shar" else 1)
     assert ("left out 2, recording that is not a single local file" in errors) == bool(status)
-    recordings = {each.id: each for each in read_manifest(tmp_path / "out" / "train.jsonl", [])}
+    recordings = {each.id: each for each in read_manifest(tmp_path / "out" / "train.jsonl")}
     assert [*recordings] == ["whole", "part", "one"]
     for cut in cuts:
         if (each := recordings.get(cut.id)) is not None:

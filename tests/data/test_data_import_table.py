@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from asrkit.data.splits import divide, remarks, with_roles
+from asrkit.data.splits import with_roles
 from tests.conftest import speech, write_wav
 from tests.data.test_data_import import Output, imported, sound
 from tests.running import run
@@ -284,19 +284,3 @@ def test_roles(text: str, speakers: str) -> None:
     said: list[str] = []
     assert [row["speaker"] for row in with_roles(rows(text), said.append)] == speakers.split()
     assert bool(said) == ("-" in speakers)
-
-
-@pytest.mark.parametrize(
-    ("text", "share", "expected"),
-    [
-        ("1:a 2:b 3:c", 0.1, ["dev has one speaker", "dev has 33 % of the hours"]),
-        ("1:a 2:b 3:c", 0.3, ["dev has one speaker"]),
-        (" ".join(f"{i}:{i}" for i in range(20)), 0.1, []),
-        (" ".join(f"{i}:a" for i in range(20)), 0.1, []),  # a corpus of one voice
-    ],
-)
-def test_remarks(text: str, share: float, expected: list[str]) -> None:
-    splits = divide(rows(text), share, lambda line: None)
-    found = [line for _, line in remarks(splits, share)]
-    assert len(found) == len(expected)
-    assert all(line.startswith(start) for line, start in zip(found, expected, strict=True))

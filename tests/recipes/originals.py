@@ -82,7 +82,7 @@ def facts(out: Path) -> dict[str, list[Fact]]:
     """What the manifests say; their audio is there, whole, and what they say it is."""
     splits = {}
     for path in sorted(out.glob("*.jsonl")):
-        utterances = list(read_manifest(path, []))
+        utterances = list(read_manifest(path))
         for utterance in utterances:
             header = soundfile.info(utterance.audio)
             assert Path(utterance.audio).is_absolute()

@@ -65,7 +65,7 @@ def test_joined(data: Path) -> None:
     assert {texts[key] for key in ("an1", "an1-2")} == {"yes"}
     assert {texts[key] for key in ("an2", "an2-2")} == {"b e"}
     assert len(texts) == 4 + 6 + 1 + 3
-    assert len(list(read_manifest(data / "alnum" / "train.jsonl", []))) == len(texts)
+    assert len(list(read_manifest(data / "alnum" / "train.jsonl"))) == len(texts)
     config = load_config(PROJECT / "conf" / "alnum.yaml")
     assert (config.data.recipe, config.data.train) == ("alnum", ["data/alnum/train.jsonl"])
 

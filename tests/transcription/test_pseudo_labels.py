@@ -17,7 +17,7 @@ def test_the_channels_of_a_recording_are_lines_of_their_own(tmp_path: Path) -> N
     assert run("decode", *options, "--confident", 0, "--output", output) == 0
     found = [json.loads(line) for line in output.read_text().splitlines()]
     assert [(row["id"], row["channel"]) for row in found] == [("a-0", 0), ("a-1", 1)]
-    assert [each.id for each in read_manifest(output, [])] == ["a-0", "a-1"]  # as training reads it
+    assert [each.id for each in read_manifest(output)] == ["a-0", "a-1"]  # as training reads it
 
 
 def test_pieces_name_the_track_that_was_recognised(tmp_path: Path) -> None:

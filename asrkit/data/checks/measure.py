@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -16,14 +15,7 @@ from asrkit.audio.files import AudioFile, AudioInfo, block_size, opened
 from asrkit.audio.samples import mix_db, no_channel
 from asrkit.data.checks.facts import Facts, Finding, Signal
 from asrkit.data.inputs import read_recordings
-from asrkit.data.manifest import (
-    ManifestError,
-    lines_of,
-    name_unused,
-    parse_line,
-    refuse_foreign,
-    what_is_wrong,
-)
+from asrkit.data.manifest import ManifestError, read_lines
 from asrkit.data.recording import Recording
 
 FULL_SCALE = 0.99  # 8-bit audio ends at 0.992
@@ -37,17 +29,15 @@ def read_entries(path: str, bad_lines: list[Finding]) -> list[Facts]:
     """Read a manifest or the index of shards, but no audio; append findings of bad lines."""
     if Path(path).is_dir():
         return [Facts(path, *each) for each in enumerate(read_recordings(path, []), start=1)]
-    refuse_foreign(Path(path))
-    entries, bad, unused = [], len(bad_lines), Counter[str]()
-    for number, line in lines_of(path):
-        try:
-            entries.append(Facts(path, number, parse_line(line, Path(path).parent, unused)))
-        except ValueError as error:
-            where = (path, number, "", what_is_wrong(error))
+    entries, bad = [], len(bad_lines)
+    for number, each in read_lines(Path(path)):
+        if isinstance(each, str):
+            where = (path, number, "", each)
             bad_lines.append(Finding("line", "error", "lines that are not an utterance", *where))
+        else:
+            entries.append(Facts(path, number, each))
     if not entries and len(bad_lines) == bad:
         raise ManifestError(f"{path} is empty: a manifest has one utterance per line")
-    name_unused(Path(path), unused)
     return entries
 
 

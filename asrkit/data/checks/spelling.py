@@ -7,8 +7,6 @@ from asrkit.data.checks.facts import CorpusCheck, Facts, Found, Rules
 from asrkit.errors import shown
 from asrkit.text.marks import FORMS, marks_in
 
-SHORTEST = 3  # letters of the shortest compared word: "US" and "us" are two words
-
 
 def style(text: str) -> str | None:
     """Return the case of a text; None for texts with no letter or only one upper-case letter."""
@@ -22,7 +20,7 @@ def style(text: str) -> str | None:
 
 
 def other_case(facts: Sequence[Facts], rules: Rules) -> Found:
-    """Find texts in another case than most texts of the first manifest, and words in capitals.
+    """Find texts in another case than most texts of the first manifest.
 
     Mixed case is not compared: names have capitals in the middle of sentences.
     """
@@ -32,16 +30,9 @@ def other_case(facts: Sequence[Facts], rules: Rules) -> Found:
         s for each, s in zip(facts, styles, strict=True) if s and _first(each, facts)
     )
     usual = max(training, key=lambda name: training[name], default=None)
-    words = Counter(word for text in texts for word in text.split())
     for each, text, its in zip(facts, texts, styles, strict=True):
         if its and its != usual and "mixed case" not in (its, usual):
             yield each, f"{its} in {shown(text)}, most texts of {facts[0].manifest} are {usual}"
-        elif its != "upper case":
-            shouted = (w for w in text.split() if w.isupper() and len(w) >= SHORTEST)
-            word = next((w for w in shouted if words[w] <= words[w.lower()]), None)
-            if word:
-                count = words[word.lower()]
-                yield each, f"{shown(word)} in {shown(text)} is {shown(word.lower())} {count} times"
 
 
 def some_punctuation(facts: Sequence[Facts], rules: Rules) -> Found:
@@ -85,7 +76,7 @@ def forms_of_signs(facts: Sequence[Facts], rules: Rules) -> Found:
 
 
 SPELLING_CHECKS: list[CorpusCheck] = [
-    CorpusCheck("case", "warning", "texts or words in another case than most", other_case,
+    CorpusCheck("case", "warning", "texts in another case than most", other_case,
         "set text.case to lower or upper, or use asrkit data normalize --case lower"),
     CorpusCheck("some-punctuation", "warning", "punctuation in some texts", some_punctuation,
         "write it in all texts, or use asrkit data normalize --punctuation remove"),

@@ -8,7 +8,7 @@ from typing import Any
 from asrkit.data.corpora.entry import Entry, Omitted, Source
 from asrkit.data.corpora.fields import entry_of
 from asrkit.data.corpora.table import columns_of
-from asrkit.data.manifest import LeftOut, lines_of, read_manifest
+from asrkit.data.manifest import lines_of, read_manifest
 
 TARRED = "audio in a tar archive: unpack it with tar xf and name its folder with --audio-root"
 
@@ -45,11 +45,8 @@ def read_json_lines(source: Source, omitted: Omitted) -> Iterator[Entry]:
 
 def read_own(source: Source, omitted: Omitted) -> Iterator[Entry]:
     """Yield the utterances of a manifest of asrkit, whose paths may lead anywhere."""
-    left_out: list[LeftOut] = []
-    for each in read_manifest(source.path, left_out):
+    for each in read_manifest(source.path):
         yield Entry(
             each.id, Path(each.audio), each.text, each.speaker, each.start or 0.0, each.duration,
             each.channel, first_byte=each.first_byte, num_bytes=each.num_bytes,
         )  # fmt: skip
-    for problem in left_out:
-        omitted.add("line with impossible values", problem)

@@ -1,6 +1,5 @@
 """The readers of corpora by kind, for `asrkit data import`."""
 
-import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -12,14 +11,10 @@ from asrkit.data.corpora.json_lines import objects_in, read_json_lines, read_own
 from asrkit.data.corpora.layouts import read_kaldi, read_librispeech
 from asrkit.data.corpora.lhotse import read_lhotse
 from asrkit.data.corpora.table import read_table
-from asrkit.data.foreign import advice, first_lines, import_command, recognized
-from asrkit.errors import path_advice, shown
+from asrkit.data.foreign import advice, first_lines, recognized
+from asrkit.errors import no_file, shown
 
 AUTO = "auto"
-# A name on the hub, or its address; a Path has one slash after the scheme.
-HUB = re.compile(
-    r"(?:https?:/huggingface\.co/datasets/|hf:/(?:datasets/)?)?(\w[\w.-]*)/(\w[\w.-]*)", re.ASCII
-)
 NAMED = ("columns", "audio_root")
 
 
@@ -45,22 +40,10 @@ READERS = {  # the keys of `KINDS`
 }
 
 
-def instead_of(path: Path) -> str:
-    """Return what to do about a path that does not exist, which may be a dataset of the hub."""
-    if found := HUB.fullmatch(str(path)):
-        owner, name = found.groups()
-        return (
-            "name a file or a folder; if it is a dataset of the hub, use hf download "
-            f"{owner}/{name} --repo-type dataset --local-dir {name}, then "
-            f"{import_command(AUTO, Path(name))}"
-        )
-    return path_advice(str(path)) or "name a file or a folder"
-
-
 def kind_of(path: Path, wanted: str) -> str:
     """Return the kind of a corpus: the wanted one, or for AUTO the one that the content shows."""
     if not path.exists():
-        raise CorpusError(f"{shown(path)} does not exist: {instead_of(path)}")
+        raise CorpusError(f"{shown(path)} {no_file(path)}")
     if wanted != AUTO:
         if (form := "folder" if path.is_dir() else "file") not in READERS[wanted].form:
             raise CorpusError(

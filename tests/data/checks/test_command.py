@@ -80,7 +80,7 @@ def test_write(sick: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     for output in (tmp_path / "new" / "clean.jsonl", tmp_path / "link" / "clean.jsonl"):
         assert check(sick, "--write", output) == 1
         assert f"{output}: 10 of 14 utterances" in capsys.readouterr().err
-        kept = list(read_manifest(output, []))
+        kept = list(read_manifest(output))
         assert [u.id for u in kept] == [f"train{i}" for i in (0, *range(3, 12))]
         assert all(Path(u.audio).is_file() for u in kept)
         assert "é" in output.read_text(encoding="utf-8")

@@ -96,7 +96,7 @@ def test_punctuation_in_few_texts_is_a_warning_for_each() -> None:
     assert of_corpus("some-punctuation", "Ja.", "Nein, nein!", "Ja", "So.") == []
 
 
-@pytest.mark.parametrize("odd", ["YES", "Yes", "YES NO", "go YES", "Yes no"])
+@pytest.mark.parametrize("odd", ["YES", "Yes", "YES NO", "Yes no"])
 def test_another_case_is_found(odd: str) -> None:
     (found,) = of_corpus("case", "yes", "no", "yes no", "go yes", odd)
     assert odd in found.message
