@@ -23,7 +23,6 @@ COLUMNS = {"path", "audio", "wav", "file", "file_name", "filename", "wav_filenam
            "text", "transcript", "transcription", "client_id", "audio_filepath", "speaker",
            "duration", "id", "n_frames", "tgt_text"}  # fmt: skip
 SEPARATORS = "\t,;|"
-STATED = re.compile(r"\"?sep=([\t,;|])\"?", re.IGNORECASE)  # first line of a table, by Excel
 TEXTS = (".txt", ".lab", ".srt", ".vtt", ".textgrid")  # endings of texts beside recordings
 TRANSCRIPTS = ".trans.txt"  # endings of LibriSpeech's
 LISTS = (".jsonl", ".jsonl.gz", "manifest.json", ".csv", ".tsv")  # endings of lists of recordings
@@ -153,8 +152,6 @@ def kind_of_object(line: str) -> str | None:
 
 def separator(lines: list[str]) -> str | None:
     """Return the character between the columns of a table, by its first lines, or None."""
-    if lines and (stated := STATED.fullmatch(lines[0])):
-        return stated[1]
     for sign in SEPARATORS if lines else "":
         cells = [cell.strip('" \t').lower() for cell in lines[0].split(sign)]
         regular = len(lines) > 1 and len({line.count(sign) for line in lines}) == 1

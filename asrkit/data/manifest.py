@@ -18,7 +18,6 @@ from asrkit.errors import UserError, no_file, printable, shown
 
 logger = logging.getLogger(__name__)
 
-MOST_KEYS = 8  # unused keys in a message
 NOTES = {"score", "problem"}  # keys of `asrkit data segment`, for people
 MAX_LINE = 1 << 26  # bytes
 MAX_EMPTY = 10_000  # empty lines in a row: a small .gz can have a thousand million of them
@@ -86,9 +85,8 @@ def refuse_foreign(path: Path) -> None:
 def name_unused(path: Path, unused: Counter[str]) -> None:
     """Log the unused keys of a manifest."""
     if unused:
-        keys = ", ".join(f"{shown(key, 40)} ({n})" for key, n in unused.most_common(MOST_KEYS))
-        more = f" and {len(unused) - MOST_KEYS} more" if len(unused) > MOST_KEYS else ""
-        log_once(f"{path}: unused keys, with their numbers of lines: {keys}{more}")
+        keys = ", ".join(f"{shown(key, 40)} ({n})" for key, n in unused.most_common(8))
+        log_once(f"{path}: unused keys, with their numbers of lines: {keys}")
 
 
 @cache

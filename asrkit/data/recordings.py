@@ -78,8 +78,8 @@ class Recordings:
     @property
     def has_text(self) -> np.ndarray:
         """A mask (n,) of the recordings that have a text."""
-        lengths = compute.utf8_length(compute.utf8_trim_whitespace(self.table["text"]))
-        found = np.repeat(lengths.fill_null(0).to_numpy() > 0, len(self.factors))
+        mask = compute.match_substring_regex(self.table["text"], r"\S").fill_null(False)
+        found = np.repeat(mask.to_numpy(), len(self.factors))
         return found if self.kept is None else found[self.kept]
 
     def texts(self, most: int) -> list[str]:

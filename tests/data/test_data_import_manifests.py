@@ -1,7 +1,6 @@
 """Manifests of NeMo, WeNet, Kaldi and lhotse as sources of `asrkit data import`."""
 
 import gzip
-import json
 from pathlib import Path
 from typing import Any
 
@@ -182,22 +181,6 @@ def test_a_file_of_kaldi_stands_for_its_folder(audio: Path, tmp_path: Path, caps
     assert "out (kaldi): train 1 utterance" in capsys.readouterr().out
     assert run("data", "import", "kaldi", audio / "audio", "--output", tmp_path / "no") == 2
     assert "audio/wav.scp: No such file" in capsys.readouterr().err
-
-
-def test_an4_as_a_folder_of_kaldi_gives_the_same_utterances(tmp_path: Path) -> None:
-    rows = [json.loads(line) for line in (AN4 / "dev.jsonl").read_text().splitlines()]
-    for name, value in (("wav.scp", "audio"), ("text", "text"), ("utt2spk", "speaker")):
-        (tmp_path / name).write_text("".join(f"{row['id']} {row[value]}\n" for row in rows))
-    command = ("import", "kaldi", tmp_path, "--audio-root", AN4, "--output", tmp_path / "out")
-    assert run("data", *command) == 0
-    found = imported(tmp_path / "out")
-    assert len(found) == len(rows) == 12
-    for row in rows:
-        mine = found[row["id"]]
-        assert mine["text"] == row["text"]
-        assert mine["speaker"] == row["speaker"]
-        assert abs(mine["duration"] - row["duration"]) < 0.01
-        assert Path(mine["audio"]).samefile(AN4 / row["audio"])
 
 
 @pytest.mark.parametrize("zipped", [False, True])

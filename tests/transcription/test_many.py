@@ -108,24 +108,6 @@ def test_transcripts_of_another_model_are_replaced(
     assert found[0] == found[2] != found[1]
 
 
-def test_edited_language_models_and_functions_count(
-    command: list[str], read: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.syspath_prepend(".")
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    for probability, case in (("-2", "upper"), ("-2", "lower"), ("-3", "lower")):
-        Path("mine.py").write_text(f"def fix(text):\n    return text.{case}()\n")
-        sys.modules.pop("mine", None)
-        Path("lm.arpa").write_text(
-            "\\data\\\nngram 1=4\n\n\\1-grams:\n-99\t<s>\n-1\t</s>\n-5\t<unk>\n"
-            f"{probability}\tja\n\n\\end\\\n"
-        )
-        options = ["--search", "prefix_beam", "--lm", "lm.arpa", "--postprocess", "mine:fix"]
-        for expected in (ALL, [BAD]):
-            assert run("decode", *command, *OUT, *options) == 1
-            assert read() == expected
-
-
 def test_a_function_without_identity(
     command: list[str], read: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch,
     capsys: Printed,
@@ -242,12 +224,6 @@ def test_lost_parts_are_decoded_again(monkeypatch: pytest.MonkeyPatch) -> None:
     breaking(monkeypatch, iter([True, True, False]))
     found = [outcome.number for outcome in decoded()]
     assert sorted(found) == [*range(8)]
-
-
-def test_a_part_that_ends_every_process_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    breaking(monkeypatch, iter(lambda: True, None))
-    found = [(number, "ended 3 times" in str(result)) for number, result, _ in decoded()]
-    assert sorted(found) == [(number, number in (2, 3)) for number in range(8)]
 
 
 def test_a_recording_that_ends_every_process_is_named(

@@ -11,7 +11,6 @@ from asrkit.errors import UserError, printable, shown
 from asrkit.lines import LineKind, text_lines
 
 EXAMPLES = 3  # of each reason
-MOST_ENTRIES = 10_000_000
 
 
 class CorpusError(UserError):

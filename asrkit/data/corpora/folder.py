@@ -7,7 +7,7 @@ from pathlib import Path
 
 from asrkit.audio.files import SUFFIXES
 from asrkit.data.corpora.cues import read_cues
-from asrkit.data.corpora.entry import MOST_ENTRIES, CorpusError, Entry, Omitted, Source
+from asrkit.data.corpora.entry import CorpusError, Entry, Omitted, Source
 from asrkit.data.foreign import TEXTS
 from asrkit.errors import reason, shown
 
@@ -87,7 +87,6 @@ def files_of(folder: Path) -> Iterator[Path]:
 
     Hidden files and folders are skipped. Links to folders are not followed; a warning names them.
     """
-    count = 0
     for place, folders, names in os.walk(folder):
         folders[:] = sorted(each for each in folders if not each.startswith("."))
         for name in folders:
@@ -97,9 +96,4 @@ def files_of(folder: Path) -> Iterator[Path]:
             path = Path(place, name)
             if name.startswith(".") or not path.is_file():
                 continue
-            count += 1
-            if count > MOST_ENTRIES:
-                raise CorpusError(
-                    f"{shown(folder)} has more than {MOST_ENTRIES} files: import parts of it"
-                )
             yield path

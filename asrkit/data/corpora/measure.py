@@ -12,7 +12,7 @@ from tqdm import tqdm
 from asrkit import audio
 from asrkit.audio.files import AudioInfo
 from asrkit.audio.samples import TOLERANCE
-from asrkit.data.corpora.entry import MOST_ENTRIES, CorpusError, Entry, Omitted
+from asrkit.data.corpora.entry import Entry, Omitted
 from asrkit.data.manifest import what_is_wrong
 from asrkit.data.recording import Recording, part_of_bytes
 from asrkit.data.splits import Row
@@ -35,9 +35,7 @@ def place_of(entry: Entry) -> Place:
 
 def rows_of(entries: Iterable[Entry], omitted: Omitted, jobs: int) -> list[Row]:
     """Return the entries as lines of a manifest, with absolute paths; threads read headers."""
-    kept = list(islice(new(map(cleaned, entries), omitted), MOST_ENTRIES + 1))
-    if len(kept) > MOST_ENTRIES:
-        raise CorpusError(f"a corpus has at most {MOST_ENTRIES} utterances: import parts of it")
+    kept = list(new(map(cleaned, entries), omitted))
     files = list(dict.fromkeys(map(place_of, kept)))
     bar = tqdm(headers(files, jobs), "headers", len(files), unit=" file", disable=None, leave=False)
     found = dict(zip(files, bar, strict=True))

@@ -9,7 +9,7 @@ from typing import Literal
 from asrkit.audio.files import SUFFIXES
 from asrkit.data.corpora.entry import CorpusError, Entry, Omitted, Source, lines_of
 from asrkit.data.corpora.fields import entry_of, field_of
-from asrkit.data.foreign import SEPARATORS, STATED, separator
+from asrkit.data.foreign import SEPARATORS, separator
 from asrkit.errors import shown
 
 NEEDED = ("audio", "text")
@@ -49,7 +49,7 @@ def separator_of(source: Source) -> str:
     sign = separator(first) if first else None
     if sign is None and first:
         sign = max(SEPARATORS, key=first[0].count)
-    if sign is None or (sign not in first[0] and not STATED.fullmatch(first[0])):
+    if sign is None or sign not in first[0]:
         raise CorpusError(
             f"{shown(source.path)} is not a table with columns: its first line names them"
         )
@@ -62,17 +62,14 @@ def rows_in(path: Path, sign: str, is_quoted: bool) -> Iterator[tuple[int, list[
     Quotes are characters of the text in TSV and in the tables of LJSpeech, which have no names.
     """
     quoting: Literal[0, 3] = csv.QUOTE_MINIMAL if is_quoted else csv.QUOTE_NONE
-    lines: Iterator[str] = (line + "\n" for _, line in lines_of(path))
-    first = next(lines, "")
-    skipped = STATED.fullmatch(first.rstrip("\n")) is not None
-    lines = lines if skipped else chain([first], lines)
+    lines = (line + "\n" for _, line in lines_of(path))
     rows = csv.reader(lines, delimiter=sign, quoting=quoting, strict=True)
     try:
         for cells in rows:
-            yield rows.line_num + skipped, cells
+            yield rows.line_num, cells
     except csv.Error as error:
         raise CorpusError(
-            f"{shown(path)}:{rows.line_num + skipped}: {error}: correct the quotes of this line"
+            f"{shown(path)}:{rows.line_num}: {error}: correct the quotes of this line"
         ) from None
 
 

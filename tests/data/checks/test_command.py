@@ -2,7 +2,6 @@
 
 import importlib
 import json
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -173,20 +172,6 @@ def test_mistakes(
     assert check(*arguments) == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "c.jsonl").exists()
-
-
-def test_asrkit_data_has_help(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from asrkit.__main__ import main
-
-    monkeypatch.setattr(sys, "argv", ["asrkit", "data", "check", "--help"])
-    with pytest.raises(SystemExit) as stop:
-        main()
-    assert stop.value.code == 0
-    shown = capsys.readouterr().out
-    assert "usage: asrkit data" in shown
-    assert "example:" in shown
 
 
 def test_real_recordings(
