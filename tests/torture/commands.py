@@ -43,7 +43,6 @@ DEEDS: dict[str, list[list[str]]] = {  # the command, and one that wrote older r
     "ranks": [RANKS],
     "import": [[*IMPORT, "--dev", "0.5"], [*IMPORT, "--dev", "0.2"]],
     "shard": [["data", "shard", "train.jsonl", "--output", "out/shards", "--shard-size", "3"]],
-    "index": [[*DECODE, "--manifest", "out"]],
     "pack": [["pack", "--model", each, "--output", "out/m"] for each in (MODEL, OTHER)],
     "average": [["average", each, each, "--output", "out/m"] for each in (MODEL, OTHER)],
     "ngram": [[*NGRAM, "3"], [*NGRAM, "2"]],
@@ -174,14 +173,11 @@ def prepared(name: str, folder: Path) -> Run:
     command, *before = DEEDS[name]
     if name == "transducer":
         write_transducer(folder / TRANSDUCER)
-    if name == "index":  # older than the shards beside it
-        shutil.copytree(KEPT / "shards", folder / "old")
-    else:
-        for each in before:
-            former = started(each, folder)
-            assert former.status == 0, former.text
-            (folder / "out").rename(folder / "old")
-        (folder / "old").mkdir(exist_ok=True)
+    for each in before:
+        former = started(each, folder)
+        assert former.status == 0, former.text
+        (folder / "out").rename(folder / "old")
+    (folder / "old").mkdir(exist_ok=True)
     for run in (here, started):  # in this process first: what it imports, forked ones have
         shutil.rmtree(folder / "out", ignore_errors=True)
         shutil.copytree(folder / "old", folder / "out")

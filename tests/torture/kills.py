@@ -6,9 +6,7 @@ folder that disappears or a clock that goes back. Then each file of the output m
 or that of an undisturbed run, and the command run again must give all files of an undisturbed run.
 """
 
-import gzip
 import itertools
-import json
 import os
 import resource
 import shutil
@@ -31,10 +29,6 @@ KILLS = ["at a moment", "at a write"]
 DISKS = ["full", "limit", "read-only", "no home", "gone", "clock"]
 KILLED = "ranks"  # an error of one rank is torchrun's: it is only killed
 MOUNTED = ("full", "read-only")
-DERIVED = (
-    "dev.jsonl",
-    *(f"cuts.index/{each}" for each in ("index.json", "lines.jsonl", "rows.bin")),
-)
 HARMLESS = ("no home", "clock")  # the command must succeed
 PASSING = ("train.log", "tfevents", "left_out.jsonl")
 
@@ -61,10 +55,6 @@ def read(path: Path) -> Any:
     data = path.read_bytes()
     if path.suffix == ".pt":
         return read_checkpoint(path) is not None
-    if path.suffix == ".gz":
-        return gzip.decompress(data)
-    if path.name == "index.json":
-        return {**json.loads(data), "files": None}
     return {name: each.tolist() for name, each in load(data).items()} if data[8:9] == b"{" else data
 
 
@@ -125,14 +115,14 @@ def problem(name: str, force: str, run: Run, folder: Path) -> str:
     found = contents(out)
     odd = [each for each in found if found[each] not in (old.get(each), new.get(each))]
     odd = [each for each in odd if not each.startswith("checkpoints/step-")]
-    lost = [each for each in old if each not in found and force != "gone" and each not in DERIVED]
+    lost = [each for each in old if each not in found and force != "gone" and each != "dev.jsonl"]
     if odd or lost or (run.status == 0 and force != "gone" and found != new):
         return f"status {run.status}: damaged {odd}, lost {lost}: {run.text[-3000:]}"
     named = [each for each in ("train.jsonl", "dev.jsonl") if name == "import" and each in found]
     splits = [found[each] == new[each] for each in named]
     if len(set(splits)) > 1 and force != "gone":
         return "train.jsonl and dev.jsonl are of different imports"
-    if (name == "shard" and found == new) or (name == "index" and force == "gone"):
+    if name == "shard" and found == new:
         return ""
     again = started(command, folder)
     if force == "gone" and name == "train" and (again.status == 2 or "lacks" in again.text):
