@@ -114,9 +114,8 @@ def checked_token(token: str) -> str:
     if not token:
         raise UserError("the token is empty: give one character or more")
     if wrong := re.search(r"[^!-~]", token):
-        mark = ", a byte order mark: save the file without it" if wrong[0] == "\ufeff" else ""
         raise UserError(
             "the token must be visible ASCII characters without spaces, "
-            f"got another one as character {wrong.start() + 1}{mark}"
+            f"got another one as character {wrong.start() + 1}"
         )
     return token

@@ -11,7 +11,7 @@ import logging
 import os
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path, PurePath
 from typing import Annotated, Any
 
@@ -31,7 +31,7 @@ from asrkit.hub.catalogue import entry_of, near, require_usable
 from asrkit.hub.downloads import Source, find, find_entry, lock
 from asrkit.model_contents import ModelFile, ModelFileError
 from asrkit.pretrained import ready_models
-from asrkit.terms import Terms, checked_licence, read_terms
+from asrkit.terms import Terms, read_terms
 from asrkit.text import TextError
 
 logger = logging.getLogger("asrkit")
@@ -289,16 +289,10 @@ def _header_of(model: str | Path) -> tuple[str, dict[str, Any]]:
 
 
 def _terms(name: str, header: dict[str, Any]) -> Terms:
-    """Return the terms in a header; earlier imports stated the licence only in their record."""
     try:
-        terms = read_terms(header)
+        return read_terms(header)
     except UserError as error:
         raise ModelFileError(f"{name}: its header is damaged: {error}") from None
-    record = header.get("training", {}).get("imported")
-    if terms.licence is None and isinstance(record, dict):
-        with suppress(UserError):  # a record is not checked
-            return terms._replace(licence=checked_licence(record.get("licence")))
-    return terms
 
 
 def _checked(name: str, header: dict[str, Any] | None) -> dict[str, Any]:

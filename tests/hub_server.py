@@ -5,7 +5,7 @@ import hashlib
 import json
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -43,10 +43,7 @@ class Hub:
     objects: dict[str, bytes] = field(default_factory=dict)  # uploaded, by SHA-256
     answer: dict[str, Any] = field(default_factory=dict)  # in place of the values of a listing
     contents: dict[str, bytes] = field(default_factory=dict)  # in place of those of files
-    sends: list[int] = field(default_factory=list)  # bytes after which a connection ends, in turn
-    ranges: bool = True  # whether a part of a file can be asked for
     bytes_sent: int = 0
-    before: Callable[[], object] = bool  # called before contents are sent
     sent: list[Any] = field(default_factory=list)  # the lines of each commit
 
     def make(self, name: str) -> Repository:
@@ -112,19 +109,15 @@ class Handler(BaseHTTPRequestHandler):
         commit, files = self.files(name, revision)
         if file not in files:
             raise RefusedError(404, X_Error_Code="EntryNotFound")
-        self.hub.before()
         data = self.hub.contents.get(file, files[file])
-        begin = re.fullmatch(r"bytes=(\d+)-", self.headers["Range"] or "")
-        start = int(begin[1]) if begin and self.hub.ranges else 0
-        self.send_response(206 if begin and self.hub.ranges else 200)
+        self.send_response(200)
         known = {"X-Repo-Commit": commit, "ETag": f'"{hashlib.sha256(data).hexdigest()}"'}
-        for key, value in {"Content-Length": str(len(data) - start), **known}.items():
+        for key, value in {"Content-Length": str(len(data)), **known}.items():
             self.send_header(key, value)
         self.end_headers()
         if self.command != "HEAD":
-            end = start + self.hub.sends.pop(0) if self.hub.sends else len(data)
-            self.hub.bytes_sent += len(data[start:end])  # before the client has all
-            self.wfile.write(data[start:end])
+            self.hub.bytes_sent += len(data)  # before the client has all
+            self.wfile.write(data)
         self.close_connection = True
 
     def info(self, body: bytes, name: str, revision: str | None) -> None:

@@ -7,7 +7,6 @@ import socket
 import string
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -321,26 +320,6 @@ def test_another_commit_than_the_address(remote: hub_server.Hub, model: bytes) -
     assert model_path(f"hf://me/tiny@{commit}").read_bytes() == model  # the control
 
 
-@pytest.mark.parametrize("ranges", [True, False])
-def test_an_interrupted_download_continues(
-    remote: hub_server.Hub, model: bytes, ranges: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """In the same call; after many failures the next one has the file anew."""
-    monkeypatch.setattr("huggingface_hub.constants.DOWNLOAD_CHUNK_SIZE", 500)
-    monkeypatch.setattr("time.sleep", lambda seconds: None)  # between the library's attempts
-    remote.make("me/tiny").commit(model__safetensors=model)
-    remote.ranges = ranges
-    remote.sends = [1000, 2000] if ranges else [1000, 2000, 2500]
-    assert model_path("hf://me/tiny").read_bytes() == model
-    assert remote.bytes_sent - len(model) == (0 if ranges else 5500)
-    remote.make("me/other").commit(model__safetensors=model)
-    remote.sends = [0] * 50
-    assert "hf://me/other: not in the cache, and http" in refusal("hf://me/other")
-    assert not list(Path("cache/hub/models--me--other").rglob("model.safetensors"))
-    remote.sends = []
-    assert model_path("hf://me/other").read_bytes() == model
-
-
 @pytest.mark.parametrize("change", ["bits", "longer", "shorter"])
 def test_other_bytes_than_the_hub_states(remote: hub_server.Hub, model: bytes, change: str) -> None:
     remote.make("me/tiny").commit(model__safetensors=model)
@@ -367,25 +346,6 @@ def test_a_full_disk(remote: hub_server.Hub, model: bytes) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert not any(path.stat().st_size > 10_000 for path in Path("cache").rglob("*"))
     assert model_path("hf://me/tiny").read_bytes() == model
-
-
-def test_two_processes_download_once(remote: hub_server.Hub, model: bytes, tmp_path: Path) -> None:
-    """The contents are sent when both processes have the listing."""
-    remote.make("me/tiny").commit(model__safetensors=model)
-    both = threading.Event()
-
-    class Requests(list[str]):
-        def append(self, request: str) -> None:
-            super().append(request)
-            if self.count("GET /api/models/me/tiny") == 2:
-                both.set()
-
-    remote.requests, remote.before = Requests(), lambda: both.wait(60)
-    processes = [process(remote, tmp_path) for _ in range(2)]
-    outputs = [each.communicate()[0].strip() for each in processes]
-    assert outputs[0] == outputs[1]
-    assert Path(outputs[0]).read_bytes() == model
-    assert len(sent(remote)) == 1
 
 
 @pytest.mark.parametrize(

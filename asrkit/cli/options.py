@@ -236,7 +236,7 @@ def given_token(options: argparse.Namespace) -> str | None:
     token: str | None = options.token
     if options.token_file is not None:
         try:
-            token = options.token_file.read_text(encoding="utf-8").strip()
+            token = options.token_file.read_text(encoding="utf-8-sig").strip()
         except (OSError, UnicodeDecodeError) as error:
             raise UserError(f"--token-file {shown(options.token_file)}: {error}") from None
     return None if token is None else checked_token(token)

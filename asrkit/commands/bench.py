@@ -8,9 +8,8 @@ import sys
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from asrkit.atomic_write import write_text
 from asrkit.cli.options import add_context, add_device, add_model_file
-from asrkit.cli.parser import Parser, Target, whole
+from asrkit.cli.parser import Parser, whole
 from asrkit.errors import UserError
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments = Parser(
         "asrkit bench", __doc__,
         "asrkit bench --model small-en-alnum --threads 1,2 --streams 1,8,32\n"
-        "  asrkit bench --model exp/mine/model.safetensors --backends eager,onnx --json b.json",
+        "  asrkit bench --model exp/mine/model.safetensors --backends eager,onnx --format json",
     )  # fmt: skip
     add_model_file(arguments)
     add_device(arguments)
@@ -39,7 +38,7 @@ def main(argv: list[str] | None = None) -> int:
         "--streams", type=counts, default=[1, 8], metavar="N,…",
         help="numbers of streams (default 1,8)",
     )  # fmt: skip
-    arguments.add_argument("--json", type=Target, metavar="FILE", help="write results there, too")
+    arguments.add_argument("--format", choices=["text", "json"], default="text")
     return arguments.run(bench, argv)
 
 
@@ -78,7 +77,8 @@ def bench(options: argparse.Namespace) -> int:
     if context.full:
         raise UserError("--chunk-ms must be a chunk, got full: bench measures streams")
     facts = facts_of(recognizer_of(file, context, device=options.device))
-    print("\n".join(f"{name:<12}{fact}" for name, fact in facts.items()), flush=True)
+    if options.format == "text":
+        print("\n".join(f"{name:<12}{fact}" for name, fact in facts.items()), flush=True)
     rows: list[Row] = []
     for threads in options.threads:
         for backend in options.backends or [name for name in BACKENDS if name != "compiled"]:
@@ -94,11 +94,11 @@ def bench(options: argparse.Namespace) -> int:
                 continue
             load = time.perf_counter() - start
             rows += [row_of(made, load, backend, threads, streams) for streams in options.streams]
+    if options.format == "json":
+        print(json.dumps({**facts, "rows": [row._asdict() for row in rows]}, indent=1))
+        return 0
     cells = [[f"{x:.4g}" if isinstance(x, float) else str(x) for x in row] for row in rows]
     print(table([name.replace("_", " ") for name in Row._fields], cells))
-    if options.json:
-        values = {**facts, "rows": [row._asdict() for row in rows]}
-        write_text(options.json, json.dumps(values, indent=1))
     return 0
 
 

@@ -136,7 +136,6 @@ def test_a_file_that_is_read_is_not_written(
         (model, ["pack", "--model", model, "--output"]),
         (model, ["export", "--model", model, "--audio", wav, "--output"]),
         (wav, ["export", "--model", model, "--audio", wav, "--output"]),
-        (model, ["bench", "--model", model, "--json"]),
         (manifest, ["report", model, "--manifest", manifest, "--output"]),
     ]:
         before = read.read_bytes()

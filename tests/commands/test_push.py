@@ -231,13 +231,11 @@ SHARED = Terms("CC-BY-SA-4.0", ("de", "en"))
 def test_the_licence_and_languages_of_the_file_are_pushed(
     remote: hub_server.Hub, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The record of an import states the licence in files of before they had terms."""
-    record = {"imported": {"name": "stt", "source": "NeMo", "licence": "My Own"}}
-    for change, expected in (
-        ({"terms": SHARED}, ("cc-by-sa-4.0", None, ["de", "en"])),
-        ({"training": record, "terms": Terms()}, ("other", "My Own", None)),
+    for terms, expected in (
+        (SHARED, ("cc-by-sa-4.0", None, ["de", "en"])),
+        (Terms("My Own"), ("other", "My Own", None)),
     ):
-        save_model("m.safetensors", load_model("m.safetensors")._replace(**change))
+        save_model("m.safetensors", load_model("m.safetensors")._replace(terms=terms))
         assert run("push", "m.safetensors", "me/tiny", "--overwrite-card") == 0
         found = properties(files(remote)["README.md"].decode())
         assert (found["license"], found.get("license_name"), found.get("language")) == expected
