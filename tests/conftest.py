@@ -33,7 +33,6 @@ from asrkit.runtime import Result
 os.environ["TRITON_INTERPRET"] = "1"  # before anything imports triton: kernels run on the CPU
 
 PROJECT = Path(__file__).parents[1]
-FAKE_SOUND = PROJECT / "tests" / "fake"  # for the PYTHONPATH of a process, too
 FIXTURES = PROJECT / "tests" / "fixtures"
 RECORDINGS = FIXTURES / "recordings"  # real ones, of a few corpora
 SPEECH = RECORDINGS / "an4/audio/fmjd/an193-fmjd-b.flac"
@@ -285,7 +284,8 @@ def skip(reason: str) -> NoReturn:
 @pytest.fixture
 def sound(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The stand-in for sounddevice, whose microphones hear `samples` and go away then."""
-    spec = importlib.util.spec_from_file_location("sounddevice", FAKE_SOUND / "sounddevice.py")
+    path = PROJECT / "tests" / "fake" / "sounddevice.py"
+    spec = importlib.util.spec_from_file_location("sounddevice", path)
     assert spec
     assert spec.loader
     module = importlib.util.module_from_spec(spec)

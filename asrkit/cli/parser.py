@@ -114,6 +114,12 @@ class Parser(argparse.ArgumentParser):
 
 def refuse_overwriting(options: argparse.Namespace) -> None:
     """Raise UserError for a file to write that another argument reads."""
+
+    def same_file(path: str, other: str) -> bool:
+        with suppress(OSError, ValueError):  # not the path of a file
+            return os.path.samefile(path, other)
+        return False
+
     values = [value if isinstance(value, list) else [value] for value in vars(options).values()]
     named = [path for value in values for path in value if isinstance(path, str)]
     for target in (path for path in named if isinstance(path, Target)):
@@ -121,14 +127,6 @@ def refuse_overwriting(options: argparse.Namespace) -> None:
             raise UserError(
                 f"{shown(Path(target))} is read and cannot be written: name another file"
             )
-
-
-def same_file(path: str, other: str) -> bool:
-    """Return whether two paths name the same existing file."""
-    try:
-        return os.path.samefile(path, other)
-    except (OSError, ValueError):  # ValueError: not a path
-        return False
 
 
 def complain(name: str, message: object) -> None:

@@ -35,8 +35,6 @@ def explained(address: Address) -> Iterator[None]:
             why = f"its owner grants access: ask at {page}, then set HF_TOKEN"
         elif isinstance(error, errors.RevisionNotFoundError):
             why = "no such revision: give a branch, a tag or a commit of it"
-        elif isinstance(error, errors.RemoteEntryNotFoundError):
-            why = "no such file in this repository"
         elif isinstance(error, errors.RepositoryNotFoundError):
             why = "no such repository, or a private one: for that set HF_TOKEN"
         elif status in (401, 403):

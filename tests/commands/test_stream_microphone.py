@@ -3,7 +3,6 @@
 import itertools
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -16,7 +15,7 @@ import soundfile
 
 from asrkit.cli.interrupt import until_interrupted
 from asrkit.runtime import Result, Session
-from tests.conftest import FAKE_SOUND, PROJECT, speech
+from tests.conftest import speech
 from tests.running import ONE_PASS, run
 
 SAID = speech(2.0)
@@ -184,54 +183,3 @@ def test_twice_is_no_traceback_and_the_text_stays(
     assert expected.startswith(last.rstrip("\n"))
     assert last.endswith("\n")
     assert last.strip()
-
-
-PTY = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no pseudo-terminals")
-
-
-@PTY
-def test_in_a_narrow_terminal(
-    model: Path, expected: str, tmp_path: Path, environment: dict[str, str]
-) -> None:
-    """Ctrl-C is typed in the middle: the line is redrawn until then, the last text stays."""
-    import pty
-
-    columns = 30
-    environment |= {
-        "PYTHONPATH": f"{FAKE_SOUND}{os.pathsep}{PROJECT}", "COLUMNS": str(columns),
-        "NO_COLOR": "1", "FAKE_MICROPHONE": str(tmp_path / "spoken.wav"),
-    }  # fmt: skip
-    ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "asrkit.stream", "--model", str(model), "--mic", *ONE_PASS]
-    process = subprocess.Popen(
-        command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment,
-        start_new_session=True, preexec_fn=take_terminal,
-    )  # fmt: skip
-    os.close(theirs)
-    shown, typed = b"", False
-    while True:
-        try:
-            shown += os.read(ours, 4096)
-        except OSError:  # the other end is closed
-            break
-        if not typed and shown.count(b"\x1b[K") > 25 and expected.strip()[:4].encode() in shown:
-            os.write(ours, b"\x03")
-            typed = True
-    os.close(ours)
-    assert process.wait() == 0
-    lines = shown.decode().replace("\r\n", "\n").split("\r\x1b[K")
-    assert lines[0] + lines[1] == "listening to 'USB Mic'; Ctrl-C ends\n"
-    assert all(len(line.rstrip("\n^C")) < columns for line in lines[2:-1])
-    assert all("dBFS" in line for line in lines[2:-1] if line)
-    final = lines[-1].splitlines()[0]  # the next one is about the confidence
-    assert expected.startswith(final)
-    assert final
-    assert "Traceback" not in shown.decode()
-
-
-def take_terminal() -> None:
-    """Make standard input the terminal that Ctrl-C comes from."""
-    import fcntl
-    import termios
-
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
