@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 from textwrap import indent
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from asrkit.cli.options import MODEL
 from asrkit.cli.parser import Parser
@@ -54,7 +54,7 @@ def described(file: ModelFile) -> dict[str, str]:
     chunk, left, after = (frames * frame_ms for frames in context.live)
     right = f" and {after} ms after it" if after else ""
     silent = events(file.tokenizer)
-    found = {
+    return {
         "parameters": f"{file.num_parameters / 1e6:.2f} M",
         "head": file.model.head.description(),
         "vocabulary": f"{file.tokenizer.vocab_size} with the blank, {file.config.text.tokenizer}"
@@ -63,20 +63,6 @@ def described(file: ModelFile) -> dict[str, str]:
         "trained at": f"chunks of {', '.join(chunks)}; left contexts of {', '.join(lefts)}{rights}",
         "decodes at": f"{chunk} ms with {left} ms before it{right}",
     }
-    if "imported" in file.training:
-        found["imported"] = printable(origin(file.training["imported"]))
-    return found
-
-
-def origin(record: Any) -> str:
-    """Describe the source and the licence of an imported model in one line."""
-    found = record if isinstance(record, dict) else {}
-    files = found.get("sha256")
-    names = ", ".join(map(str, files)) if isinstance(files, dict) else "unknown"
-    told = {key: found.get(key, "unknown") for key in ("name", "source", "licence")}
-    line = f"{told['name']}, from {told['source']} ({names}); licence {told['licence']}"
-    line += f"; language prompt {found['prompt']}" if "prompt" in found else ""
-    return line[:LONGEST_PART]
 
 
 def _yaml(values: dict) -> str:

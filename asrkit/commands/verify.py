@@ -31,7 +31,6 @@ def main(argv: list[str] | None = None) -> int:
         "--chunk-ms", metavar="MS,…",
         help="chunks in ms, with the model's contexts (default: those of the model's training)",
     )  # fmt: skip
-    arguments.add_argument("--exported", metavar="FILE", help="file that asrkit export wrote")
     arguments.add_argument("files", nargs="+", metavar="FILE", help="recordings")
     return arguments.run(verify, argv)
 
@@ -78,8 +77,6 @@ def verify(options: argparse.Namespace) -> int:
         titles = ("setting", "log-probs", "batch", "text")
         print(indent(table(titles, [row.cells() for row in rows]), "  "))
         passed &= all(row.passed for row in rows)
-    if options.exported:
-        passed &= verify_exported(file, options.exported, audio.load(options.files[0]))
     print("streaming equals offline" if passed else f"FAILED: above {TOLERANCE:.0e}, or other text")
     return 0 if passed else 1
 
@@ -123,24 +120,6 @@ def compared(
     streamed = trace.emissions if len(alone) else alone
     same_text = text == offline.transcribe_batch([whole])[0].text
     return Row(name, difference(alone, streamed), difference(alone, beside), same_text)
-
-
-def verify_exported(file: ModelFile, path: str, samples: np.ndarray) -> bool:
-    """Compare an exported file with eager over the stream."""
-    import torch
-
-    from asrkit.backends import onnx
-    from asrkit.export import torchscript
-    from asrkit.export.verification import largest_difference, tolerance
-
-    module, exported = (onnx if path.endswith(".onnx") else torchscript).read(path)
-    stream = torch.from_numpy(samples)[None]
-    worst = largest_difference(file, exported, module, stream)
-    allowed = tolerance(file, exported, stream, worst)
-    rate = file.model.encoder.rate
-    context = "full context" if exported.context.full else rate.name(exported.context)
-    print(f"{path}: {exported.what}, {context}, against eager {worst:.1e} (at most {allowed:.0e})")
-    return worst <= allowed
 
 
 def packets(samples: np.ndarray) -> Iterator[np.ndarray]:

@@ -198,7 +198,7 @@ RUNS_MODELS = [
     f"align {MODEL} --manifest one.jsonl",
     f"stream {MODEL} x.wav",
     f"export {MODEL} --format torchscript --output e.ts --audio x.wav",
-    f"verify {MODEL} --chunk-ms 320 --exported e.ts x.wav",
+    f"verify {MODEL} --chunk-ms 320 x.wav",
 ]
 EVALUATES = [f"evaluate {MODEL} one.jsonl", "data check one.jsonl"]
 EXPORTS = f"export {MODEL} --format onnx --output e.onnx --audio x.wav"

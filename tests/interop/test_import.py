@@ -47,7 +47,7 @@ def test_a_model_file_that_says_where_it_is_from(
     assert len(record["sha256"]["m.nemo"]) == 64
     assert run("info", output) == 0
     shown = capsys.readouterr().out
-    assert "imported    m, from NeMo 2.5.0 (m.nemo); licence CC-BY-4.0" in shown
+    assert "source: NeMo 2.5.0" in shown
     assert "decodes at  1120 ms with 5600 ms before it" in shown
     assert "head        ctc" in shown
 

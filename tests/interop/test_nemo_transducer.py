@@ -243,7 +243,7 @@ def test_a_hybrid_keeps_both_heads_or_the_one_that_is_chosen(tmp_path: Path) -> 
     [
         ("rnnt-hybrid", (), "LSTM predictor, 2 × 40; joiner, 48, and a CTC layer"),
         ("rnnt-stateless", (), "transducer: stateless predictor of "),
-        ("rnnt-prompt", ("--prompt", "de-DE"), "language prompt de-DE"),
+        ("rnnt-prompt", ("--prompt", "de-DE"), "prompt: de-DE"),
     ],
 )
 def test_info_tells_the_head_and_the_prompt(

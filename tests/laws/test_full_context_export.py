@@ -12,7 +12,6 @@ from asrkit import Endpointer, UserError
 from asrkit.backends.check import TOLERANCE
 from asrkit.backends.export_metadata import Exported, described, export_path
 from asrkit.backends.onnx import of_file, read
-from asrkit.commands.verify import main as verify
 from asrkit.export import onnx
 from asrkit.export.__main__ import main as export
 from asrkit.export.verification import eager_step, largest_difference
@@ -93,13 +92,6 @@ def test_a_second_pass_of_a_stream(model: Path) -> None:
             load(model, "full", backend="onnx")
     finally:
         (model.parent / "moved.onnx").rename(export_path(model, WHOLE, "onnx"))
-
-
-def test_verify(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    wav = write_wav(tmp_path / "a.wav", speech(1.0))
-    exported = str(export_path(model, WHOLE, "onnx"))
-    assert verify(["--model", str(model), "--exported", exported, str(wav)]) == 0
-    assert f"{exported}: ctc, full context, against eager" in capsys.readouterr().out
 
 
 def test_control_another_models_export(model: Path, tmp_path: Path) -> None:
