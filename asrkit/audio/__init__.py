@@ -48,22 +48,21 @@ if TYPE_CHECKING:
         warp_frequencies,
         with_pauses,
     )
-    from asrkit.audio.frontends import KINDS, build_frontend
-    from asrkit.audio.frontends.base import HOP, WINDOW, Frontend, features
-    from asrkit.audio.frontends.kaldi import Fbank
-else:  # imported on first use, so that a process that only reads files needs no torch
-    MODULES = {
-        "frontends.kaldi": ("Fbank",),
-        "frontends.base": ("HOP", "WINDOW", "Frontend", "features"),
-        "frontends": ("KINDS", "build_frontend"),
-    }
+    from asrkit.audio.frontends import (
+        HOP,
+        KINDS,
+        WINDOW,
+        Fbank,
+        Frontend,
+        build_frontend,
+        features,
+    )
+else:
 
     def __getattr__(name: str) -> object:
-        from importlib import import_module
-
+        """Import features and augmentation on first use: reading files needs no torch."""
         if name not in __all__:
             raise AttributeError(f"module 'asrkit.audio' has no attribute {name!r}")
-        named = (module for module, names in MODULES.items() if name in names)
-        value = getattr(import_module(f"asrkit.audio.{next(named, 'augment')}"), name)
-        globals()[name] = value  # so that this function is not called for it again
-        return value
+        from asrkit.audio import augment, frontends
+
+        return getattr(frontends if hasattr(frontends, name) else augment, name)

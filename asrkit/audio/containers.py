@@ -330,10 +330,10 @@ def samples_of(frame: av.AudioFrame) -> np.ndarray:
 
 def described(stream: Any) -> str:
     """Return a track's codec, channels, language and title for a message."""
-    names = [str(stream.metadata[key]) for key in ("language", "title") if key in stream.metadata]
     codec = stream.codec_context  # None: FFmpeg does not know it
     words = [codec.name, codec.layout.name] if codec else ["unknown codec"]
-    return shown(" ".join([*words, *names]), 80)[1:-1]
+    words += [stream.metadata.get(key, "") for key in ("language", "title")]
+    return shown(" ".join(filter(None, words)), 80)[1:-1]
 
 
 def open_container(data: BinaryIO, name: str) -> Any:

@@ -3,7 +3,8 @@
 import io
 import re
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
+from typing import BinaryIO
 
 import numpy as np
 import soundfile
@@ -26,22 +27,13 @@ PADDING = 8  # bytes after the samples that only fill the last chunk
 
 
 class Exact(AudioFile):
-    """A file that libsndfile reads; other files raise LibsndfileError."""
+    """A file that libsndfile reads."""
 
-    def __init__(self, source: Source, name: str) -> None:
-        self._source, self._data = source, bytes_of(source)
-        try:
-            if self._data.read(4) not in BEGINNINGS:
-                raise soundfile.LibsndfileError(1)  # unrecognised format
-            self._data.seek(0)
-            # Without the file's name, by which libsndfile would guess formats.
-            in_memory = isinstance(self._data, io.BytesIO)
-            file = self._data if in_memory else self._data.fileno()
-            self._file = soundfile.SoundFile(file, closefd=False)
-            super().__init__(name, self._file.samplerate, self._file.channels, self._file.frames)
-        except BaseException:
-            self._data.close()
-            raise
+    def __init__(
+        self, name: str, source: Source, data: BinaryIO, file: soundfile.SoundFile
+    ) -> None:
+        super().__init__(name, file.samplerate, file.channels, file.frames)
+        self._source, self._data, self._file = source, data, file
 
     def is_exact(self) -> bool:
         """Return whether libsndfile reads and counts all samples.
@@ -129,9 +121,15 @@ class Exact(AudioFile):
 
 def by_libsndfile(source: Source, name: str) -> Exact | None:
     """Return the file if libsndfile reads and counts all samples."""
-    with suppress(soundfile.LibsndfileError):
-        exact = Exact(source, name)
-        if exact.is_exact():
-            return exact
-        exact.close()
+    with ExitStack() as stack, suppress(soundfile.LibsndfileError):
+        data = stack.enter_context(bytes_of(source))
+        if data.read(4) in BEGINNINGS:
+            data.seek(0)
+            # Without the file's name, by which libsndfile would guess formats.
+            unnamed = data if isinstance(data, io.BytesIO) else data.fileno()
+            file = stack.enter_context(soundfile.SoundFile(unnamed, closefd=False))
+            exact = Exact(name, source, data, file)
+            if exact.is_exact():
+                stack.pop_all()
+                return exact
     return None

@@ -153,10 +153,9 @@ def array_of(samples: object) -> np.ndarray:
         array = np.empty(0, dtype=object)
     if array.dtype in (np.int16, np.float32, np.float64):
         return array
-    got = type(samples).__name__ if array.dtype.kind in "OSUV" else str(array.dtype)
+    got = array.dtype if isinstance(samples, np.ndarray) else type(samples).__name__
     hint = ""
     if isinstance(samples, (bytes, bytearray, memoryview)):
-        got = type(samples).__name__
         hint = "; for 16-bit samples use np.frombuffer(data, dtype=np.int16)"
     elif isinstance(samples, (str, Path)):
         hint = "; pass the path of a file to transcribe"
@@ -168,10 +167,7 @@ def out_of_range(samples: np.ndarray) -> str:
     bad = ~(np.abs(samples) <= LOUDEST)
     first, value = int(np.argwhere(bad)[0, 0]), samples[bad][0]
     if not np.isfinite(value):
-        count = np.count_nonzero(~np.isfinite(samples))
-        return (
-            f"samples must be finite, but sample {first} is {value} ({count} of {bad.size} are not)"
-        )
+        return f"samples must be finite, but sample {first} is {value}"
     return (
         f"float samples must be in [-1, 1], but sample {first} is {value:g}; divide values in the "
         "range of int16 by 32768, or pass int16"

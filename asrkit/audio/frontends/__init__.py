@@ -3,11 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
-from asrkit.audio.frontends.base import Frontend
+from asrkit.audio.frontends.base import HOP, WINDOW, Frontend, features
 from asrkit.audio.frontends.kaldi import Fbank
 from asrkit.audio.frontends.nemo import SherpaNemoFbank, SlaneyFbank
 from asrkit.audio.frontends.whisper import WhisperFbank
 from asrkit.registry import Kinds
+
+__all__ = ["HOP", "KINDS", "WINDOW", "Fbank", "Frontend", "build_frontend", "features"]
 
 KINDS: Kinds[Frontend] = Kinds(
     "frontend",
