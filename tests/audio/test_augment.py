@@ -61,11 +61,7 @@ def test_the_band_stays_and_its_order_too(width: float) -> None:
     assert warped.max() <= 79.0
     assert (warped[:, :, -1] > 77.5).all()
     assert (warped != ramp).any()
-
-
-def test_no_width_changes_nothing() -> None:
-    feats = torch.randn(2, 5, 80)
-    assert warp_frequencies(feats, 0.0, FBANK) is feats
+    assert warp_frequencies(ramp, 0.0, FBANK) is ramp
 
 
 def test_mel_edges_are_kaldis() -> None:
@@ -143,11 +139,7 @@ def test_a_telephone_carries_half_the_band_in_eight_bits(level: float) -> None:
     assert output.dtype == np.float32
     assert -42 < error(output, low) < -30
     assert error(through_telephone(high), 0.0 * high) < -35
-
-
-def test_a_telephone_clips_what_is_too_loud() -> None:
-    loud = 3.0 * np.sin(np.arange(1600, dtype=np.float32) / 10)
-    assert np.abs(through_telephone(loud)).max() < 1.5
+    assert np.abs(through_telephone(3.0 / level * low)).max() < 1.5  # clipped
 
 
 def test_mu_law_is_torchaudios() -> None:
@@ -178,7 +170,7 @@ def masked_parts(
     return frames, bins
 
 
-@pytest.mark.parametrize("length", [1, 5, 33, 66, 249, 1000])
+@pytest.mark.parametrize("length", [1, 33, 249, 1000])
 @pytest.mark.parametrize("share", [0.02, 0.15, 1.0])
 def test_every_length_gets_frequency_masks_and_time_masks_within_the_share(
     length: int, share: float
