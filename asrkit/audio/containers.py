@@ -13,7 +13,7 @@ import numpy as np
 
 from asrkit.audio.reader import AudioFile, bytes_after, cut_off
 from asrkit.audio.resampler import checked_rate
-from asrkit.audio.samples import MAX_SECONDS, TOLERANCE, AudioError
+from asrkit.audio.samples import IN_MEMORY, MAX_SECONDS, TOLERANCE, AudioError
 from asrkit.errors import printable, shown
 
 # The formats that FFmpeg may read: containers of audio. Playlists name other files; devices,
@@ -358,8 +358,9 @@ def open_container(data: BinaryIO, name: str) -> Any:
         except Exception as error:  # PyAV raises a dozen types, AttributeError among them
             log = getattr(error, "log", None)
             reason = f"{getattr(error, 'strerror', error)}" + (f": {log[2].strip()}" if log else "")
+    hint = "; raw 16-bit samples: np.frombuffer(data, np.int16)" if name == IN_MEMORY else ""
     raise AudioError(
-        f"{name} is not audio that soundfile or FFmpeg reads ({printable(reason)[:300]})"
+        f"{name} is not audio that soundfile or FFmpeg reads ({printable(reason)[:300]}){hint}"
     )
 
 
