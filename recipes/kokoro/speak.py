@@ -18,14 +18,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))  # a package is called 
 from corpus import RecipeError, Splits, Utterance, refused, write_manifests
 from digits.prepare import SAMPLE_RATE
 from librispeech.more_text import cleaned, selected
+from recordings import Speech, in_random_order, kept_or_made, synthesised
 from synthesizer import RATE, Kokoro, check_packages
-from synthetic.speak import Speech, in_random_order, kept_or_made, synthesised
 
 from asrkit.data.manifest import lines_of
 from asrkit.errors import UserError
 from asrkit.text.normalization import Normalization, Normalizer
 
-BIT_RATE = {"compression_level": 0.925}  # 24 kbit/s
 DEV_EVERY, DEV_VOICES = 20, {"af_jessica", "am_liam", "bf_lily", "bm_daniel"}
 SPEED, BLENDED, SHARE = (0.85, 1.2), 0.5, (0.3, 0.7)  # share of the second voice in a blend
 WORDS = (5, 45)  # of a sentence
@@ -91,7 +90,7 @@ def make_utterance(
     rng = np.random.default_rng([seed, index])
     path = output / "audio" / f"kokoro-{index:06d}.opus"
     make = partial(speak, packages, text, index % DEV_EVERY == 0, rng)
-    return kept_or_made(path, {"seed": seed, "text": text}, make, **BIT_RATE)
+    return kept_or_made(path, {"seed": seed, "text": text}, make)
 
 
 def read_texts(paths: list[Path], seed: int) -> Iterator[str]:

@@ -3,8 +3,12 @@
 import hashlib
 import io
 import json
+import multiprocessing
+import os
+import select
 import subprocess
 import tarfile
+import time
 import zipfile
 from pathlib import Path
 
@@ -15,6 +19,7 @@ import soundfile
 from tests.recipes.test_corpora import load_recipe, refuse
 
 KOKORO, SYNTHESIZER = load_recipe("kokoro", "speak"), load_recipe("kokoro", "synthesizer")
+RECORDINGS = load_recipe("kokoro", "recordings")
 VOICES = ["af_a", "am_b", "bf_c", *sorted(KOKORO.DEV_VOICES)]
 TEXTS = {
     "a.txt": "Mr. Weston was out, and Emma's day was long.\nToo short, this.\n",
@@ -111,6 +116,49 @@ def test_speech_that_is_rejected(
     out = ["--output-dir", tmp_path / "out", "--texts", *texts, "--jobs", 1, "--hours", 0.001]
     assert "the texts are 0.0 h" in refuse(KOKORO, out, capsys)
     assert not [*(tmp_path / "out").rglob("*.opus")]
+
+
+DAMAGES = {
+    "json": [b"", b"[]", b"[" * 100_000, b'{"seed": 0, "speaker": null}'],
+    "opus": [b"", bytes(4000)],
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "damage"), [(kind, each) for kind, some in DAMAGES.items() for each in some]
+)
+def test_a_damaged_recording_or_note_is_made_anew(
+    kind: str, damage: bytes, texts: list[Path], tmp_path: Path
+) -> None:
+    rows = prepare(tmp_path / "out", texts, "--hours", 0.0015)
+    path = Path(rows["train"][0]["audio"]).with_suffix(f".{kind}")
+    whole = path.read_bytes()
+    path.write_bytes(damage)
+    assert prepare(tmp_path / "out", texts, "--hours", 0.0015) == rows
+    assert path.read_bytes() == whole or kind == "opus"  # the serial number of an Ogg file is drawn
+    assert len(soundfile.read(rows["train"][0]["audio"])[0])
+
+
+def test_workers_end_with_a_killed_parent() -> None:
+    """The last holder of the pipe's other end is gone."""
+    kept, given = os.pipe()
+    fork = multiprocessing.get_context("fork")
+
+    def work() -> None:
+        with fork.Pool(2, RECORDINGS.follow_parent) as pool:
+            pool.map(abs, range(2))
+            os.write(given, b"ready")
+            time.sleep(60)
+
+    parent = fork.Process(target=work)
+    parent.start()
+    os.close(given)
+    assert os.read(kept, 5) == b"ready"
+    parent.kill()
+    parent.join()
+    assert select.select([kept], [], [], 20)[0]
+    assert os.read(kept, 1) == b""
+    os.close(kept)
 
 
 @pytest.mark.parametrize(
