@@ -57,6 +57,8 @@ def parse_yaml(text: str, longest: int = MAX_BYTES) -> Any:
         mark = error.problem_mark or error.context_mark
         place = f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""
         raise ConfigError(printable(error.problem or error.context or "") + place) from None
+    except RecursionError:
+        raise ConfigError("nested too deeply") from None
     except Exception as error:  # of the loader, or of int(), datetime() and others for a value
         raise ConfigError(f"a value cannot be read: {reason(error)}") from None
 

@@ -60,7 +60,7 @@ def refuse_impossible(config: Config) -> None:
         (
             no_ctc and (training.intermediate_layers or training.views != "one"),
             "training.intermediate_layers and training.views need the CTC layer of a transducer: "
-            "model.head.ctc_weight must be above 0",
+            "model.head.ctc_weight must be above 0, got 0",
         ),
         (
             tunes and training.keep == "replay" and not data.replay,

@@ -347,7 +347,7 @@ def test_what_a_transducer_does_not_have_is_refused(tmp_path: Path, capsys: Any)
         ("training.intermediate_layers=[1]", "model.head.ctc_weight must be above 0, got 0"),
         ("model.head.layers=3", "'model.head': transducer has no option 'layers'"),
         ("model.head.kind=rnnt", "'model.head.kind': must be one of ctc, transducer, got 'rnnt'"),
-        ("model.head.dropout=2", "'model.head': dropout must be from 0 to below 1, got 2.0"),
+        ("model.head.dropout=2", "'model': head: dropout must be from 0 to below 1, got 2.0"),
     ],
 )
 def test_configurations_that_do_not_fit_are_refused(

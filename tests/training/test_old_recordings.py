@@ -143,7 +143,6 @@ def test_old_data_are_those_of_the_first_model(config: Path, tmp_path: Path, old
         (["training.keep=replay", "data.replay=[]"], "training.keep replay needs data.replay"),
         (["data.replay_share=1"], "replay_share"),
         (["data.canary={Old One: x}"], "canary"),
-        (["data.canary={dev: x}"], "'dev' is data.dev"),
         (["data.train=[]"], "data.train"),
         (["data.train=3"], "'data.train'.*3"),
     ):
