@@ -3,7 +3,7 @@
 import itertools
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -54,6 +54,27 @@ def letters(tmp_path_factory: pytest.TempPathFactory) -> NGram:
     return written(split, tmp_path_factory.mktemp("letters"))
 
 
+def scored(
+    model: NGram, words: list[str], weight: float, bonus: float, ended: bool = True
+) -> float:
+    """By definition: what a language model adds to a text."""
+    state, total = model.start(), 0.0
+    for word in words:
+        log_prob, state = model.score(state, word)
+        total += weight * log_prob + bonus
+    return total + weight * model.finish(state) if ended else total
+
+
+def added(fusion: Fusion, tokens: Sequence[int]) -> float:
+    """What a fusion adds to a text token by token, with the end."""
+    state, total = fusion.start(), 0.0
+    for token in tokens:
+        state, gain = fusion.step(state, token)
+        assert gain <= fusion.ceiling + 1e-9
+        total += gain
+    return total + fusion.finish(state)
+
+
 Case = tuple[Fusion, Callable[[tuple[int, ...]], float], Callable[[tuple[int, ...]], float]]
 
 
@@ -72,13 +93,6 @@ def case(kind: str, seed: int, words: NGram, letters: NGram) -> Case:
     draw = random.Random(seed)
     weight, bonus = draw.choice([0.0, 0.3, 1.0, 2.5]), draw.choice([-1.0, 0.0, 0.7, 2.0])
 
-    def added(model: NGram, words: list[str], ended: bool) -> float:
-        state, total = model.start(), 0.0
-        for word in words:
-            log_prob, state = model.score(state, word)
-            total += weight * log_prob + bonus
-        return total + weight * model.finish(state) if ended else total
-
     def text(tokens: tuple[int, ...]) -> str:
         return "".join(PIECES[token] for token in tokens)
 
@@ -95,13 +109,13 @@ def case(kind: str, seed: int, words: NGram, letters: NGram) -> Case:
     if kind == "tokens":
         return (
             TokenFusion(Weighted(letters, weight, bonus), PIECES),
-            lambda tokens: added(letters, list(map(as_word, text(tokens))), False),
-            lambda tokens: added(letters, list(map(as_word, text(tokens))), True),
+            lambda tokens: scored(letters, [*map(as_word, text(tokens))], weight, bonus, False),
+            lambda tokens: scored(letters, [*map(as_word, text(tokens))], weight, bonus),
         )
     return (
         WordFusion(Weighted(words, weight, bonus), PIECES, complete_units),
-        lambda tokens: added(words, text(tokens).rpartition(" ")[0].split(), False),
-        lambda tokens: added(words, text(tokens).split(), True),
+        lambda tokens: scored(words, text(tokens).rpartition(" ")[0].split(), weight, bonus, False),
+        lambda tokens: scored(words, text(tokens).split(), weight, bonus),
     )
 
 
@@ -278,23 +292,13 @@ def tokenizers() -> dict[str, Tokenizer]:
 def test_words_of_every_tokenizer(kind: str, tmp_path: Path) -> None:
     """Token by token a text adds what its words add; words take one token only of one tokenizer."""
     tokenizer = tokenizers()[kind]
-    of_tokens = ["", *(tokenizer.piece(token) for token in range(1, tokenizer.vocab_size))]
     model = written([text.split() for text in SENTENCES], tmp_path)
-    fusion = WordFusion(Weighted(model, 0.7, 0.3), of_tokens, complete_units)
+    fusion = WordFusion(Weighted(model, 0.7, 0.3), pieces_of(tokenizer), complete_units)
     sizes = []
     for text in [*SENTENCES, "MAT A THE", "CAT"]:
-        context, expected = model.start(), 0.0
-        for word in text.split():
-            log_prob, context = model.score(context, word)
-            expected += 0.7 * log_prob + 0.3
-        state, added = fusion.start(), 0.0
         tokens = tokenizer.encode(text)
-        for token in tokens:
-            state, gain = fusion.step(state, token)
-            added += gain
-            assert gain <= fusion.ceiling
         assert decode(tokenizer, tokens) == text
-        assert added + fusion.finish(state) == pytest.approx(expected + 0.7 * model.finish(context))
+        assert added(fusion, tokens) == pytest.approx(scored(model, text.split(), 0.7, 0.3))
         sizes.append(len(tokens) / len(text.split()))
     assert (max(sizes) > 1) == (kind != "words")
 
@@ -311,22 +315,13 @@ def test_units_of_scripts_without_spaces(kind: str, bonus: float, tmp_path: Path
         tokenizer = CharTokenizer(sorted({*"".join(UNSPACED)}))
     else:
         tokenizer = SentencePieceTokenizer.train(UNSPACED * 3, 60, kind)
-    of_tokens = pieces_of(tokenizer)
     model = written([units(text) for text in UNSPACED], tmp_path)
-    fusion = WordFusion(Weighted(model, 0.7, bonus), of_tokens, complete_units)
+    fusion = WordFusion(Weighted(model, 0.7, bonus), pieces_of(tokenizer), complete_units)
     assert fusion.misfit() == ""
     for text in [*UNSPACED, "好你iPhone世 界", "hello"]:
-        context, expected = model.start(), 0.0
-        for unit in units(text):
-            assert model.has_word(unit) or text not in UNSPACED
-            log_prob, context = model.score(context, unit)
-            expected += 0.7 * log_prob + bonus
-        state, added = fusion.start(), 0.0
-        for token in tokenizer.encode(text):
-            state, gain = fusion.step(state, token)
-            added += gain
-            assert gain <= fusion.ceiling + 1e-9
-        assert added + fusion.finish(state) == pytest.approx(expected + 0.7 * model.finish(context))
+        assert text not in UNSPACED or all(map(model.has_word, units(text)))
+        expected = scored(model, units(text), 0.7, bonus)
+        assert added(fusion, tokenizer.encode(text)) == pytest.approx(expected)
 
 
 def test_words_of_several_units_are_reported(tmp_path: Path) -> None:
@@ -356,21 +351,13 @@ def test_the_model_decides_between_characters(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["characters", "unigram", "bpe"])
 def test_tokens_of_every_tokenizer(kind: str, tmp_path: Path) -> None:
     tokenizer = tokenizers()[kind]
-    of_tokens = ["", *(tokenizer.piece(token) for token in range(1, tokenizer.vocab_size))]
     split = [[as_word(tokenizer.piece(t)) for t in tokenizer.encode(text)] for text in SENTENCES]
     model = written(split, tmp_path)
-    fusion = TokenFusion(Weighted(model, 1.0, 0.0), of_tokens)
+    fusion = TokenFusion(Weighted(model, 1.0, 0.0), pieces_of(tokenizer))
     for text, words in zip(SENTENCES, split, strict=True):
-        context, expected = model.start(), 0.0
-        for word in words:
-            log_prob, context = model.score(context, word)
-            expected += log_prob
-        state, added = fusion.start(), 0.0
-        for token in tokenizer.encode(text):
-            state, gain = fusion.step(state, token)
-            added += gain
         assert "<unk>" not in words
-        assert added + fusion.finish(state) == pytest.approx(expected + model.finish(context))
+        expected = scored(model, words, 1.0, 0.0)
+        assert added(fusion, tokenizer.encode(text)) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(
@@ -408,9 +395,11 @@ def test_model_that_does_not_fit_is_refused_by_name(
 def test_words_in_another_spelling_are_reported(
     kind: str, texts: list[str], line: str, tmp_path: Path
 ) -> None:
-    of_tokens = pieces_of(tokenizers()[kind])
-    model = written([text.split() for text in texts], tmp_path)
-    found = WordFusion(Weighted(model, 0.7, 0.3), of_tokens, complete_units).misfit()
+    model, pieces = (
+        written([text.split() for text in texts], tmp_path),
+        pieces_of(tokenizers()[kind]),
+    )
+    found = WordFusion(Weighted(model, 0.7, 0.3), pieces, complete_units).misfit()
     assert found.startswith(line)
     assert bool(found) == bool(line)
 

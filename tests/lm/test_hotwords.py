@@ -7,21 +7,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from asrkit.build import build_hotwords
+from asrkit.build import build_hotwords, pieces_of
 from asrkit.errors import UserError
 from asrkit.lm.hotwords import GRID, Hotwords, read_hotwords, weighed
-from asrkit.text import CharTokenizer, Tokenizer
+from asrkit.text import CharTokenizer
 from tests.lm.phrases import advance, worth
-from tests.lm.test_fusion import tokenizers
+from tests.lm.test_fusion import added, tokenizers
 
 WORDS = ["A", "THE", "CAT", "MAT", "SAT", "AT", "CA", "T"]
 PHRASES = [*WORDS, "THE CAT", "CAT SAT", "THE CAT SAT", "CAT CAT", "A MAT", "A", "SAT SAT SAT"]
 KINDS = ["characters", "words", "unigram", "bpe"]
 ALL = tokenizers()
-
-
-def pieces_of(tokenizer: Tokenizer) -> list[str]:
-    return ["", *(tokenizer.piece(token) for token in range(1, tokenizer.vocab_size))]
 
 
 def some_bonuses(draw: random.Random, phrases: list[str]) -> dict[str, float]:
@@ -37,15 +33,6 @@ def some_tokens(draw: random.Random, kind: str) -> list[int]:
         return draw.choices(range(1, tokenizer.vocab_size), k=draw.randint(0, 12))
     words = ["A", "THE", "CAT", "MAT", "SAT"] if kind == "words" else WORDS
     return tokenizer.encode(" ".join(draw.choices(words, k=draw.randint(0, 6))))
-
-
-def added(hotwords: Hotwords, tokens: list[int]) -> float:
-    """Token by token, with the end."""
-    state, total = hotwords.start(), 0.0
-    for token in tokens:
-        state, gain = hotwords.step(state, token)
-        total += gain
-    return total + hotwords.finish(state)
 
 
 def wrong(kind: str, seeds: range, make: type[Hotwords] = Hotwords) -> int:
@@ -157,26 +144,25 @@ def test_file_that_is_not_a_list_of_phrases_is_refused_by_line(
         read_hotwords(tmp_path)  # as a pipe is not
 
 
-@pytest.mark.parametrize("weight", [-1.0, 20.5, float("nan"), "3", None, True])
-def test_weights_out_of_range_are_refused(weight: object) -> None:
-    with pytest.raises(UserError, match="hotword 'a': the weight must be between 0 and 20, got"):
-        weighed({"a": weight})
-    with pytest.raises(UserError, match="a list of phrases, or a dict with weights, got 'help'"):
-        weighed("help")
-
-
-def test_phrases_are_bounded() -> None:
+@pytest.mark.parametrize(
+    ("hotwords", "message"),
+    [
+        *(
+            ({"a": weight}, "hotword 'a': the weight must be between 0 and 20, got")
+            for weight in (-1.0, 20.5, float("nan"), "3", None, True)
+        ),
+        *(
+            (each, r"hotwords must be a list of phrases, .* got")
+            for each in (5, True, b"a", "help")
+        ),
+        *((each, "each hotword must be a string, got") for each in (["a", 5], [["a"]], {7: 1.0})),
+        (["a" * 1001], "hotword 'a+…a+': it must have at most 1000 .*, got 1001$"),
+    ],
+)
+def test_what_is_no_list_of_phrases(hotwords: Any, message: str) -> None:
     """A line of megabytes would take minutes and gigabytes."""
     assert weighed(["a" * 1000]) == {"a" * 1000: 2.0}
-    with pytest.raises(
-        UserError, match=r"^hotword 'a+…a+': it must have at most 1000 .*, got 1001$"
-    ):
-        weighed(["a" * 1001])
-
-
-@pytest.mark.parametrize("hotwords", [5, True, b"help", ["a", 5], [["a"]], [None], {7: 1.0}])
-def test_what_is_no_list_of_phrases(hotwords: Any) -> None:
-    with pytest.raises(UserError, match=r"^(hotwords|each hotword) must be a .*, got .*"):
+    with pytest.raises(UserError, match=f"^{message}"):
         weighed(hotwords)
 
 
