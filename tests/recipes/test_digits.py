@@ -3,7 +3,6 @@
 import importlib.util
 import json
 import os
-import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -106,18 +105,6 @@ def test_interrupted_run_goes_on(corpus: Path) -> None:
     assert kept.stat().st_mtime_ns == written
 
 
-def test_control_a_terminal_gets_a_bar(tmp_path: Path) -> None:
-    fcntl, termios = pytest.importorskip("fcntl"), pytest.importorskip("termios")
-    ours, theirs = os.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
-    sizes = ["--train", "1", "--dev", "1", "--test", "1"]
-    command = [sys.executable, str(RECIPE), "--output-dir", str(tmp_path), *sizes]
-    subprocess.run(command, stderr=theirs, stdout=subprocess.DEVNULL, check=True)
-    os.close(theirs)
-    assert b"3/3" in os.read(ours, 10_000)
-    os.close(ours)
-
-
 def test_second_run_does_nothing(corpus: Path) -> None:
     done = run(corpus)
     assert done.returncode == 0
@@ -134,9 +121,3 @@ def test_mistakes_get_one_line(corpus: Path, tmp_path: Path) -> None:
         assert hint in done.stderr
         assert done.stderr.count("\n") == 1
     assert run(tmp_path / "corpus", "--train", "-1").returncode == 2
-
-
-def test_help_ends_with_an_example() -> None:
-    command = [sys.executable, str(RECIPE), "--help"]
-    shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert "prepare.py --output-dir" in shown.strip().splitlines()[-1]

@@ -22,11 +22,7 @@ from tests.recipes.originals import (
     make_yesno,
     prepare,
 )
-from tests.recipes.test_corpora import (
-    make_prepared,
-    read_rows,
-    refuse,
-)
+from tests.recipes.test_corpora import AN4, FSDD, make_prepared, read_rows, refuse
 
 
 @pytest.mark.parametrize("name", RECIPES)
@@ -38,6 +34,8 @@ def test_prepared_folder(tmp_path: Path, name: str) -> None:
 
 def test_missing_folder(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
     for module, marker in (
+        (AN4, "etc/an4_train.transcription"),
+        (FSDD, "recordings"),
         (LIBRISPEECH, "train-clean-5"),
         (AISHELL, AISHELL.TRANSCRIPT),
         (YESNO, "*.wav"),
@@ -110,12 +108,12 @@ def test_hostile_archive_is_refused(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert not list(tmp_path.rglob("evil"))
 
 
-@pytest.mark.parametrize("name", RECIPES)
-def test_command_line(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", [*RECIPES, "an4", "fsdd", "digits"])
+def test_command_line(name: str) -> None:
     command = [sys.executable, str(PROJECT / "recipes" / name / "prepare.py")]
     shown = subprocess.run([*command, "--help"], capture_output=True, text=True, check=True)
     example = shown.stdout.strip().splitlines()[-1]
-    assert example.startswith(f"example: python recipes/{name}/prepare.py --output-dir data/{name}")
+    assert f"python recipes/{name}/prepare.py --output-dir data/{name}" in example
 
 
 def test_nothing_is_fetched_unless_asked(capsys: pytest.CaptureFixture) -> None:
