@@ -138,9 +138,3 @@ class ContextConfig(Section):
         left, right = max(self.left_contexts), self.right_context
         chunks = [Context(each, left, right) for each in dict.fromkeys(self.chunk_sizes)]
         return [FULL, *chunks] if self.full_share > 0 else chunks
-
-    @model_validator(mode="after")
-    def _not_empty(self) -> "ContextConfig":
-        if not self.chunk_sizes and self.full_share < 1.0:
-            raise ValueError("chunk_sizes must have at least one value unless full_share is 1")
-        return self

@@ -53,8 +53,14 @@ def refuse_impossible(config: Config) -> None:
             f"model.num_mels {mels}",
         ),
         (
-            training.views == "full_and_chunks" and not config.context.chunk_sizes,
-            "training.views full_and_chunks needs context.chunk_sizes",
+            not config.context.chunk_sizes
+            and (config.context.full_share < 1.0 or training.views == "full_and_chunks"),
+            "context.chunk_sizes must have at least one value unless context.full_share is 1 and "
+            "training.views has no chunks, got []",
+        ),
+        (
+            config.text.written and config.text.case != "keep",
+            f"text.written needs text.case keep, got {config.text.case}",
         ),
         (deep, f"training.intermediate_layers {deep} must lie below model.num_layers {layers}"),
         (

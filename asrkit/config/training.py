@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field
 
 from asrkit.config.bounds import (
     Count,
@@ -130,12 +130,6 @@ class TextConfig(Section):
     end_of_turn: bool = False
     """Add a label that is not text, and that the network learns at the end of each training
     utterance: docs/second-pass.md."""
-
-    @model_validator(mode="after")
-    def _keeps_capitals(self) -> "TextConfig":
-        if self.written and self.case != "keep":
-            raise ValueError(f"text.written needs text.case keep, got {self.case}")
-        return self
 
 
 class TrainingConfig(Section):

