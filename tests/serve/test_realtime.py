@@ -265,6 +265,7 @@ def test_what_cannot_be_followed_is_said(
         client.read(message)
     answer = client.dialect.wrong(caught.value) or {}
     assert (answer["type"], answer["error"]["event_id"]) == ("error", name)
+    assert client.dialect.error("silence", "")["error"]["event_id"] is None
     (cleared,) = client.read('{"type": "input_audio_buffer.clear"}')
     assert cleared["type"] == "input_audio_buffer.cleared"
     client.read(audio(b"\0\0"))

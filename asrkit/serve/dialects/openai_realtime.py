@@ -155,11 +155,10 @@ class Realtime(Dialect):
             yield from self.warned([*self.warnings, ignored])
 
     def wrong(self, error: UserError) -> dict[str, Any]:
-        return self.error("invalid_request", str(error))
+        return self.error("invalid_request", str(error), self.value.get("event_id"))
 
-    def error(self, reason: str, text: str) -> dict[str, Any]:
-        name = self.value.get("event_id")
-        about = {"event_id": name if isinstance(name, str) else None, "param": None}
+    def error(self, reason: str, text: str, event_id: object = None) -> dict[str, Any]:
+        about = {"event_id": event_id if isinstance(event_id, str) else None, "param": None}
         about |= {"type": "invalid_request_error", "code": reason, "message": text}
         return self.event("error", error=about)
 
