@@ -41,10 +41,6 @@ from asrkit.serve.uploads import Decoders
 
 SCHEMES = ("bearer", "token")  # Deepgram's clients write Token
 OPENAI_KEY = "openai-insecure-api-key."
-NOT_OFFERED = {  # OpenAI's other address for audio
-    "/v1/audio/translations": "translation is not offered: /v1/audio/transcriptions has the text in"
-    " the language that is spoken"
-}
 PAGE = Path(__file__).with_name("page")
 # All other paths need the token. Twilio sends it in its first message, which its protocol checks.
 PUBLIC = {
@@ -203,8 +199,7 @@ def elsewhere(app: Starlette) -> ASGIApp:
         kind, what = (WebSocketRoute, "no WebSocket") if is_socket else (Route, "nothing")
         known = ", ".join(each.path for each in app.routes if isinstance(each, kind))
         text = f"{what} is at {shown(scope['path'])}: choose from {known}"
-        error = RefusedError(404, "not_found", NOT_OFFERED.get(scope["path"], text))
-        await reject(error, scope, receive, send)
+        await reject(RefusedError(404, "not_found", text), scope, receive, send)
 
     return answer
 

@@ -47,7 +47,7 @@ class Cutter:
         self.most = most
         host, _, port = address.partition(":")
         self.target, self.cuts, self.draw = (host, int(port)), cuts, random.Random(seed)
-        self.done = 0
+        self.done, self.open = 0, list[socket.socket]()
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
         threading.Thread(target=self.accept, daemon=True).start()
@@ -57,12 +57,19 @@ class Cutter:
             while True:
                 near = self.listener.accept()[0]
                 far = socket.create_connection(self.target)
+                self.open += [near, far]
                 left = [self.draw.randrange(2_000, self.most)] if self.done < self.cuts else None
                 self.done += 1
                 for source, sink in ((near, far), (far, near)):
                     threading.Thread(
                         target=self.copy, args=(source, sink, left), daemon=True
                     ).start()
+
+    def cut(self) -> None:
+        """Cut all connections now."""
+        for each in self.open:
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
 
     def copy(self, source: socket.socket, sink: socket.socket, left: list[int] | None) -> None:
         with suppress(OSError):

@@ -5,12 +5,10 @@ import itertools
 import json
 import os
 import shutil
-import socket
 import subprocess
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +22,7 @@ from websockets.sync.client import connect
 from asrkit.runtime import Recognizer, formats
 from asrkit.serve.server import Server
 from tests.serve.running import serving
+from tests.serve.test_client import cutting
 from tests.serve.test_stream_channels import call_of
 
 BROWSER = shutil.which("chromium")
@@ -121,53 +120,24 @@ def test_the_microphone(
         assert tab.evaluate("document.getElementById('talk').textContent") == "Start"
 
 
-class Proxy:
-    """Passes connections on to a server, until they are cut."""
-
-    def __init__(self, address: str) -> None:
-        host, port = address.split(":")
-        self.server = (host, int(port))
-        self.listening = socket.create_server(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self.listening.getsockname()[1]}"
-        self.open: list[socket.socket] = []
-        threading.Thread(target=self.listen, daemon=True).start()
-
-    def listen(self) -> None:
-        while True:
-            near, _ = self.listening.accept()
-            far = socket.create_connection(self.server)
-            self.open += [near, far]
-            for source, target in ((near, far), (far, near)):
-                threading.Thread(target=self.copy, args=(source, target), daemon=True).start()
-
-    def copy(self, source: socket.socket, target: socket.socket) -> None:
-        with suppress(OSError):
-            while data := source.recv(1 << 16):
-                target.sendall(data)
-        self.cut([source, target])
-
-    def cut(self, sockets: list[socket.socket]) -> None:
-        for each in sockets:
-            with suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
-
-
 def test_a_lost_connection(
     address: str, served: Recognizer, recordings: list[tuple[Path, np.ndarray]], tmp_path: Path
 ) -> None:
     """The page goes on by another one, and its text has no gap."""
-    proxy = Proxy(address)
     wav = tmp_path / "spoken.wav"
     samples = np.concatenate(
         [np.zeros(8000, np.int16), recordings[2][1], np.zeros(32_000, np.int16)]
     )
     soundfile.write(wav, soxr.resample(samples, 16000, 48000), 48000, subtype="PCM_16")
     fake = f"--use-file-for-fake-audio-capture={wav}%noloop"
-    with page(f"http://{proxy.address}/", tmp_path / "profile", fake) as tab:
+    with (
+        cutting(address, cuts=0, seed=0) as proxy,
+        page(f"http://{proxy.address}/", tmp_path / "profile", fake) as tab,
+    ):
         tab.evaluate("document.getElementById('talk').click()")
         for _ in range(2):
             time.sleep(1.5)
-            proxy.cut(proxy.open)
+            proxy.cut()
             tab.wait("document.getElementById('status').textContent.includes('lost')")
         time.sleep(len(samples) / 16000)
         tab.evaluate("document.getElementById('talk').click()")

@@ -211,7 +211,7 @@ def test_verbose_json_names_the_language_of_the_model(
 
 def test_translations_are_refused_in_openais_form(address: str, recordings: Recordings) -> None:
     client, (path, _) = client_of(address), recordings[0]
-    with pytest.raises(openai.NotFoundError, match="translation is not offered"):
+    with pytest.raises(openai.NotFoundError, match=r"nothing is at '/v1/audio/tr.*choose from"):
         client.audio.translations.create(model="whisper-1", file=path)
     for method in ("GET", "POST", "PUT"):
         for where in ("audio/translations", "chat/completions", "audio/transcriptions/", "x%1b"):
@@ -232,7 +232,7 @@ def test_the_door(served: Recognizer, recordings: Recordings) -> None:
         assert "asrkit_refused_total" in httpx.get(f"{url}/metrics", params=token).text
         answer = httpx.post(
             f"{url}/v1/audio/transcriptions", params=token,
-            files={"file": ("a.flac", recordings[0][0].read_bytes())},
+            files={"file": ("a.flac", recordings[0][0].read_bytes())}, timeout=60,
         )  # fmt: skip
         assert answer.status_code == 413
         assert "at most 0" in answer.json()["error"]["message"]

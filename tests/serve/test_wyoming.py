@@ -12,40 +12,27 @@ from typing import Any, NamedTuple
 import httpx
 import numpy as np
 import pytest
+from wyoming.asr import Transcribe, Transcript, TranscriptChunk
+from wyoming.audio import AudioChunk, AudioStart, AudioStop
+from wyoming.client import AsyncTcpClient
+from wyoming.error import Error
+from wyoming.event import Event
+from wyoming.info import Describe, Info, SelectProgram
+from wyoming.ping import Ping, Pong
 
 from asrkit.errors import UserError
 from asrkit.runtime import Recognizer
 from asrkit.serve.converse import Finish, LeftError
 from asrkit.serve.dialects.wyoming import EventLine, Wyoming
 from asrkit.serve.server import Limits, Server
-from tests.conftest import skip
 from tests.serve.offline import Offline, segment
 from tests.serve.running import connected, serving
 from tests.serve.test_stream import answers as websocket_answers
 from tests.serve.test_stream import start
 from tests.serve.test_uploads import wait_until
 
-try:
-    from wyoming.asr import Transcribe, Transcript, TranscriptChunk
-    from wyoming.audio import AudioChunk, AudioStart, AudioStop
-    from wyoming.client import AsyncTcpClient
-    from wyoming.error import Error
-    from wyoming.event import Event
-    from wyoming.info import Describe, Info, SelectProgram
-    from wyoming.ping import Ping, Pong
-except ImportError:
-    WYOMING = False
-else:
-    WYOMING = True
-
 Recordings = list[tuple[Path, np.ndarray]]
 FORMAT = {"rate": 16000, "width": 2, "channels": 1}
-
-
-@pytest.fixture(autouse=True)
-def _package() -> None:
-    if not WYOMING:
-        skip("wyoming is not installed")
 
 
 class Running(NamedTuple):
@@ -78,7 +65,7 @@ def place(served: Recognizer) -> Iterator[Running]:
     yield from running(Server({"small-en-alnum": served}, Limits(streams=10, silence_s=5)))
 
 
-def chunks(data: bytes, form: dict[str, int] = FORMAT) -> "Iterator[Event]":
+def chunks(data: bytes, form: dict[str, int] = FORMAT) -> Iterator[Event]:
     """The events that Home Assistant sends for a recording."""
     yield AudioStart(**form).event()
     for at in range(0, len(data), 2048):
@@ -86,7 +73,7 @@ def chunks(data: bytes, form: dict[str, int] = FORMAT) -> "Iterator[Event]":
     yield AudioStop().event()
 
 
-async def talk(port: int, *recordings: "list[Event]") -> "list[list[Event]]":
+async def talk(port: int, *recordings: list[Event]) -> list[list[Event]]:
     """The answers to recordings on one connection, each up to its last one."""
     found = []
     async with AsyncTcpClient("127.0.0.1", port, read_timeout=30) as client:
@@ -103,11 +90,11 @@ async def talk(port: int, *recordings: "list[Event]") -> "list[list[Event]]":
     return found
 
 
-def answers(port: int, *events: "Event") -> "list[Event]":
+def answers(port: int, *events: Event) -> list[Event]:
     return asyncio.run(talk(port, [*events]))[0]
 
 
-def transcript(events: "list[Event]") -> "Event":
+def transcript(events: list[Event]) -> Event:
     (found,) = (each for each in events if Transcript.is_type(each.type))
     return found
 
@@ -138,7 +125,7 @@ def test_recordings_on_a_connection(
 
 
 def test_what_is_served(place: Running, served: Recognizer) -> None:
-    async def ask() -> "tuple[Any, Any, Any]":
+    async def ask() -> tuple[Any, Any, Any]:
         async with AsyncTcpClient("127.0.0.1", place.port, read_timeout=10) as client:
             for event in (
                 SelectProgram("asrkit").event(), Event("of-tomorrow", {"a": 1}, b"payload"),
@@ -223,7 +210,7 @@ def test_bytes_that_are_no_event_end_the_connection(place: Running, data: bytes)
     assert json.loads(answer.partition(b"\n")[0])["type"] == "error"
 
 
-async def beside_another(port: int) -> "list[list[Event]]":
+async def beside_another(port: int) -> list[list[Event]]:
     """The answers to a recording while another connection has one."""
     begin = [Event("audio-start", FORMAT), Event("audio-chunk", FORMAT, b"\0\0" * 16000)]
     async with AsyncTcpClient("127.0.0.1", port) as one:
@@ -255,10 +242,7 @@ def test_a_client_that_leaves_frees_its_place(place: Running) -> None:
             client.sendall(chunk + bytes(320_000) + end)
             client.recv(100)
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # a reset
-        started = time.monotonic()
-        while place.server.streams:
-            assert time.monotonic() - started < 20.0
-            time.sleep(0.02)
+        wait_until(lambda: not place.server.streams, 20.0)
 
 
 def test_a_closed_connection_is_a_client_that_has_left() -> None:
