@@ -2,7 +2,7 @@
 
 An event has a name and fields. The text form is for people, the JSON form for programs:
 
-    2026-11-23T18:00:00Z INFO call: audio_s=4.2 seconds=4.6
+    2026-11-23T18:00:00Z INFO call: {"audio_s": 4.2, "seconds": 4.6}
     {"time": "2026-11-23T18:00:00Z", "level": "info", "event": "call", "audio_s": 4.2, …}
 
 Clients influence the content of some fields, which can neither control a terminal nor look like
@@ -12,14 +12,12 @@ another field or line.
 import asyncio
 import json
 import logging
-import re
 import time
 
 from asrkit.errors import printable
 
 NAME = "asrkit.serve"  # of the logger and of its handler
 LONGEST = 2000  # characters of a line
-QUOTED = re.compile(r'[\s="\\]|^$')  # a value with one of these would look like another field
 
 logger = logging.getLogger(NAME)
 
@@ -47,15 +45,9 @@ class Lines(logging.Formatter):
         if self.form == "json":
             head = {"time": stamp, "level": record.levelname.lower(), "event": event}
             return json.dumps(head | fields | ({"exception": trace} if trace else {}))
-        rest = " ".join(f"{name}={field(value)}" for name, value in fields.items())
-        line = printable(f"{stamp} {record.levelname} {event}{rest and ': '}{rest}")[:LONGEST]
+        rest = f": {json.dumps(fields)}" if fields else ""
+        line = printable(f"{stamp} {record.levelname} {event}{rest}")[:LONGEST]
         return "\n    ".join([line, *map(printable, trace.splitlines())])
-
-
-def field(value: object) -> str:
-    """Return a value for a line of text, in quotes if it could look like several fields."""
-    text = str(value)
-    return json.dumps(text, ensure_ascii=False) if QUOTED.search(text) else text
 
 
 def is_needed(record: logging.LogRecord) -> bool:
