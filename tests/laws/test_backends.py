@@ -4,7 +4,6 @@ import json
 import sys
 from collections.abc import Callable
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,10 +27,10 @@ from asrkit.export.verification import eager_step, largest_difference
 from asrkit.model import Context, Step
 from asrkit.model.positions import KINDS
 from asrkit.model.positions.sinusoidal import SinusoidalPosition
-from asrkit.model_file import ModelFile, load_model, save_model
+from asrkit.model_file import ModelFile, load_model
 from asrkit.runtime import Recognizer, load, recognizer_of
-from tests.conftest import PADDED, PROJECT, skip, speech, timed, write_manifest, write_wav
-from tests.laws.test_export import file_of
+from tests.conftest import PADDED, PROJECT, speech, timed, write_manifest, write_wav
+from tests.laws.test_export import exported_model, file_of
 
 CHUNK, LEFT = 16, 32
 CONTEXT = Context(CHUNK, LEFT)
@@ -51,27 +50,17 @@ class Exports(NamedTuple):
 @pytest.fixture(scope="module")
 def exports(tmp_path_factory: pytest.TempPathFactory) -> Exports:
     """A model file with its exports to ONNX beside it, as the command writes them."""
-    missing = [p for p in ("onnx", "onnxruntime", "onnxscript") if find_spec(p) is None]
-    if missing:
-        skip(f"needs {', '.join(missing)}")
-    folder = tmp_path_factory.mktemp("exports")
-    file, model = file_of(num_layers=1), folder / "model.safetensors"
-    save_model(model, file)
-    samples = speech(3.0)
-    wav = write_wav(folder / "a.wav", samples)
-    text = recognizer_of(file, CONTEXT).transcribe(samples).text
-    dev = write_manifest(folder / "dev.jsonl", {"id": "a", "audio": str(wav), "text": text})
-    exports = Exports(model, dev)
-    for kind in ("onnx", "onnx-int8"):
-        arguments = ["--model", str(model), "--format", kind, "--audio", str(wav), *LIVE]
-        if kind == "onnx-int8":  # a model whose weights are noise is no match for seven bits
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr("asrkit.commands.export.MOST_LOST", 1000.0)
-                patch.setattr("asrkit.backends.registry.MOST_ROUNDING", NOISE_ROUNDING)
-                patch.setattr("asrkit.export.onnx.write", lambda _, path, *__: copy(exports, path))
-                assert export([*arguments, "--manifest", str(dev)]) == 0
-        else:
-            assert export(arguments) == 0
+    file = file_of(num_layers=1)
+    model = exported_model(tmp_path_factory.mktemp("exports"), file, *LIVE)
+    wav, text = model.with_name("a.wav"), recognizer_of(file, CONTEXT).transcribe(speech(3.0)).text
+    utterance = {"id": "a", "audio": str(wav), "text": text}
+    exports = Exports(model, write_manifest(model.with_name("dev.jsonl"), utterance))
+    arguments = ["--model", str(model), "--format", "onnx-int8", "--audio", str(wav), *LIVE]
+    with pytest.MonkeyPatch.context() as patch:  # weights that are noise do not fit seven bits
+        patch.setattr("asrkit.commands.export.MOST_LOST", 1000.0)
+        patch.setattr("asrkit.backends.registry.MOST_ROUNDING", NOISE_ROUNDING)
+        patch.setattr("asrkit.export.onnx.write", lambda _, path, *__: copy(exports, path))
+        assert export([*arguments, "--manifest", str(exports.dev)]) == 0
     return exports
 
 

@@ -1,6 +1,9 @@
 """Law 4: an exported file equals eager over a whole stream."""
 
 import math
+import subprocess
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +14,11 @@ from asrkit.backends.check import difference
 from asrkit.backends.export_metadata import Exported
 from asrkit.config import parse_config
 from asrkit.export import torchscript
+from asrkit.export.__main__ import main as export
 from asrkit.export.verification import eager_step, largest_difference
 from asrkit.model import Context
-from asrkit.model_file import ModelFile
-from tests.conftest import PADDED, speech, tiny_model
+from asrkit.model_file import ModelFile, save_model
+from tests.conftest import PADDED, skip, speech, tiny_model, write_wav
 from tests.laws.test_streaming import LETTERS
 
 
@@ -27,6 +31,21 @@ def file_of(kind: str = "relative", frontend: str = "kaldi", **changes: Any) -> 
         "model": model | sizes | {"frontend": frontend},
     })  # fmt: skip
     return ModelFile(tiny_model(**sizes).float(), LETTERS, config, {})  # type: ignore[arg-type]
+
+
+def exported_model(folder: Path, file: ModelFile, *options: str) -> Path:
+    """A model file, a.wav, and the export to ONNX that the command writes beside them."""
+    need_onnx()
+    model, wav = folder / "model.safetensors", write_wav(folder / "a.wav", speech(3.0))
+    save_model(model, file)
+    assert export(["--model", str(model), "--format", "onnx", "--audio", str(wav), *options]) == 0
+    return model
+
+
+def need_onnx() -> None:
+    missing = [name for name in ("onnx", "onnxruntime", "onnxscript") if find_spec(name) is None]
+    if missing:
+        skip(f"needs {', '.join(missing)}")
 
 
 @pytest.fixture
@@ -51,9 +70,6 @@ def test_torchscript(changes: dict[str, Any], context: Context, tmp_path: Path) 
 
 
 def test_loading_needs_only_torch(file: ModelFile, tmp_path: Path) -> None:
-    import subprocess
-    import sys
-
     exported = Exported("encoder", Context(16, 32))
     torchscript.write(eager_step(file, exported), tmp_path / "encoder.ts", exported, file)
     program = (

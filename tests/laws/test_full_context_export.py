@@ -1,7 +1,6 @@
 """Law 4 in full context: an export of any length, alone and as the second pass of a stream."""
 
 import json
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -18,32 +17,26 @@ from asrkit.export.verification import eager_step, largest_difference
 from asrkit.model import FULL, FULL_CONTEXT
 from asrkit.model.attention import MAX_ROWS
 from asrkit.model.positions import KINDS
-from asrkit.model_file import ModelFile, load_model, save_model
+from asrkit.model_file import ModelFile, load_model
 from asrkit.runtime import load, recognizer_of
-from tests.conftest import skip, speech, timed, write_wav
-from tests.laws.test_export import file_of
+from tests.conftest import speech, timed, write_wav
+from tests.laws.test_export import exported_model, file_of, need_onnx
 
 WHOLE = Exported("ctc", FULL)
+FULL_OPTIONS = ("--chunk-ms", "full")
 NOT_EXPORTED = ["compact"]  # ONNX Runtime has no arctangent of float64
 REFUSED = ["t5"]  # the graph puts distances at the borders of buckets into the wrong one
 
 
 @pytest.fixture(scope="module", autouse=True)
 def _packages() -> None:
-    missing = [name for name in ("onnx", "onnxruntime", "onnxscript") if find_spec(name) is None]
-    if missing:
-        skip(f"needs {', '.join(missing)}")
+    need_onnx()
 
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model file with its export in full context beside it, as the command writes it."""
-    folder = tmp_path_factory.mktemp("full")
-    save_model(folder / "model.safetensors", file_of(num_layers=1))
-    wav = write_wav(folder / "a.wav", speech(3.0))
-    arguments = ["--model", str(folder / "model.safetensors"), "--format", "onnx"]
-    assert export([*arguments, "--chunk-ms", "full", "--audio", str(wav)]) == 0
-    return folder / "model.safetensors"
+    return exported_model(tmp_path_factory.mktemp("full"), file_of(num_layers=1), *FULL_OPTIONS)
 
 
 def test_older_versions_have_its_operations(model: Path) -> None:

@@ -1,7 +1,6 @@
 """Law 4 for transducers: predictor and joiner of an export write what the head in PyTorch does."""
 
 import json
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,10 +12,10 @@ from asrkit.config import parse_search
 from asrkit.errors import UserError
 from asrkit.export.__main__ import main as export
 from asrkit.model import Context, TransducerHead
-from asrkit.model_file import ModelFile, load_model, save_model
+from asrkit.model_file import ModelFile, load_model
 from asrkit.runtime import load, recognizer_of
-from tests.conftest import skip, speech, timed, write_manifest, write_wav
-from tests.laws.test_export import file_of
+from tests.conftest import speech, timed, write_manifest
+from tests.laws.test_export import exported_model, file_of
 
 CHUNK, LEFT = 8, 16
 CONTEXT = Context(CHUNK, LEFT)
@@ -32,7 +31,6 @@ LIVE = ["--chunk-ms", str(40 * CHUNK), "--left-ms", str(40 * LEFT)]
 
 class Exports(NamedTuple):
     model: Path
-    wav: Path
 
     def file(self) -> ModelFile:
         return load_model(self.model)
@@ -47,14 +45,8 @@ class Exports(NamedTuple):
 ])  # fmt: skip
 def exports(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Exports:
     """A model file with its export to ONNX beside it, as the command writes it."""
-    missing = [p for p in ("onnx", "onnxruntime", "onnxscript") if find_spec(p) is None]
-    if missing:
-        skip(f"needs {', '.join(missing)}")
-    folder = tmp_path_factory.mktemp("exports")
-    exports = Exports(folder / "model.safetensors", write_wav(folder / "a.wav", speech(3.0)))
-    save_model(exports.model, file_of("none", num_layers=1, head=request.param))
-    arguments = ["--model", str(exports.model), "--format", "onnx", "--audio", str(exports.wav)]
-    assert export([*arguments, *LIVE]) == 0
+    file = file_of("none", num_layers=1, head=request.param)
+    exports = Exports(exported_model(tmp_path_factory.mktemp("exports"), file, *LIVE))
     assert all(exports.path(each).is_file() for each in ("", ".predictor", ".joiner"))
     return exports
 
@@ -93,7 +85,7 @@ def test_the_export_beside_a_model_is_used(exports: Exports) -> None:
 def test_parts_that_do_not_fit(exports: Exports, tmp_path: Path) -> None:
     for path in exports.model.parent.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
-    copy = Exports(tmp_path / exports.model.name, exports.wav)
+    copy = Exports(tmp_path / exports.model.name)
     predictor, joiner = copy.path(".predictor"), copy.path(".joiner")
     joiner.write_bytes(predictor.read_bytes())
     with pytest.raises(UserError, match="must be the joiner of an export, got predictor"):
@@ -145,10 +137,9 @@ def test_int8_samples_and_full_context(
     model.write_bytes(exports.model.read_bytes())
     recording, file = speech(5.3, seed=3), load_model(model)
     text = recognizer_of(file, CONTEXT).transcribe(speech(3.0)).text
-    dev = write_manifest(
-        tmp_path / "dev.jsonl", {"id": "a", "audio": str(exports.wav), "text": text}
-    )
-    arguments = ["--model", str(model), "--audio", str(exports.wav)]
+    wav = str(exports.model.with_name("a.wav"))
+    dev = write_manifest(tmp_path / "dev.jsonl", {"id": "a", "audio": wav, "text": text})
+    arguments = ["--model", str(model), "--audio", wav]
     assert export([*arguments, *LIVE, "--format", "onnx-int8", "--manifest", str(dev)]) == 0
     assert recognizer_of(file, CONTEXT, backend="onnx-int8").transcribe(recording).text
     output = str(tmp_path / "samples.onnx")
