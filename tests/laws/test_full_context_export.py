@@ -19,7 +19,7 @@ from asrkit.model.attention import MAX_ROWS
 from asrkit.model.positions import KINDS
 from asrkit.model_file import ModelFile, load_model
 from asrkit.runtime import load, recognizer_of
-from tests.conftest import speech, timed, write_wav
+from tests.conftest import speech, timed
 from tests.laws.test_export import exported_model, file_of, need_onnx
 
 WHOLE = Exported("ctc", FULL)
