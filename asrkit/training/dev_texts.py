@@ -54,7 +54,7 @@ def trained_warning(corpus: Corpus, config: Config) -> str | None:
         what = "is in data.train too"
     elif corpus.dev.folder is None:
         train = corpus.train.parts if isinstance(corpus.train, Joined) else [corpus.train]
-        files = (part for part in train if part.folder is None)
+        files = (part.at_speeds([1.0]) for part in train if part.folder is None)
         places = {str(place_of(each, os.curdir)) for part in files for each in part}
         count = sum(str(place_of(each, os.curdir)) in places for each in corpus.dev)
         what = f"has {count} of {len(corpus.dev)} recordings in data.train too" * bool(count)

@@ -51,7 +51,7 @@ def test_a_script_without_spaces_is_learned_by_its_characters(
 
 
 def test_a_language_model_of_other_words_is_reported(
-    model: Path, wav: Path, arpa: Path, texts: Path, shown: Shown, capsys: Output,
+    model: Path, wav: Path, arpa: Path, texts: Path, shown: Shown,
     caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
     """When it is loaded."""

@@ -57,6 +57,7 @@ class Entry(NamedTuple):
     channel: int | None = None  # number of the channel, from 0; None for the mean of all
     split: str | None = None  # the corpus's own part, train, dev or test; None if there is not one
     overshoot: float = TOLERANCE  # seconds by which the end may be beyond the file; it is cut
+    track: int | None = None  # number of the audio track, from 0; None for the default one
     first_byte: int = 0  # place of the audio inside the file
     num_bytes: int | None = None  # size of the audio inside the file; None for the whole file
 

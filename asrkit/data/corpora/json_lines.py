@@ -48,5 +48,5 @@ def read_own(source: Source, omitted: Omitted) -> Iterator[Entry]:
     for each in read_manifest(source.path):
         yield Entry(
             each.id, Path(each.audio), each.text, each.speaker, each.start or 0.0, each.duration,
-            each.channel, first_byte=each.first_byte, num_bytes=each.num_bytes,
+            each.channel, track=each.track, first_byte=each.first_byte, num_bytes=each.num_bytes,
         )  # fmt: skip

@@ -4,7 +4,6 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
-from pathlib import Path
 
 import pydantic
 from tqdm import tqdm
@@ -14,7 +13,7 @@ from asrkit.audio.files import AudioInfo
 from asrkit.audio.samples import TOLERANCE
 from asrkit.data.corpora.entry import Entry, Omitted
 from asrkit.data.manifest import what_is_wrong
-from asrkit.data.recording import Recording, part_of_bytes
+from asrkit.data.recording import Recording
 from asrkit.data.splits import Row
 from asrkit.errors import shown
 from asrkit.text.graphemes import in_one_line
@@ -26,11 +25,13 @@ UNREADABLE = "audio that cannot be read"
 OUTSIDE = "time outside the file"
 WINDOW = 64  # files of a thread that are read before the results are used
 Header = AudioInfo | str  # or the reason why the file cannot be read
-Place = tuple[Path, int, int | None]  # file, first byte and number of bytes of audio inside it
 
 
-def place_of(entry: Entry) -> Place:
-    return entry.audio, entry.first_byte, entry.num_bytes
+def place_of(entry: Entry) -> Recording:
+    """Return the whole recording that an entry is a part of."""
+    fields = ("track", "first_byte", "num_bytes")
+    values = {name: getattr(entry, name) for name in fields}
+    return Recording.model_construct(id="", audio=str(entry.audio), **values)
 
 
 def rows_of(entries: Iterable[Entry], omitted: Omitted, jobs: int) -> list[Row]:
@@ -50,7 +51,7 @@ def rows_of(entries: Iterable[Entry], omitted: Omitted, jobs: int) -> list[Row]:
     return [row for _, row in pairs if row is not None]
 
 
-def warn_of_channels(entries: Iterable[Entry], found: Mapping[Place, Header]) -> None:
+def warn_of_channels(entries: Iterable[Entry], found: Mapping[Recording, Header]) -> None:
     """Log the files of entries without a channel that have several."""
     headers = ((entry.audio, found[place_of(entry)]) for entry in entries)
     mixed = [
@@ -90,7 +91,7 @@ def new(entries: Iterable[Entry], omitted: Omitted) -> Iterator[Entry]:
             yield entry
 
 
-def headers(files: Sequence[Place], jobs: int) -> Iterator[Header]:
+def headers(files: Sequence[Recording], jobs: int) -> Iterator[Header]:
     """Yield the header of each file in order, read by several threads."""
     waiting = iter(files)
     with ThreadPoolExecutor(jobs) as pool:
@@ -98,10 +99,9 @@ def headers(files: Sequence[Place], jobs: int) -> Iterator[Header]:
             yield from pool.map(header, part)
 
 
-def header(place: Place) -> Header:
-    path, first_byte, num_bytes = place
+def header(whole: Recording) -> Header:
     try:
-        return audio.info(part_of_bytes(str(path), first_byte, num_bytes))
+        return audio.info(whole.source(), whole.track)
     except audio.AudioError as error:
         return str(error)
 
@@ -126,11 +126,9 @@ def row_of(entry: Entry, found: Header, omitted: Omitted) -> Row | None:
             row |= {"sample_rate": found.sample_rate, "num_channels": found.num_channels}
     else:
         row |= {"start": entry.start, "duration": round(min(end, length) - entry.start, 6)}
-    if entry.channel is not None:
-        row["channel"] = entry.channel
-    if entry.num_bytes is not None:
-        row |= {"first_byte": entry.first_byte, "num_bytes": entry.num_bytes}
-    row |= {"text": entry.text, "speaker": entry.speaker}
+    names = ("channel", "track", "num_bytes", "text", "speaker")
+    row |= {name: getattr(entry, name) for name in names}
+    row["first_byte"] = entry.first_byte or None
     row = {key: value for key, value in row.items() if value is not None}
     try:
         Recording.model_validate(row)
