@@ -1,7 +1,5 @@
 """Output of the findings as text and as JSON."""
 
-import shutil
-import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -50,28 +48,29 @@ def by_manifest(
     }
 
 
-def table(findings: Sequence[Finding]) -> str:
-    """Format findings, a line for each check, worst first: severity, count, meaning, examples."""
+def by_check(findings: Sequence[Finding]) -> list[list[Finding]]:
+    """Return the findings of each check, the worst first."""
     kinds: dict[str, list[Finding]] = {}
     for finding in sorted(findings, key=lambda f: SEVERITIES.index(f.severity)):
         kinds.setdefault(finding.check, []).append(finding)
-    # Lines are truncated to the width of a terminal, but not in a file.
-    room = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
-    meanings = max((len(found[0].meaning) for found in kinds.values()), default=0)
-    lines = []
-    for found in kinds.values():
+    return [*kinds.values()]
+
+
+def table(findings: Sequence[Finding]) -> str:
+    """Format findings, a line for each check, worst first: severity, count, meaning, examples."""
+    kinds, lines = by_check(findings), list[str]()
+    meanings = max((len(found[0].meaning) for found in kinds), default=0)
+    for found in kinds:
         examples = "; ".join(f"{f.id or f'line {f.line}'}: {f.message}" for f in found[:EXAMPLES])
         examples += "; …" if len(found) > EXAMPLES else ""
         kind = found[0]
-        line = f"{kind.severity:8}{len(found):>6}  {kind.meaning:<{meanings}}  {examples}"
-        lines.append(line if len(line) <= room else f"{line[: room - 1]}…")
+        lines.append(f"{kind.severity:8}{len(found):>6}  {kind.meaning:<{meanings}}  {examples}")
     return "\n".join(lines)
 
 
 def advice(findings: Sequence[Finding]) -> str:
     """Format the advice for the findings, a line for each check, the worst first."""
-    kinds = {f.check: f for f in sorted(findings, key=lambda f: SEVERITIES.index(f.severity))}
-    lines = (f"  {each.meaning}: {ADVICE[name]}" for name, each in kinds.items())
+    lines = (f"  {each.meaning}: {ADVICE[each.check]}" for each, *_ in by_check(findings))
     return "\n".join(["what to do", *lines])
 
 

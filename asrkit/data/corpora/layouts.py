@@ -9,7 +9,7 @@ from asrkit.audio.files import SUFFIXES
 from asrkit.data.corpora.entry import Entry, Omitted, Source, found_audio, lines_of, seconds_of
 from asrkit.data.corpora.folder import files_of
 from asrkit.data.foreign import TRANSCRIPTS
-from asrkit.data.splits import NAMES
+from asrkit.data.splits import split_of
 from asrkit.errors import shown
 
 COMMAND = (
@@ -28,7 +28,7 @@ def read_librispeech(source: Source, omitted: Omitted) -> Iterator[Entry]:
     The parts are the corpus's own, if there are folders such as train-clean-100 and dev-clean.
     """
     found = [each for each in files_of(source.path) if each.name.endswith(TRANSCRIPTS)]
-    parts = {path: part_of(path.relative_to(source.path)) for path in found}
+    parts = {path: split_of(path.relative_to(source.path).parent) for path in found}
     has_dev = {"train", "dev"} <= set(parts.values())
     for path in found:
         with os.scandir(path.parent) as entries:
@@ -46,12 +46,6 @@ def read_librispeech(source: Source, omitted: Omitted) -> Iterator[Entry]:
             yield Entry(
                 name, sound[name], "".join(text), speaker, split=parts[path] if has_dev else None
             )
-
-
-def part_of(path: Path) -> str | None:
-    """Return train, dev or test if a folder of a path has such a name, such as train-clean-5."""
-    first = (part.split("-")[0] for part in path.parts[:-1])
-    return next((part for part in first if part in NAMES), None)
 
 
 Part = tuple[str, float, float | None]  # recording, start, duration in seconds, if known

@@ -8,7 +8,7 @@ from typing import Any
 from asrkit.data.corpora.entry import CorpusError, Entry, Omitted, Source, found_audio
 from asrkit.data.corpora.fields import entry_of
 from asrkit.data.corpora.json_lines import objects_in
-from asrkit.data.splits import NAMES
+from asrkit.data.splits import split_of
 from asrkit.errors import reason, shown
 
 ENDINGS = (".jsonl", ".jsonl.gz")
@@ -32,7 +32,7 @@ def read_lhotse(source: Source, omitted: Omitted) -> Iterator[Entry]:
     for each in lists:
         for where, values, (first, size) in cuts_in(each, root, omitted):
             if entry := entry_of(values, Path(), source.ids, omitted, where):
-                split = split_of(each, lists)
+                split = part_of(each, lists)
                 yield entry._replace(split=split, first_byte=first, num_bytes=size)
     pairs = [each.with_name(each.name.replace("supervisions", "recordings")) for each in inside]
     pairs = [each for each in dict.fromkeys(pairs) if "recordings" in each.name]
@@ -49,19 +49,18 @@ def read_lhotse(source: Source, omitted: Omitted) -> Iterator[Entry]:
                 own = str(audio[recording].absolute())  # its channel 0 is the default
                 its = values | {"audio": own, "channel": values.get("channel") or None}
                 if entry := entry_of(its, Path(), source.ids, omitted, where):
-                    yield entry._replace(split=split_of(each, pairs))
+                    yield entry._replace(split=part_of(each, pairs))
+
+
+def part_of(path: Path, others: list[Path]) -> str | None:
+    """Return the part that a list is, by its name beside other lists."""
+    return split_of(Path(*path.name.split("_"))) if len(others) > 1 else None
 
 
 def is_of_cuts(path: Path) -> bool:
     """Return whether a list has cuts, by its first object."""
     _, first = next(objects_in(path, Omitted()), ("", {}))
     return str(first.get("type")).endswith("Cut")
-
-
-def split_of(path: Path, others: list[Path]) -> str | None:
-    """Return the part that a list is, by its name beside other lists."""
-    words = path.name.removesuffix(".gz").removesuffix(".jsonl").split("_")
-    return next((name for name in NAMES if name in words), None) if len(others) > 1 else None
 
 
 def cuts_in(
