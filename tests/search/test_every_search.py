@@ -30,7 +30,7 @@ SEARCHES: dict[str, Callable[[], Search]] = {
     "greedy": GreedySearch,
     "greedy, label": lambda: GreedySearch(0.5).bound(None, 4),
     "prefix beam": lambda: PrefixBeamSearch(4, min_token_prob=1e-3, skip_blank_prob=0.9),
-    "prefix beam, label": lambda: PrefixBeamSearch(3).bound(None, 4),
+    "prefix beam of one, label": lambda: PrefixBeamSearch(1).bound(None, 4),
     "prefix beam, hotwords": lambda: PrefixBeamSearch(8).plus(HOTWORDS),
     **{f"transducer greedy {i}": lambda options=options: TransducerGreedySearch(head(**options))
        for i, options in enumerate(HEADS)},
@@ -76,10 +76,10 @@ def assert_same(search: Search, found: Any, expected: Any) -> None:
     assert found.frame == expected.frame
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(9))
 def test_any_split_equals_the_whole(search: Search, seed: int) -> None:
     """Nothing that is stable changes, and a hypothesis begins with it."""
-    count = 2 * STABLE_FRAMES if seed == 5 and search.head is None else 40
+    count = 2 * STABLE_FRAMES if seed > 2 and search.head is None else 40
     given = emissions(search, count, seed)
     whole = after(search, given)
     state, quiet, ends, stable = search.start(), list[bool](), list[float](), ()
