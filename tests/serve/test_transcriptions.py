@@ -7,6 +7,7 @@ import re
 import tempfile
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -127,7 +128,7 @@ def test_phrases_of_a_prompt_that_the_model_cannot_write_are_left_out_with_a_war
     server: Server, prompt: str, kept: list[str], field: str
 ) -> None:
     request = form(**{field: prompt})
-    asyncio.run(request.grant_by(server))
+    request.grant = asyncio.run(server.grant(request.wish))
     warning = request.warned(Response()).headers.get("x-asrkit-warning", "")
     phrases = [each.strip() for each in prompt.split(",") if each.strip()]
     assert [*request.wish.phrases] == phrases
@@ -186,8 +187,9 @@ def test_fields_that_cannot_be(fields: dict[str, Any], told: str) -> None:
 
 def test_names_are_those_of_all_channels() -> None:
     request = form(channels="split", known_speaker_names_=["a"])
+    decoding: Any = SimpleNamespace(warnings=[], seconds=1.0)
     with pytest.raises(UserError, match="2 channels, but 1 names"):
-        request.check(2)
+        request.response(decoding, [[], []])
 
 
 @pytest.mark.parametrize(
@@ -205,7 +207,7 @@ def test_verbose_json_names_the_language_of_the_model(
     model.terms = Terms(None, stated)
     request = form(language=asked)
     with closing(Server({"m": model})) as server:
-        asyncio.run(request.grant_by(server))
+        request.grant = asyncio.run(server.grant(request.wish))
     assert request.language_used == expected
 
 

@@ -13,7 +13,7 @@ from asrkit.errors import UserError
 from asrkit.runtime import Segment
 from asrkit.serve.dialects.deepgram import About, FileOptions, alternative, options_of
 from asrkit.serve.dialects.files import HEADERS, FileRequest
-from asrkit.serve.server import RefusedError
+from asrkit.serve.server import RefusedError, Server
 from asrkit.serve.uploads import Decoding
 
 RAW = "encoding: samples without a header are not read from a request: send a file such as WAV"
@@ -33,11 +33,13 @@ class ListenToFile(FileRequest):
             raise UserError("url: the server reads no other address: send the file as the body")
         self.request, self.digest = request, hashlib.sha256()
         self.options, self.warnings = options_of(FileOptions, request.query_params)
-        self.wish, self.split = self.options.wish(), self.options.multichannel
+        self.split = self.options.multichannel
 
     @classmethod
-    async def of(cls, request: Request, stack: AsyncExitStack) -> "ListenToFile":
-        return cls(request)
+    async def of(cls, request: Request, server: Server, stack: AsyncExitStack) -> "ListenToFile":
+        asked = cls(request)
+        asked.grant = await server.grant(asked.options.wish())
+        return asked
 
     async def blocks(self) -> AsyncIterator[bytes]:
         async for data in self.request.stream():

@@ -18,7 +18,7 @@ from asrkit.errors import UserError
 from asrkit.runtime import Segment
 from asrkit.serve.calls import Call, CallError
 from asrkit.serve.converse import stop
-from asrkit.serve.server import Grant, RefusedError, Server, Wish
+from asrkit.serve.server import Grant, RefusedError, Server
 from asrkit.serve.uploads import Decoders, Decoding
 
 CLIENT_LEFT = 499  # status in the log; nobody receives it
@@ -35,31 +35,26 @@ class FileRequest:
     """A request for the text of a file, in the form of a service.
 
     Attributes:
-        wish: model and options.
-        grant: model and recogniser for the wish.
+        grant: model and recogniser for the options.
         split: whether each channel is recognised alone.
         streams: whether the response is a stream of events.
     """
 
-    wish: Wish
     grant: Grant
     split = streams = False
 
     @classmethod
-    async def of(cls, request: Request, stack: AsyncExitStack) -> "FileRequest":
-        """Read the options; `stack` closes the file. Raise UserError for an invalid option."""
-        raise NotImplementedError
+    async def of(cls, request: Request, server: Server, stack: AsyncExitStack) -> "FileRequest":
+        """Read the options, and get the grant; `stack` closes the file.
 
-    async def grant_by(self, server: Server) -> None:
-        """Get the model and recogniser of a server."""
-        self.grant = await server.grant(self.wish)
+        Raises:
+            UserError: for an invalid option.
+        """
+        raise NotImplementedError
 
     def blocks(self) -> AsyncIterator[bytes]:
         """Yield the bytes of the file."""
         raise NotImplementedError
-
-    def check(self, channels: int) -> None:
-        """Raise UserError if the options do not fit the file's number of channels."""
 
     def response(self, decoding: Decoding, channels: list[list[Segment]]) -> Response:
         """Return the response with the segments of each channel."""
@@ -79,8 +74,8 @@ async def transcribe(request: Request, kind: type[FileRequest], decoders: Decode
     """Answer a request for the text of a file."""
     try:
         async with AsyncExitStack() as stack:
-            asked = await kind.of(bounded(request, decoders.server), stack)
-            await asked.grant_by(decoders.server)
+            server = decoders.server
+            asked = await kind.of(bounded(request, server), server, stack)
             path = await saved(asked.blocks(), stack)
             return await unless_left(request, answer(asked, path, decoders, stack))
     except (UserError, HTTPException, OSError) as error:
@@ -95,7 +90,6 @@ async def answer(
     The calls get the file's audio as fast as the network runs.
     """
     decoding = await stack.enter_async_context(decoders.decoding(path, asked.split))
-    asked.check(decoding.channels)
     model, recognizer = asked.grant.model, asked.grant.recognizer
     calls = [
         stack.enter_context(

@@ -70,11 +70,16 @@ class Transcription(FileRequest):
     refused = staticmethod(refused)
 
     @classmethod
-    async def of(cls, request: Request, stack: AsyncExitStack) -> "Transcription":
+    async def of(cls, request: Request, server: Server, stack: AsyncExitStack) -> "Transcription":
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "multipart/form-data":
             raise UserError(f"expected multipart/form-data with a file, got {shown(kind)}")
-        return cls(await stack.enter_async_context(request.form(max_files=1, max_fields=20)))
+        asked = cls(await stack.enter_async_context(request.form(max_files=1, max_fields=20)))
+        name = asked.wish.model
+        if name is not None and not OPENAI_MODEL.fullmatch(name):
+            model_of(server, name)
+        asked.grant = await server.grant(asked.wish)
+        return asked
 
     def __init__(self, form: FormData) -> None:
         for name in form:
@@ -128,19 +133,9 @@ class Transcription(FileRequest):
         if self.streams and self.form != "json":
             yield f"response_format {self.form}: no effect on a stream of events"
 
-    async def grant_by(self, server: Server) -> None:
-        name = self.wish.model
-        if name is not None and not OPENAI_MODEL.fullmatch(name):
-            model_of(server, name)
-        await super().grant_by(server)
-
     async def blocks(self) -> AsyncIterator[bytes]:
         while data := await self.file.read(1 << 20):
             yield data
-
-    def check(self, channels: int) -> None:
-        if self.names and len(self.names) != channels:
-            raise UserError(f"{NAMES}: {channels} channels, but {len(self.names)} names")
 
     def warned(self, response: Response) -> Response:
         """Add the warnings to a response, as a header."""
@@ -154,6 +149,8 @@ class Transcription(FileRequest):
     def response(self, decoding: Decoding, channels: list[list[Segment]]) -> Response:
         self.warnings += decoding.warnings
         names = self.names or [*map(channel_name, range(len(channels)))]
+        if len(names) != len(channels):
+            raise UserError(f"{NAMES}: {len(channels)} channels, but {len(names)} names")
         keys: list[dict[str, Any]] = [
             {"channel": number, "speaker": name} if self.split else {}
             for number, name in enumerate(names)
