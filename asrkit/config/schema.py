@@ -19,8 +19,11 @@ from asrkit.config.model import ContextConfig, ModelConfig
 from asrkit.config.read_yaml import ConfigError, read_values
 from asrkit.config.training import AugmentationConfig, DataConfig, TextConfig, TrainingConfig
 
-# Keys of `training` in model files of earlier versions
-GONE = {"average_of", "consistency_ramp", "keep_checkpoints", "parallel"}
+# Keys in model files of earlier versions, of sections by name
+GONE = {
+    "training": {"average_of", "consistency_ramp", "keep_checkpoints", "parallel"},
+    "head": {"prune_range", "delay_penalty"},
+}
 
 
 class Config(Section):
@@ -145,11 +148,14 @@ def parse_config(values: dict[str, Any]) -> Config:
 
 def parse_record(values: dict[str, Any]) -> Config:
     """Check the configuration in a model file, but not what only its training needed."""
-    training = values.get("training")
-    if isinstance(training, dict):
-        known = {key: value for key, value in training.items() if key not in GONE}
-        values = values | {"training": known}
-    return _parse(Config, values)
+
+    def kept(name: str, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        gone = GONE.get(name, set())
+        return {key: kept(key, inside) for key, inside in value.items() if key not in gone}
+
+    return _parse(Config, kept("", values))
 
 
 def parse_search(value: Any) -> SearchConfig:

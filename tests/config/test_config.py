@@ -359,3 +359,7 @@ def test_a_model_file_of_an_older_version_still_loads() -> None:
     assert parse_record(former) == parse_record(values)
     with pytest.raises(ConfigError, match=r"unknown key 'training\.parallel'"):
         parse_config(former)
+    head = {"kind": "transducer", "joint_dim": 8}
+    values["model"]["head"] = head
+    former["model"] = values["model"] | {"head": head | {"prune_range": 5, "delay_penalty": 0.0}}
+    assert parse_record(former) == parse_record(values)
