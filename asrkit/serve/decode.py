@@ -6,11 +6,12 @@ so that the process starts fast.
 
 import os
 import signal
+import socket
 import struct
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from asrkit.errors import UserError
 # A header: sample rate in Hz, number of samples or UNKNOWN, number of channels.
 HEADER = struct.Struct("<IQI")
 UNKNOWN = 2**64 - 1  # number of samples of a file whose header does not state it
-BEGUN = b"!"  # before the header: the process has begun
+GO = b"!"  # the server has accepted the key
 DTYPE = np.dtype("<f4")  # values of interleaved channels
 BLOCK_S = 5.0
 NICE = 5  # live calls come first
@@ -33,14 +34,16 @@ class Job(NamedTuple):
     Attributes:
         path: file to read.
         split: whether the channels are kept apart.
-        sink: pipe that takes the header and the samples.
+        port: port of this machine that takes the header and the samples.
+        key: first bytes for the port.
         memory: bytes that decoding may take.
         seconds: processor time that it may take.
     """
 
     path: str
     split: bool
-    sink: str
+    port: int
+    key: bytes
     memory: int
     seconds: float
 
@@ -54,9 +57,7 @@ def decode(job: Job) -> list[str]:
     """
     try:
         confine(job.memory, job.seconds)
-        with open(job.sink, "wb") as sink:
-            sink.write(BEGUN)
-            sink.flush()
+        with connected(job) as sink:
             problems = send(job, sink)
     except AudioError as error:  # whose message names the file
         raise UserError(str(error).replace(job.path, "the file")) from None
@@ -69,14 +70,22 @@ def decode(job: Job) -> list[str]:
     return ["the file " + each.replace(job.path, "the file") for each in problems]
 
 
-def send(job: Job, sink: BinaryIO) -> list[str]:
+def connected(job: Job) -> socket.socket:
+    """Return a connection to the server, which has accepted the key."""
+    sink = socket.create_connection(("127.0.0.1", job.port))
+    sink.sendall(job.key)
+    sink.recv(len(GO))
+    return sink
+
+
+def send(job: Job, sink: socket.socket) -> list[str]:
     with opened(job.path) as file:
         known = UNKNOWN if file.num_samples is None else file.num_samples
         channels, mixer = file.num_channels if job.split else 1, Mixer(file.name)
-        sink.write(HEADER.pack(file.sample_rate, known, channels))
+        sink.sendall(HEADER.pack(file.sample_rate, known, channels))
         for block in file.blocks(block_size(file, BLOCK_S)):
             samples = apart(block) if job.split else mixer(block)
-            sink.write(samples.astype(DTYPE).tobytes())
+            sink.sendall(samples.astype(DTYPE).tobytes())
         return [*file.problems, *mixer.problems()]
 
 

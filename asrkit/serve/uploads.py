@@ -1,12 +1,11 @@
 """Uploads, each decoded in another process with limited memory and time."""
 
 import asyncio
-import os
-from asyncio import StreamReader, StreamReaderProtocol
+import secrets
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from typing import Any
 
 import numpy as np
 from anyio import BrokenWorkerProcess, CapacityLimiter, fail_after, to_process
@@ -14,10 +13,10 @@ from anyio import BrokenWorkerProcess, CapacityLimiter, fail_after, to_process
 from asrkit.audio.samples import MAX_CHANNELS, MAX_RATE, MIN_RATE
 from asrkit.errors import UserError, printable
 from asrkit.serve.calls import MOST_CHANNELS
-from asrkit.serve.converse import stop
-from asrkit.serve.decode import BEGUN, BLOCK_S, DTYPE, HEADER, UNKNOWN, Job, decode
+from asrkit.serve.decode import BLOCK_S, DTYPE, GO, HEADER, UNKNOWN, Job, decode
 from asrkit.serve.server import RefusedError, Server
 
+KEY_BYTES = 16
 BLOCK_BYTES = 1 << 18  # of samples that are read at a time
 MAX_WARNINGS = 10  # for each file
 LONGEST = 300  # characters of a warning
@@ -38,7 +37,8 @@ class Decoding:
         self._limits, self._limiter, self._split = server.limits, limiter, split
         self.sample_rate = self.num_samples = 0
         self.channels, self.warnings, self._is_stated = 1, list[str](), True
-        self._reader = StreamReader(limit=BLOCK_BYTES)
+        self._source: asyncio.Future[asyncio.StreamReader] = asyncio.Future()
+        self._writers: list[asyncio.StreamWriter] = []  # closed last: data may wait to be read
         self._work: asyncio.Task[list[str]]
 
     @property
@@ -46,30 +46,42 @@ class Decoding:
         """Length by the file's header, or of the blocks so far."""
         return self.num_samples / self.sample_rate
 
-    async def start(self, path: Path, stack: AsyncExitStack) -> None:
-        """Start decoding: wait for a process, and for the file's header; `stack` ends it.
+    async def run(self, path: Path) -> list[str]:
+        """Decode a file in another process, which connects to a port of this one."""
+        key = secrets.token_bytes(KEY_BYTES)
+
+        async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            with suppress(OSError, EOFError), fail_after(limits.header_s):
+                if await reader.readexactly(KEY_BYTES) == key and not self._source.done():
+                    self._writers.append(writer)
+                    self._source.set_result(reader)
+                    listener.close()
+                    writer.write(GO)
+                    return
+            writer.close()  # not the process
+
+        limits = self._limits
+        async with self._limiter:
+            listener = await asyncio.start_server(take, "127.0.0.1", 0, limit=BLOCK_BYTES)
+            try:
+                port = listener.sockets[0].getsockname()[1]
+                memory = limits.decode_mb * 1_000_000
+                job = Job(str(path), self._split, port, key, memory, limits.decode_s)
+                one = CapacityLimiter(1)  # anyio's own has as many places as cores
+                return await to_process.run_sync(decode, job, cancellable=True, limiter=one)
+            finally:
+                listener.close()
+
+    async def start(self, path: Path) -> None:
+        """Start decoding: wait for a process, and for the file's header.
 
         Raises:
             UserError: for a file that cannot be decoded within the limits.
         """
-        folder = TemporaryDirectory(prefix="asrkit-")
-        pipe = Path(stack.enter_context(folder), "samples")
-        os.mkfifo(pipe)
-        source = open(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK), "rb", 0)  # noqa: SIM115
-        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-            lambda: StreamReaderProtocol(self._reader), source
-        )
-        stack.callback(transport.close)
-        nameless = Path(f"/proc/{os.getpid()}/fd/{source.fileno()}")
-        if nameless.exists():  # on Linux: a killed process leaves nothing behind
-            folder.cleanup()
-            pipe = nameless
-        memory, seconds = self._limits.decode_mb * 1_000_000, self._limits.decode_s
-        job = Job(str(path), self._split, str(pipe), memory, seconds)
-        self._work = asyncio.ensure_future(self._run(job))
-        stack.push_async_callback(stop, [self._work])
-        begun = await self._reader.read(len(BEGUN))
-        header = await self._read(HEADER.size) if begun else b""
+        self._work = asyncio.ensure_future(self.run(path))
+        either: list[asyncio.Future[Any]] = [self._work, self._source]
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        header = await self._read(HEADER.size)
         if len(header) < HEADER.size:
             raise await self._failure()
         self.sample_rate, self.num_samples, self.channels = HEADER.unpack(header)
@@ -84,14 +96,13 @@ class Decoding:
             self.num_samples, self._is_stated = 0, False
         self._check_length()
 
-    async def _run(self, job: Job) -> list[str]:
-        async with self._limiter:
-            one = CapacityLimiter(1)  # anyio's own has as many places as cores
-            try:
-                return await to_process.run_sync(decode, job, cancellable=True, limiter=one)
-            finally:
-                with suppress(OSError):  # the end of a pipe that the process has not opened
-                    os.close(os.open(job.sink, os.O_WRONLY | os.O_NONBLOCK))
+    async def close(self) -> None:
+        """End the process if it decodes still."""
+        self._work.cancel()
+        await asyncio.gather(self._work, return_exceptions=True)
+        self._source.cancel()
+        for writer in self._writers:
+            writer.close()
 
     async def blocks(self) -> AsyncIterator[np.ndarray]:
         """Yield blocks of float32 samples (n, channels), decoded as fast as they are read.
@@ -131,13 +142,17 @@ class Decoding:
         Raises:
             RefusedError: if none come in time.
         """
+        if not self._source.done():
+            return b""
         try:
             with fail_after(self._limits.decode_s):
-                return await self._reader.readexactly(size)
+                return await self._source.result().readexactly(size)
         except TimeoutError:
             raise too_much(f"{self._limits.decode_s:g} s") from None
         except asyncio.IncompleteReadError as error:
             return error.partial
+        except OSError:
+            return b""
 
     async def _failure(self) -> UserError:
         """Return an error that says why the process has ended."""
@@ -192,6 +207,8 @@ class Decoders:
             text = f"{waiting} uploads are waiting already: try again later"
             raise RefusedError(503, "uploads", text)
         decoding = Decoding(self.server, self.limiter, split)
-        async with AsyncExitStack() as stack:
-            await decoding.start(path, stack)
+        try:
+            await decoding.start(path)
             yield decoding
+        finally:
+            await decoding.close()

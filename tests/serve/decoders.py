@@ -1,25 +1,28 @@
 """Decoders of uploads that misbehave, for processes that import nothing slow."""
 
 import os
+import socket
 import time
 
 import numpy as np
 
 from asrkit.errors import UserError
-from asrkit.serve.decode import BEGUN, HEADER, Job, confine
+from asrkit.serve.decode import HEADER, Job, confine, connected
 
 GOOD = HEADER.pack(16000, 8000, 1)
 
 
-def send(job: Job, *parts: bytes, seconds: float = 0.0) -> list[str]:
-    with open(job.sink, "wb", 0) as sink:
-        sink.write(b"".join([BEGUN, *parts]))
-        time.sleep(seconds)
+def send(job: Job, *parts: bytes) -> list[str]:
+    with connected(job) as sink:
+        sink.sendall(b"".join(parts))
     return []
 
 
 def hang(job: Job) -> list[str]:
-    return send(job, GOOD, seconds=60)
+    with connected(job) as sink:
+        sink.sendall(GOOD)
+        time.sleep(60)
+    return []
 
 
 def abort(job: Job) -> list[str]:
@@ -40,6 +43,25 @@ def stop_within_a_sample(job: Job) -> list[str]:
 
 def say_a_wrong_rate(job: Job) -> list[str]:
     return send(job, HEADER.pack(0, 8000, 1))
+
+
+def lack_the_key(job: Job) -> list[str]:
+    return send(job._replace(key=bytes(16)), GOOD)
+
+
+def meet_strangers(job: Job) -> list[str]:
+    """Other programs connect: one leaves, one stays silent, and one comes later."""
+    place = ("127.0.0.1", job.port)
+    with socket.create_connection(place) as leaving:
+        leaving.sendall(b"GET")
+    with socket.create_connection(place, timeout=20) as silent:
+        assert silent.recv(1) == b""
+    with connected(job) as sink:
+        try:
+            socket.create_connection(place).close()
+        except ConnectionRefusedError:
+            sink.sendall(GOOD + bytes(4 * 8000))
+    return []
 
 
 def send_nothing(job: Job) -> list[str]:
@@ -86,7 +108,7 @@ def open_files(job: Job) -> list[str]:
 def write_a_file(job: Job) -> list[str]:
     confine(job.memory, job.seconds)
     try:
-        with open(f"/tmp/{os.getpid()}", "wb", 0) as file:
+        with open(f"/tmp/{job.port}", "wb", 0) as file:
             os.unlink(file.name)
             file.write(bytes(999))
     except OSError as error:

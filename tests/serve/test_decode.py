@@ -50,6 +50,8 @@ BROKEN = [
     (decoders.say_too_much, 400, "wrong samples"),
     (decoders.stop_within_a_sample, 400, "wrong samples"),
     (decoders.say_a_wrong_rate, 400, "wrong header"),
+    (decoders.lack_the_key, 400, "wrong samples"),
+    (decoders.meet_strangers, 200, ""),
     (decoders.send_nothing, 400, "wrong samples"),
     (decoders.send_nan, 400, "finite"),
     (decoders.write_escapes, 400, "\\x1b[31mred"),
