@@ -101,7 +101,7 @@ def test_settings() -> None:
     for data, told in [
         (bomb, "aliases"),
         (b"!!python/object/apply:os.system [id]", "could not determine a constructor"),
-        (b"[" * 5000, "cannot be read: maximum recursion depth"),
+        (b"[" * 5000, "nested too deeply"),
         (b"\xff", "UTF-8"),
         (b"text", "keys and values"),
         (b"#" * (LONGEST_YAML + 1), "more than"),
