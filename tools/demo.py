@@ -16,8 +16,8 @@ DIGITS = Path("data/digits")
 ERRORS = ("substitutions", "deletions", "insertions")
 
 
-def run(*command: str, show: bool = True) -> None:
-    """Run a python command of the project, and print how long it took."""
+def run(*command: str, show: bool = True) -> str:
+    """Run a python command of the project, print how long it took, and return what is not shown."""
     print(f"\n$ python {' '.join(command)}", flush=True)
     started = time.monotonic()
     done = subprocess.run(
@@ -32,16 +32,16 @@ def run(*command: str, show: bool = True) -> None:
         print(done.stderr or "", file=sys.stderr)
         sys.exit(f"make demo: this failed with exit status {done.returncode}")
     print(f"  ({time.monotonic() - started:.0f} s)", flush=True)
+    return done.stdout or ""
 
 
 def word_error_rates(*options: str) -> dict[str, str]:
     """WER of the test set in each context that is asked for, by the context's name."""
-    scores = EXPERIMENT / "scores.json"
-    run(
+    scores = run(
         "-m", "asrkit.evaluate", "--model", str(MODEL), *options, "--format", "json",
-        "--output", str(scores), str(DIGITS / "test.jsonl"), show=False,
+        str(DIGITS / "test.jsonl"), show=False,
     )  # fmt: skip
-    contexts = json.loads((PROJECT / scores).read_text(encoding="utf-8"))["contexts"]
+    contexts = json.loads(scores)["contexts"]
     return {name: shown(each["words"]) for name, each in contexts.items()}
 
 
