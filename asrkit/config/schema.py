@@ -19,10 +19,11 @@ from asrkit.config.model import ContextConfig, ModelConfig
 from asrkit.config.read_yaml import ConfigError, read_values
 from asrkit.config.training import AugmentationConfig, DataConfig, TextConfig, TrainingConfig
 
-# Keys in model files of earlier versions, of sections by name
+# Keys of sections, and values of lists, that only model files of earlier versions have, by name
 GONE = {
-    "training": {"average_of", "consistency_ramp", "keep_checkpoints", "parallel"},
-    "head": {"prune_range", "delay_penalty"},
+    "training": ("average_of", "consistency_ramp", "keep_checkpoints", "parallel"),
+    "trackers": ("trackio",),
+    "head": ("prune_range", "delay_penalty"),
 }
 
 
@@ -150,9 +151,11 @@ def parse_record(values: dict[str, Any]) -> Config:
     """Check the configuration in a model file, but not what only its training needed."""
 
     def kept(name: str, value: Any) -> Any:
+        gone = GONE.get(name, ())
+        if isinstance(value, list):
+            return [each for each in value if each not in gone]
         if not isinstance(value, dict):
             return value
-        gone = GONE.get(name, set())
         return {key: kept(key, inside) for key, inside in value.items() if key not in gone}
 
     return _parse(Config, kept("", values))

@@ -355,7 +355,9 @@ def test_a_model_file_of_an_older_version_still_loads() -> None:
     assert parse_record(values).data.min_seconds == 99
     with pytest.raises(ConfigError, match=r"data\.min_seconds 99 must be at most"):
         parse_config(values)
-    former = values | {"training": values["training"] | {"parallel": "ddp", "average_of": "best"}}
+    former = values | {"training": values["training"] | {
+        "parallel": "ddp", "average_of": "best", "trackers": ["trackio"],
+    }}  # fmt: skip
     assert parse_record(former) == parse_record(values)
     with pytest.raises(ConfigError, match=r"unknown key 'training\.parallel'"):
         parse_config(former)
