@@ -236,6 +236,27 @@ def cuts_of(audio: Path) -> CutSet:
     return CutSet([*cuts, cuts[0].perturb_speed(1.1).with_id("fast"), mixed])
 
 
+def test_supervisions_of_lhotse_keep_their_channels(
+    audio: Path, tmp_path: Path, capsys: Output
+) -> None:
+    """Channel 0 of two is not their mean, unlike the only channel of another recording."""
+    write_wav(audio / "two.wav", np.stack([speech(0.5), speech(0.5, seed=1)], axis=1))
+    recordings = [
+        Recording.from_file(audio / name, recording_id=name) for name in ("audio/a.wav", "two.wav")
+    ]
+    channels = {"only": 0, "left": 0, "right": 1, "both": [0, 1], "third": [0, 2]}
+    write_manifest(audio / "recordings.jsonl", *(each.to_dict() for each in recordings))
+    write_manifest(audio / "supervisions.jsonl", *(
+        {"id": name, "recording_id": "audio/a.wav" if name == "only" else "two.wav", "text": "yes",
+         "start": 0.0, "duration": 0.5, "channel": channel}
+        for name, channel in channels.items()
+    ))  # fmt: skip
+    assert run("data", "import", "auto", audio, "--output", tmp_path / "out", "--dev", 0) == 1
+    found = {each.id: each.channel for each in read_manifest(tmp_path / "out" / "train.jsonl")}
+    assert found == {"only": None, "left": 0, "right": 1, "both": None}
+    assert "left out 1, cut or supervision of some of several channels" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("form", ["cuts.jsonl", "cuts.jsonl.gz", "shar"])
 def test_cuts_of_lhotse_are_imported(
     form: str, audio: Path, tmp_path: Path, capsys: Output

@@ -19,7 +19,7 @@ NOT_A_FILE = (
 )
 Bytes = tuple[int, int | None]  # first byte and number of bytes of audio inside a file
 WHOLE: Bytes = (0, None)
-CHANNELS = "cut of some of several channels"
+CHANNELS = "cut or supervision of some of several channels"
 
 
 def read_lhotse(source: Source, omitted: Omitted) -> Iterator[Entry]:
@@ -37,7 +37,7 @@ def read_lhotse(source: Source, omitted: Omitted) -> Iterator[Entry]:
     pairs = [each.with_name(each.name.replace("supervisions", "recordings")) for each in inside]
     pairs = [each for each in dict.fromkeys(pairs) if "recordings" in each.name]
     for each in pairs if not lists else ():
-        audio = dict(recordings_in(each, root, omitted))
+        audio = {name: rest for name, *rest in recordings_in(each, root, omitted)}
         beside = each.with_name(each.name.replace("recordings", "supervisions"))
         for where, values in objects_in(beside, omitted):
             name, recording = values.get("id"), values.get("recording_id")
@@ -45,9 +45,11 @@ def read_lhotse(source: Source, omitted: Omitted) -> Iterator[Entry]:
                 omitted.add("supervision without an id, a start or a duration", where)
             elif not isinstance(recording, str) or recording not in audio:
                 omitted.add("supervision without a recording", f"{where}: {name}")
+            elif len(channels := channels_of(values, audio[recording][1])) != 1:
+                omitted.add(CHANNELS, f"{where}: {name}")
             else:
-                own = str(audio[recording].absolute())  # its channel 0 is the default
-                its = values | {"audio": own, "channel": values.get("channel") or None}
+                own = str(audio[recording][0].absolute())
+                its = values | {"audio": own, "channel": channels[0]}
                 if entry := entry_of(its, Path(), source.ids, omitted, where):
                     yield entry._replace(split=part_of(each, pairs))
 
@@ -72,12 +74,9 @@ def cuts_in(
     for where, cut in objects_in(path, omitted):
         recording, place = cut.get("recording"), members.get(str(cut.get("id")), WHOLE)
         audio = audio_of(recording, where, root, omitted) if place is WHOLE else tar
-        channel = cut.get("channel")
-        channels = channel if isinstance(channel, list) else [channel]
-        if isinstance(recording, dict) and channels == recording.get("channel_ids"):
-            channels = [None]
-        if len(channels) != 1:
-            omitted.add(CHANNELS, f"{where}: {shown(channel)}")
+        known = recording.get("channel_ids") if isinstance(recording, dict) else None
+        if len(channels := channels_of(cut, known)) != 1:
+            omitted.add(CHANNELS, f"{where}: {shown(cut.get('channel'))}")
         elif audio is not None:
             said = [each for each in cut.get("supervisions") or () if isinstance(each, dict)]
             yield where, {
@@ -86,6 +85,13 @@ def cuts_in(
                 "text": " ".join(str(each["text"]) for each in said if each.get("text")),
                 "speaker": next((each["speaker"] for each in said if each.get("speaker")), None),
             }, place  # fmt: skip
+
+
+def channels_of(values: dict[str, Any], known: Any) -> list[Any]:
+    """Return the channels of a cut or a supervision; [None] for all that its recording has."""
+    channel = values.get("channel")
+    channels = channel if isinstance(channel, list) else [channel]
+    return [None] if channels == known else channels
 
 
 def members_of(tar: Path) -> dict[str, Bytes]:
@@ -101,11 +107,11 @@ def members_of(tar: Path) -> dict[str, Bytes]:
         raise CorpusError(f"{shown(tar)} cannot be read: {reason(error)}: copy it again") from None
 
 
-def recordings_in(path: Path, root: Path, omitted: Omitted) -> Iterator[tuple[str, Path]]:
-    """Yield the id and the file of each recording."""
+def recordings_in(path: Path, root: Path, omitted: Omitted) -> Iterator[tuple[str, Path, Any]]:
+    """Yield the id, the file and the channels of each recording."""
     for where, values in objects_in(path, omitted):
         if (audio := audio_of(values, where, root, omitted)) is not None:
-            yield values["id"], audio
+            yield values["id"], audio, values.get("channel_ids")
 
 
 def audio_of(recording: Any, where: str, root: Path, omitted: Omitted) -> Path | None:
