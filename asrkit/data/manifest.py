@@ -60,8 +60,15 @@ def read_manifest(path: str | Path) -> Iterator[Recording]:
     """Yield the recordings of a manifest; `audio` is joined to the manifest's folder."""
     for number, each in read_lines(Path(path)):
         if isinstance(each, str):
-            raise ManifestError(f"{path}:{number}: {each}")
+            raise invalid_line(path, number, each)
         yield each
+
+
+def invalid_line(path: str | Path, number: int, problem: str) -> ManifestError:
+    """Return the error of a line that is not a recording."""
+    return ManifestError(
+        f"{path}:{number}: {problem}; asrkit data check {path} --write FILE removes such lines"
+    )
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, Recording | str]]:

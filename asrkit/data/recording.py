@@ -20,6 +20,7 @@ from asrkit.audio.samples import (
 )
 
 PIECE_SECONDS = 60.0  # seconds of a recording that are read at a time
+MAX_TRACKS = 1 << 16
 MAX_BYTES = 1 << 30  # of a recording inside another file
 TOLERANCE = 0.025  # seconds that a file may be shorter than its manifest says
 
@@ -39,7 +40,8 @@ class Recording(BaseModel):
     start: Annotated[float, Field(ge=0.0, le=MAX_SECONDS)] | None = None
     duration: Annotated[float, Field(gt=0.0, le=MAX_SECONDS)] | None = None
     channel: Annotated[int, Field(ge=0, lt=MAX_CHANNELS)] | None = None  # from 0; None for the mean
-    track: Annotated[int, Field(ge=0)] | None = None  # audio track from 0; None for the default
+    # Number of the audio track, from 0; None for the default one.
+    track: Annotated[int, Field(ge=0, lt=MAX_TRACKS)] | None = None
     # With `duration` and these two, the file's header is not read.
     sample_rate: Annotated[int, Field(ge=MIN_RATE, le=MAX_RATE)] | None = None
     num_channels: Annotated[int, Field(ge=1, le=MAX_CHANNELS)] = 1

@@ -129,6 +129,7 @@ def test_a_file_that_breaks_later_is_left_out_of_its_batch(corpus: Path) -> None
         ('{"id": "a"}', ":1: 'audio': field required"),
         ('{"id": 3, "audio": "x"}', ":1: 'id': input should be a valid string, got 3"),
         ('{"id": "a", "audio": "x", "start": -1}', ":1: 'start': input should be greater than or"),
+        ('{"id": "a", "audio": "x", "track": 65536}', ":1: 'track': input should be less than"),
         ('{"id": "a", "audio": "x", "duration": "2"}', ":1: 'duration': input should be a valid"),
         ('{"id": "a", "audio": "x", "sample_rate": 0}', ":1: 'sample_rate': input should be"),
         ("{", ":1: not JSON"),
@@ -137,8 +138,10 @@ def test_a_file_that_breaks_later_is_left_out_of_its_batch(corpus: Path) -> None
 )
 def test_bad_lines(text: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "m.jsonl").write_text(text + "\n")
-    with pytest.raises(ManifestError, match=message):
+    with pytest.raises(ManifestError, match=message) as error:
         load_recordings(str(tmp_path / "m.jsonl"), [])
+    remedy = f"asrkit data check {tmp_path}/m.jsonl --write FILE removes such lines"
+    assert (remedy in str(error.value)) == message.startswith(":1:")
 
 
 def test_what_is_no_manifest(tmp_path: Path) -> None:

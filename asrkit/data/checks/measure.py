@@ -15,7 +15,7 @@ from asrkit.audio.files import AudioFile, AudioInfo, block_size, opened
 from asrkit.audio.samples import mix_db, no_channel
 from asrkit.data.checks.facts import Facts, Finding, Signal
 from asrkit.data.inputs import read_recordings
-from asrkit.data.manifest import ManifestError, read_lines
+from asrkit.data.manifest import ManifestError, invalid_line, read_lines
 from asrkit.data.recording import Recording
 
 FULL_SCALE = 0.99  # 8-bit audio ends at 0.992
@@ -46,10 +46,7 @@ def valid_entries(path: str) -> list[Facts]:
     bad: list[Finding] = []
     entries = read_entries(path, bad)
     if bad:
-        raise ManifestError(
-            f"{path}:{bad[0].line}: {bad[0].message}; asrkit data check {path} --write FILE "
-            "removes such lines"
-        )
+        raise invalid_line(path, bad[0].line, bad[0].message)
     return entries
 
 
