@@ -117,7 +117,11 @@ class ResumableConversation(Conversation):
         while (update := await call.next_update()) is not None:
             self.dialect.ack = self.last.received if self.server.store.survives else self.received
             await self.say(self.dialect.write(channel, update))
+
+    async def close(self, writers: "list[asyncio.Task[None]]") -> None:
+        await asyncio.gather(*writers)
         self.dialect.ack = self.received  # for the last message
+        await super().close(writers)
 
     async def conclude(self) -> None:
         """Like `Conversation.conclude`; save the call unless its client says that it has all."""

@@ -18,10 +18,14 @@ from asrkit.serve import resumption
 from asrkit.serve.calls import CallUpdate, SavedCall
 from asrkit.serve.converse import Append, Begin, Conversation, Dialect, Finish
 from asrkit.serve.converse import converse as serve_line
+from asrkit.serve.dialects.asrkit_stream import AsrkitStream
 from asrkit.serve.dialects.messages import Start
+from asrkit.serve.resumable import ResumableConversation
 from asrkit.serve.resumption import SuspendedCall
 from asrkit.serve.server import Limits, Server, Wish
+from asrkit.serve.store import SqliteStore
 from tests.running import run
+from tests.serve.offline import segment, update
 from tests.serve.running import serving
 from tests.serve.test_client import cutting
 from tests.serve.test_resume import Client
@@ -144,6 +148,41 @@ def test_listen_prints_what_stream_prints(
         finals = [(each["text"], each["start"]) for each in own if each["type"] == "final"]
         expected = served.transcribe(call[:, channel]).segments
         assert finals == [(each.text, each.spoken) for each in expected]
+
+
+def test_no_audio_is_acknowledged_before_it_is_saved(served: Recognizer, tmp_path: Path) -> None:
+    """Not even while a channel has ended, and texts of the other one are still written."""
+    has_ended, sent = asyncio.Event(), list[dict[str, Any]]()
+
+    class Ended:
+        received = 100
+
+        def __init__(self, *updates: CallUpdate) -> None:
+            self.updates = [*updates]
+
+        async def next_update(self) -> CallUpdate | None:
+            return self.updates.pop(0) if self.updates else None
+
+    class Line:
+        async def send(self, message: str) -> None:
+            sent.append(json.loads(message))
+            await has_ended.wait()
+
+    async def main() -> None:
+        server = Server({"m": served}, store=SqliteStore(tmp_path / "calls", 60.0))
+        talk: Any = ResumableConversation(Line(), server, dialect := AsrkitStream())  # type: ignore[arg-type]
+        talk.last = SuspendedCall(Start(type="start", channels=2))
+        dialect.begin(talk.last)
+        talk.calls = [Ended(), Ended(update(segment("one"), segment("two"), is_final=True))]
+        writer = asyncio.ensure_future(talk.write(1, talk.calls[1]))
+        await asyncio.sleep(0)
+        await talk.write(0, talk.calls[0])
+        has_ended.set()
+        await writer
+        server.close()
+
+    asyncio.run(main())
+    assert [(each["text"], each["ack"]) for each in sent] == [("one", 0), ("two", 0)]
 
 
 class Two(Dialect):
