@@ -19,12 +19,10 @@ from asrkit.config.model import ContextConfig, ModelConfig
 from asrkit.config.read_yaml import ConfigError, read_values
 from asrkit.config.training import AugmentationConfig, DataConfig, TextConfig, TrainingConfig
 
-# Keys of sections, and values of lists, that only model files of earlier versions have, by name
-GONE = {
-    "training": ("average_of", "consistency_ramp", "keep_checkpoints", "parallel"),
-    "trackers": ("trackio",),
-    "head": ("prune_range", "delay_penalty"),
-}
+# Keys in model files of earlier versions, and a tracker
+GONE_TRAINING = {"average_of", "consistency_ramp", "keep_checkpoints", "parallel"}
+GONE_HEAD = {"prune_range", "delay_penalty"}
+GONE_TRACKER = "trackio"
 
 
 class Config(Section):
@@ -149,16 +147,22 @@ def parse_config(values: dict[str, Any]) -> Config:
 
 def parse_record(values: dict[str, Any]) -> Config:
     """Check the configuration in a model file, but not what only its training needed."""
+    values = without(values, "training", GONE_TRAINING)
+    if isinstance(model := values.get("model"), dict):
+        values = values | {"model": without(model, "head", GONE_HEAD)}
+    training = values.get("training")
+    if isinstance(training, dict) and isinstance(trackers := training.get("trackers"), list):
+        known = [each for each in trackers if each != GONE_TRACKER]
+        values = values | {"training": training | {"trackers": known}}
+    return _parse(Config, values)
 
-    def kept(name: str, value: Any) -> Any:
-        gone = GONE.get(name, ())
-        if isinstance(value, list):
-            return [each for each in value if each not in gone]
-        if not isinstance(value, dict):
-            return value
-        return {key: kept(key, inside) for key, inside in value.items() if key not in gone}
 
-    return _parse(Config, kept("", values))
+def without(values: dict[str, Any], name: str, gone: set[str]) -> dict[str, Any]:
+    """Return values whose section `name` lacks these keys."""
+    section = values.get(name)
+    if not isinstance(section, dict):
+        return values
+    return values | {name: {key: value for key, value in section.items() if key not in gone}}
 
 
 def parse_search(value: Any) -> SearchConfig:

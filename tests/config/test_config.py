@@ -365,3 +365,5 @@ def test_a_model_file_of_an_older_version_still_loads() -> None:
     values["model"]["head"] = head
     former["model"] = values["model"] | {"head": head | {"prune_range": 5, "delay_penalty": 0.0}}
     assert parse_record(former) == parse_record(values)
+    with pytest.raises(ConfigError, match="unknown key"):
+        parse_record(values | {"extra": nested(900)})
