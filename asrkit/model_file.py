@@ -42,6 +42,7 @@ CHECKSUM = "sha256"  # key of that JSON
 TOKENIZER = "tokenizer"  # name of the tensor of the tokenizer's bytes
 MOST_BYTES = 1 << 24  # size limit of the header and of the tokenizer, a hundred times the usual
 STORED = (torch.float32, torch.float16)  # types of weights in a file
+GONE = "head.simple."  # weights in files of earlier versions, which only training read
 OTHERS = {  # suffixes of files that are mistaken for model files
     ".onnx": "an export: --model is the .safetensors that it was made from, --backend this file",
     ".data": "the weights of an export: --backend is the .onnx file beside it",
@@ -254,7 +255,11 @@ def load_model(model: str | Path) -> ModelFile:
             network = build_model(config.model, tokenizer.vocab_size)
         # Copies: tensors of the file are mapped. If the file is truncated, as when `cp` writes a
         # new model over a served one, a process that reads them dies with SIGBUS.
-        weights = {key: t.to(torch.float32, copy=True) for key, t in tensors.items()}
+        weights = {
+            key: t.to(torch.float32, copy=True)
+            for key, t in tensors.items()
+            if not key.startswith(GONE)
+        }
         network.load_state_dict(weights, assign=True)
     except ModelFileError:
         raise

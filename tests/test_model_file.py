@@ -247,6 +247,14 @@ def test_a_file_written_without_a_checksum_loads(path: Path) -> None:
     assert load_model(path).config == a_file().config
 
 
+def test_weights_that_only_the_training_of_an_earlier_version_read(path: Path) -> None:
+    rewrite(path, {"head.simple.frames.weight": torch.ones(5, 24)}, {})
+    assert load_model(path).model.state_dict().keys() == a_file().model.state_dict().keys()
+    rewrite(path, {"head.other.weight": torch.ones(5, 24)}, {})
+    with pytest.raises(ModelFileError, match="Unexpected key"):
+        load_model(path)
+
+
 def test_the_same_model_is_the_same_bytes(path: Path, environment: dict[str, str]) -> None:
     """In another process, too, whose hashes of strings are others."""
     program = (
