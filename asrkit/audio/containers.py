@@ -34,6 +34,7 @@ STEP_BACK = 1.0  # seconds; times that step back further begin another recording
 ROUNDING = 0.005  # seconds, accuracy of time stamps
 MAX_EMPTY = 8  # packets before the first samples of a codec, and before those of a joined file
 PADDING = 8  # bytes after the samples that only fill the last chunk
+CHUNKS = 1 << 16  # bytes after the samples of wav in which another file is looked for
 LAST_PAGES = 1 << 17  # bytes of the two largest pages of Ogg
 MAX_RIFF = 1 << 31  # bytes; a larger size was written without the length
 ZEROS = 1 << 20  # samples × channels of silence in a block
@@ -219,8 +220,12 @@ class Container(AudioFile):
 
     def _bytes_after(self) -> int:
         """Return the number of bytes after the samples of a format that ends with them."""
-        is_last = self._is(*SAMPLES_LAST) and self._is_pcm()
-        return self._data.seek(0, os.SEEK_END) - self._end if is_last else 0
+        size, start = self._data.seek(0, os.SEEK_END), self._end
+        if self._is("wav") and not self._is_pcm():  # another file may follow, after other chunks
+            self._data.seek(start)
+            place = self._data.read(CHUNKS).find(b"RIFF")
+            return size - start - place if place >= 0 else 0
+        return size - start if self._is(*SAMPLES_LAST) and self._is_pcm() else 0
 
     def _about_tracks(self) -> list[str]:
         """Return a line about tracks that are not read, if any."""

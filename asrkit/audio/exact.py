@@ -46,7 +46,7 @@ class Exact(AudioFile):
             is_doubtful = self._is_damaged() or not self._has_one_stream()
         else:
             is_doubtful = file.format in ("W64", "SVX") and "Exiting parser" in file.extra_info
-        is_guessed = "MPEG" in file.subtype or file.subtype == "GSM610" or not file.seekable()
+        is_guessed = "MPEG" in file.subtype or file.subtype == "GSM610"
         is_counted = 0 < length <= MAX_SECONDS * self.sample_rate
         return is_counted and not is_guessed and not is_doubtful
 
@@ -68,16 +68,20 @@ class Exact(AudioFile):
         end = length if count is None else min(length, first + count)
         place = min(first, end)
         with suppress(soundfile.LibsndfileError):
-            self._file.seek(place)
+            if self._file.seekable():
+                self._file.seek(place)
+            else:  # some ADPCM, which is read from its start each time
+                self._file.close()
+                self._file, place = opened_unnamed(self._data), 0
             while place < end:
                 # SoundFile.blocks would repeat old samples of a file that is cut off.
                 block = self._file.read(min(end - place, READ), "float32", always_2d=True)
                 if not len(block) or self._is_damaged():
                     break
-                yield block
+                yield block[max(0, first - place) :]
                 place += len(block)
         if place < end:
-            yield from self._rest(place, end)
+            yield from self._rest(max(place, first), end)
         elif end == length:
             self.problems += self._about_end()
 
@@ -119,15 +123,19 @@ class Exact(AudioFile):
         self._data.close()
 
 
+def opened_unnamed(data: BinaryIO) -> soundfile.SoundFile:
+    """Open a file from its start without its name, by which libsndfile would guess formats."""
+    data.seek(0)
+    unnamed = data if isinstance(data, io.BytesIO) else data.fileno()
+    return soundfile.SoundFile(unnamed, closefd=False)
+
+
 def by_libsndfile(source: Source, name: str) -> Exact | None:
     """Return the file if libsndfile reads and counts all samples."""
     with ExitStack() as stack, suppress(soundfile.LibsndfileError):
         data = stack.enter_context(bytes_of(source))
         if data.read(4) in BEGINNINGS:
-            data.seek(0)
-            # Without the file's name, by which libsndfile would guess formats.
-            unnamed = data if isinstance(data, io.BytesIO) else data.fileno()
-            file = stack.enter_context(soundfile.SoundFile(unnamed, closefd=False))
+            file = stack.enter_context(opened_unnamed(data))
             exact = Exact(name, source, data, file)
             if exact.is_exact():
                 stack.pop_all()

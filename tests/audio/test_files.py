@@ -173,9 +173,13 @@ FILES: dict[str, tuple[Make, float, str | None]] = {
     "two_tracks.mka": (of_ffmpeg("pcm_s16le", tracks=2), 2.0, TRACKS),
     "tagged.wav": (data_of(wav() + TAG), 2.0, None),
     "tagged_gsm.wav": (data_of(TELEPHONE + TAG), 2.0, None),
+    "joined_gsm.wav": (data_of((TELEPHONE + TAG) * 2), 2.0, AFTER),
     "joined.ts": (of_ffmpeg("aac", times=2), 4.2, None),
     "rates.aac": (changing_rates, 6.3, None),
     "g721.au": (data_of(written(SPEECH[::2], 8000, format="AU", subtype="G721_32")), 2.0, None),
+    "nms.wav": (  # FFmpeg would take it for AMR
+        data_of(written(SPEECH[::2], 8000, format="WAV", subtype="NMS_ADPCM_32")), 2.0, None,
+    ),
     "ima.wav": (ima, 2.0, None),
     "size_0.wav": (data_of(wav(0)), 2.0, None),
     "size_max.wav": (data_of(wav(0xFFFFFFFF)), 2.0, None),
