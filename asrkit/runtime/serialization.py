@@ -24,7 +24,6 @@ from asrkit.runtime.words import AttachedWord, Word
 
 MAGIC = b"asrkit stream 4\n"  # includes the version of the format
 HASH = 64  # hexadecimal digits of a SHA-256
-FORMER = ("training",)  # parts of an identity that former versions have stored
 JSON = "json"  # name of the tensor whose bytes are the JSON text; the others have numbers
 PRECISIONS = (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64)
 
@@ -153,7 +152,7 @@ def require(holds: bool, problem: str) -> None:
 def differences(stored: Any, wanted: Any, name: str = "") -> list[str]:
     """Return the differences between two recognisers' identities, a line each."""
     if isinstance(stored, dict) and isinstance(wanted, dict):
-        keys = [*wanted, *(key for key in stored if key not in wanted and key not in FORMER)]
+        keys = [*wanted, *(key for key in stored if key not in wanted)]
         pairs = ((stored.get(key), wanted.get(key), f"{name}.{key}".strip(".")) for key in keys)
         return [line for pair in pairs for line in differences(*pair)]
     if stored == wanted:
