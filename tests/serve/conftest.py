@@ -29,12 +29,14 @@ def served() -> Recognizer:
     )  # fmt: skip
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def server(served: Recognizer) -> Server:
     return Server({"small-en-alnum": served}, Limits(streams=40, upload_mb=2, silence_s=5))
 
 
-@pytest.fixture(scope="session")
+# torch's loading of data in processes, in tests of another file, takes the signal by which a running
+# server notices that its processes have ended: so no server outlives its file.
+@pytest.fixture(scope="module")
 def address(server: Server) -> Iterator[str]:
     with serving(server) as address:
         yield address
