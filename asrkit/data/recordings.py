@@ -16,8 +16,7 @@ from asrkit.data.foreign import INDEX
 from asrkit.data.inputs import read_distinct
 from asrkit.data.manifest import LeftOut, ManifestError
 from asrkit.data.recording import Recording
-from asrkit.data.shards import SCHEMA, open_index, recording_at
-from asrkit.errors import shown
+from asrkit.data.shards import SCHEMA, open_index, recording_at, refuse_undecodable
 
 
 class Recordings:
@@ -158,18 +157,14 @@ def load_recordings(path: str, left_out: list[LeftOut]) -> Recordings:
     """Read a manifest, or map a folder of shards; append unusable recordings to `left_out`."""
     if Path(path).is_dir():
         return Recordings(open_index(path, left_out), path)
+    refuse_undecodable(Path(path).parent)
     rows = []
     for each in read_distinct(path, left_out):
         try:
             rows.append(each.measured().model_dump())
         except audio.AudioError as error:
             left_out.append(LeftOut(each.id, str(error)))
-    try:
-        return Recordings(pyarrow.Table.from_pylist(rows, SCHEMA))
-    except UnicodeEncodeError:
-        raise ManifestError(
-            f"{shown(path)}: the name of its folder is not UTF-8: rename it"
-        ) from None
+    return Recordings(pyarrow.Table.from_pylist(rows, SCHEMA))
 
 
 def load(recording: Recording, factor: float = 1.0) -> np.ndarray:

@@ -30,9 +30,20 @@ MAX_FLAC_CHANNELS = 8
 COPIED = (".flac", ".wav", ".ogg", ".opus", ".mp3")  # formats that are read from memory
 
 
+def refuse_undecodable(folder: Path) -> None:
+    """Reject a folder whose path Arrow cannot hold."""
+    try:
+        str(folder).encode()
+    except UnicodeEncodeError:
+        raise ManifestError(
+            f"{shown(folder)}: the name of this folder is not UTF-8: rename it"
+        ) from None
+
+
 def open_index(folder: str, left_out: list[LeftOut]) -> pyarrow.Table:
     """Map the index of a folder of shards; append recordings without their audio to `left_out`."""
     path = Path(folder, INDEX)
+    refuse_undecodable(path.parent)
     try:
         table = pyarrow.ipc.open_file(pyarrow.memory_map(str(path))).read_all()
         table.validate()
@@ -90,6 +101,7 @@ def pack(
     are rewritten in a lossless format. Unreadable recordings are appended to `left_out`. After an
     error the folder does not exist.
     """
+    refuse_undecodable(output)
     if output.exists():
         raise UserError(f"the folder {shown(output)} exists already; name a new folder")
     with new_folder(output) as part, pyarrow.ipc.new_file(str(part / INDEX), SCHEMA) as index:

@@ -1,6 +1,7 @@
 """Shards: what is packed is read as from files, by place; what is wrong is refused or named."""
 
 import json
+import os
 import pickle
 import tarfile
 from pathlib import Path
@@ -54,6 +55,22 @@ def packed(manifest: Path, output: Path) -> list[LeftOut]:
     left_out: list[LeftOut] = []
     pack(read_recordings(str(manifest), left_out), output, 10, left_out)
     return left_out
+
+
+def test_a_folder_whose_name_is_not_text_is_refused_before_it_is_filled(
+    corpus: Path, tmp_path: Path, reads: list[tuple[str, int]]
+) -> None:
+    folder, manifest = tmp_path / os.fsdecode(b"\xff"), corpus / "train.jsonl"
+    with pytest.raises(ManifestError, match=r"\\udcff: the name of this folder is not UTF-8"):
+        packed(manifest, folder)
+    assert not reads
+    assert not folder.exists()
+    assert not packed(manifest, tmp_path / "é")  # a control
+    (tmp_path / "é").rename(folder)
+    (folder / manifest.name).write_bytes(manifest.read_bytes())
+    for path in (folder, folder / manifest.name):
+        with pytest.raises(ManifestError, match="of this folder is not UTF-8: rename it"):
+            load_recordings(str(path), [])
 
 
 def test_shards_hold_what_the_files_do(corpus: Path) -> None:
