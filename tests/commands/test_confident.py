@@ -31,7 +31,7 @@ def new(tmp_path: Path) -> Path:
 
 
 def test_the_confident_ones_are_kept_and_the_rest_is_counted(
-    model: Path, new: Path, shown: Shown
+    model: Path, new: Path, shown: Shown, caplog: pytest.LogCaptureFixture
 ) -> None:
     lines = shown("decode", "--model", model, "--manifest", new, "--format", "jsonl").splitlines()
     every = {
@@ -57,6 +57,7 @@ def test_the_confident_ones_are_kept_and_the_rest_is_counted(
     # All of them, and what training reads is what decoding read.
     assert "0 have a confidence below 0, 0 no words; WER of the kept" in shown(*command, 0)
     before, after = ([*read_manifest(path)] for path in (new, output))
+    assert "unused keys" not in caplog.text
     for old, pseudo in zip(before, after, strict=True):
         assert Path(pseudo.audio).resolve() == Path(old.audio).resolve()
         assert (pseudo.start or 0.0) == (old.start or 0.0)
