@@ -40,6 +40,7 @@ class Decoding:
         self._source: asyncio.Future[asyncio.StreamReader] = asyncio.Future()
         self._writers: list[asyncio.StreamWriter] = []  # closed last: data may wait to be read
         self._work: asyncio.Task[list[str]]
+        self._has_place = False  # whether a process starts, or has started
 
     @property
     def seconds(self) -> float:
@@ -62,6 +63,7 @@ class Decoding:
 
         limits = self._limits
         async with self._limiter:
+            self._has_place = True
             listener = await asyncio.start_server(take, "127.0.0.1", 0, limit=BLOCK_BYTES)
             try:
                 port = listener.sockets[0].getsockname()[1]
@@ -79,8 +81,7 @@ class Decoding:
             UserError: for a file that cannot be decoded within the limits.
         """
         self._work = asyncio.ensure_future(self.run(path))
-        either: list[asyncio.Future[Any]] = [self._work, self._source]
-        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        await self._begun()
         header = await self._read(HEADER.size)
         if len(header) < HEADER.size:
             raise await self._failure()
@@ -96,10 +97,19 @@ class Decoding:
             self.num_samples, self._is_stated = 0, False
         self._check_length()
 
+    async def _begun(self) -> None:
+        """Wait until a process has connected, or has failed."""
+        either: list[asyncio.Future[Any]] = [self._work, self._source]
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+
     async def close(self) -> None:
         """End the process if it decodes still."""
-        self._work.cancel()
-        await asyncio.gather(self._work, return_exceptions=True)
+        try:
+            if self._has_place:  # anyio does not end a process that is cancelled while it starts
+                await self._begun()
+        finally:
+            self._work.cancel()
+            await asyncio.gather(self._work, return_exceptions=True)
         self._source.cancel()
         for writer in self._writers:
             writer.close()

@@ -1,5 +1,6 @@
 """Uploads are decoded in other processes: whatever happens to these, the server goes on."""
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -7,7 +8,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import httpx
@@ -19,6 +20,7 @@ from asrkit.runtime import Recognizer
 from asrkit.serve import uploads
 from asrkit.serve.decode import NICE
 from asrkit.serve.server import Limits, Server
+from asrkit.serve.uploads import Decoders
 from tests.conftest import PROJECT
 from tests.serve import decoders
 from tests.serve.running import serving
@@ -204,6 +206,42 @@ def test_more_processes_than_cores_decode_at_the_same_time(
         answers = pool.map(lambda _: upload(address, noise), range(3))
         wait_until(lambda: server.streams == 3)
         assert [each.status_code for each in answers] == [413, 413, 413]
+
+
+def children() -> set[str]:
+    """Numbers of this process's children."""
+    found = set()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            if path.read_text().rpartition(")")[2].split()[1] == str(os.getpid()):
+                found.add(path.parent.name)
+    return found
+
+
+@linux
+def test_no_process_is_left_by_a_client_that_leaves_while_it_starts(
+    served: Recognizer, noise: Path
+) -> None:
+    before = children()
+
+    async def leave() -> set[str]:
+        pool = Decoders(server)
+
+        async def decode() -> None:
+            async with pool.decoding(noise):
+                pass
+
+        task = asyncio.ensure_future(decode())
+        while not children() - before:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)  # less than it takes to start
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled()
+        return children() - before
+
+    with closing(Server({"m": served})) as server:
+        assert asyncio.run(leave()) == set()
 
 
 def test_a_body_is_bounded_before_it_is_read(served: Recognizer) -> None:
