@@ -234,7 +234,7 @@ def test_values_that_no_recording_has_are_refused(keys: dict[str, Any], corpus: 
     path = write_manifest(corpus / "m.jsonl", good, good | {"id": "a"} | keys)
     with pytest.raises(ManifestError, match=f"m.jsonl:2: '{next(iter(keys))}': ") as error:
         list(read_manifest(path))
-    assert len(str(error.value)) < 2 * len(str(path)) + 300  # it names the file twice
+    assert len(str(error.value)) < 2 * len(str(path)) + 300  # named twice
 
 
 @pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32"])
