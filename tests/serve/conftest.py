@@ -34,8 +34,8 @@ def server(served: Recognizer) -> Server:
     return Server({"small-en-alnum": served}, Limits(streams=40, upload_mb=2, silence_s=5))
 
 
-# torch's loading of data in processes, in tests of another file, takes the signal by which a running
-# server notices that its processes have ended: so no server outlives its file.
+# torch's loading of data in processes, in tests of another file, takes the signal by which a server
+# notices that its processes have ended: so no server outlives its file.
 @pytest.fixture(scope="module")
 def address(server: Server) -> Iterator[str]:
     with serving(server) as address:
