@@ -5,6 +5,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from asrkit.audio.files import SUFFIXES, opened
 from asrkit.audio.samples import channel_name
 from asrkit.data.manifest import LeftOut, ManifestError, read_manifest
@@ -19,10 +21,10 @@ def read_recordings(path: str, left_out: list[LeftOut]) -> Iterator[Recording]:
     """Yield the recordings of a manifest or of shards; append what is lost to `left_out`."""
     if Path(path).is_dir():
         need("pyarrow")
-        from asrkit.data.shards import open_index, recording_at
+        from asrkit.data.shards import open_index, recordings_at
 
         table = open_index(path, left_out)
-        yield from (recording_at(table, path, row) for row in range(table.num_rows))
+        yield from recordings_at(table, path, np.arange(table.num_rows))
         return
     yield from read_manifest(path)
 

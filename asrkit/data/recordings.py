@@ -16,7 +16,7 @@ from asrkit.data.foreign import INDEX
 from asrkit.data.inputs import read_distinct
 from asrkit.data.manifest import LeftOut, ManifestError
 from asrkit.data.recording import Recording
-from asrkit.data.shards import SCHEMA, open_index, recording_at, refuse_undecodable
+from asrkit.data.shards import SCHEMA, open_index, recordings_at, refuse_undecodable
 
 
 class Recordings:
@@ -52,18 +52,19 @@ class Recordings:
             raise IndexError(place)
         number = int(place if self.kept is None else self.kept[place])
         row, speed = divmod(number, len(self.factors))
-        return recording_at(self.table, self.folder, row), self.factors[speed]
+        (recording,) = recordings_at(self.table, self.folder, np.array([row]))
+        return recording, self.factors[speed]
 
     def __iter__(self) -> Iterator[Recording]:
-        return (self[place] for place in range(len(self)))
+        numbers = np.arange(len(self)) if self.kept is None else self.kept
+        rows, speeds = np.divmod(numbers, len(self.factors))
+        factors = (self.factors[speed] for speed in speeds.tolist())
+        found = recordings_at(self.table, self.folder, rows)
+        return map(named_at, found, factors, self.durations.tolist())
 
     def __getitem__(self, place: int) -> Recording:
         """Return a recording with the id and the duration at its speed."""
-        recording, factor = self.at(place)
-        if factor == 1.0:
-            return recording
-        name, seconds = f"{recording.id}_sp{factor}", float(self.durations[place])
-        return recording.model_copy(update={"id": name, "duration": seconds})
+        return named_at(*self.at(place), float(self.durations[place]))
 
     def load(self, place: int) -> np.ndarray:
         """Return the samples (n,) at 16 kHz of a recording at its speed."""
@@ -103,8 +104,7 @@ class Recordings:
             digest.update(sha256_of(Path(self.folder, INDEX)).encode())
             digest.update(self.durations.tobytes())
             return
-        for place in range(len(self)):
-            each = self[place]
+        for each in self:
             line = f"{each.id} {each.duration} {each.text or ''!r} {place_of(each, folder)!r}\n"
             digest.update(line.encode(errors="surrogatepass"))
 
@@ -165,6 +165,14 @@ def load_recordings(path: str, left_out: list[LeftOut]) -> Recordings:
         except audio.AudioError as error:
             left_out.append(LeftOut(each.id, str(error)))
     return Recordings(pyarrow.Table.from_pylist(rows, SCHEMA))
+
+
+def named_at(recording: Recording, factor: float, seconds: float) -> Recording:
+    """Return a recording with the id and the duration at a speed."""
+    if factor == 1.0:
+        return recording
+    changes = {"id": f"{recording.id}_sp{factor}", "duration": seconds}
+    return recording.model_copy(update=changes)
 
 
 def load(recording: Recording, factor: float = 1.0) -> np.ndarray:

@@ -174,9 +174,9 @@ def fitting(
     fits = (shortest <= seconds) & (seconds <= longest)
     if encode is not None:
         fits &= part.has_text
-    are_checked = encode is not None and len(part) <= MAX_TEXTS
-    for place in range(len(part)) if are_checked else np.flatnonzero(~fits).tolist():
-        each = part[place]
+    doubtful = np.ones_like(fits) if encode is not None and len(part) <= MAX_TEXTS else ~fits
+    places = np.flatnonzero(doubtful).tolist()
+    for place, each in zip(places, part.chosen(doubtful), strict=True):
         reason = wrong_length(seconds[place]) or (None if fits[place] else "empty text")
         if reason is None and encode is not None:
             reason = encode.why_not(each.text or "", int(seconds[place] * SAMPLE_RATE))
