@@ -83,8 +83,7 @@ class Parser(argparse.ArgumentParser):
         Returns:
             Exit status: 0 done, 1 done but something failed, 2 a user's mistake, 130 stopped.
         """
-        if isinstance(sys.stdout, io.TextIOWrapper):  # the terminal's encoding may lack characters
-            sys.stdout.reconfigure(errors="backslashreplace")
+        open_streams()
         # OpenMP reads it when torch is imported. By default its threads stay busy while they wait
         # for each other, which takes many times as long if another program needs a core.
         os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
@@ -110,6 +109,19 @@ class Parser(argparse.ArgumentParser):
             end_at_next_interrupt()
             print(f"{self.prog}: stopped", file=sys.stderr)
             return 130
+
+
+def open_streams() -> None:
+    """Make the standard streams usable: replace closed ones, and escape characters in output.
+
+    Streams are None if a program without a terminal starts a command with closed streams.
+    Characters are escaped if the encoding of a terminal or file lacks them.
+    """
+    for name, mode in ("stdin", "r"), ("stdout", "w"), ("stderr", "w"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def refuse_overwriting(options: argparse.Namespace) -> None:
