@@ -209,6 +209,17 @@ def corpus(tmp_path: Path, made_corpus: Path) -> Path:
     return shutil.copytree(made_corpus, tmp_path / "corpus", copy_function=shutil.copy)
 
 
+@pytest.fixture
+def shards(corpus: Path) -> Path:
+    """The training set in shards of five."""
+    from tests.running import run  # which imports this file
+
+    folder = corpus / "shards"
+    arguments = ("--output", folder, "--shard-size", 5)
+    assert run("data", "shard", corpus / "train.jsonl", *arguments) == 0
+    return folder
+
+
 @pytest.fixture(scope="session")
 def made_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("corpus")

@@ -231,8 +231,9 @@ def test_control_full_context_is_that_of_the_others_in_a_list(
     """The left context is for the chunks; stream's second pass is its default."""
     manifest = write_manifest(wav.with_name("x.jsonl"), {"id": "x", "audio": "x.wav", "text": "a"})
     chunks = ["--chunk-ms", "full,320", "--left-ms", "640", "--second-pass", "full"]
-    shown("evaluate", "--model", model, *chunks, "--second-search", "prefix_beam", manifest)
-    shown("stream", "--model", model, *FULL, wav)
+    told = shown("evaluate", "--model", model, *chunks, "--second-search", "prefix_beam", manifest)
+    assert [line.split()[0] for line in told.splitlines()[1:3]] == ["full", "320"]
+    assert shown("stream", "--model", model, *FULL, wav)
 
 
 @pytest.mark.parametrize(

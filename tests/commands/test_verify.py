@@ -9,12 +9,12 @@ import torch
 from asrkit import audio
 from asrkit.commands import verify
 from asrkit.config import parse_config
-from asrkit.model import ConformerEncoder
 from asrkit.model.positions import KINDS
 from asrkit.model_file import ModelFile, save_model
 from asrkit.runtime.long_audio import Span
 from asrkit.text import CharTokenizer
 from tests.conftest import fitted, speech, tiny_model
+from tests.laws.test_positions import forget
 from tests.running import run
 from tests.test_model_file import SIZES
 
@@ -81,13 +81,6 @@ def test_control_second_pass_over_other_frames(
 def test_control_a_state_that_is_dropped_between_steps(
     model: Path, wav: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    encoder_run = ConformerEncoder.run
-
-    def forgetful(self, *given):  # type: ignore[no-untyped-def]
-        output, layers = encoder_run(self, *given)
-        state = output.state._replace(conv=output.state.conv * 0)
-        return output._replace(state=state), layers
-
-    monkeypatch.setattr(ConformerEncoder, "run", forgetful)
+    forget(monkeypatch)
     assert run("verify", "--model", model, "--chunk-ms", 320, wav) == 1
     assert "FAILED" in capsys.readouterr().out

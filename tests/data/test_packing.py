@@ -30,15 +30,6 @@ LEVEL = speech(1.0) / np.abs(speech(1.0)).max()
 
 
 @pytest.fixture
-def shards(corpus: Path) -> Path:
-    """The training set in shards of five."""
-    folder = corpus / "shards"
-    arguments = ("--output", folder, "--shard-size", 5)
-    assert run("data", "shard", corpus / "train.jsonl", *arguments) == 0
-    return folder
-
-
-@pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     """The parts of shards that are read: path and first byte."""
     parts, read = [], recording.part_of_bytes

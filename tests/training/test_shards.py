@@ -18,15 +18,6 @@ from tests.running import run
 SPEEDS = "augmentation.speed_factors=[0.9,1.0]"
 
 
-@pytest.fixture
-def shards(corpus: Path) -> Path:
-    """The training set in shards of five."""
-    folder = corpus / "shards"
-    arguments = ("--output", folder, "--shard-size", 5)
-    assert run("data", "shard", corpus / "train.jsonl", *arguments) == 0
-    return folder
-
-
 def train(corpus: Path, folder: Path, *overrides: str, **training: object) -> int:
     config = write_config(folder.with_suffix(".yaml"), corpus, folder, **training)
     return main(["--config", str(config), *overrides])
