@@ -25,6 +25,11 @@ def hang(job: Job) -> list[str]:
     return []
 
 
+def connect_late(job: Job) -> list[str]:
+    time.sleep(60)
+    return send(job, GOOD)
+
+
 def abort(job: Job) -> list[str]:
     os.abort()
 

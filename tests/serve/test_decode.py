@@ -220,8 +220,9 @@ def children() -> set[str]:
 
 @linux
 def test_no_process_is_left_by_a_client_that_leaves_while_it_starts(
-    served: Recognizer, noise: Path
+    monkeypatch: pytest.MonkeyPatch, served: Recognizer, noise: Path
 ) -> None:
+    monkeypatch.setattr(uploads, "decode", decoders.connect_late)
     before = children()
 
     async def leave() -> set[str]:
@@ -234,7 +235,7 @@ def test_no_process_is_left_by_a_client_that_leaves_while_it_starts(
         task = asyncio.ensure_future(decode())
         while not children() - before:
             await asyncio.sleep(0.01)
-        await asyncio.sleep(0.1)  # less than it takes to start
+        await asyncio.sleep(0.1)
         task.cancel()
         await asyncio.wait([task])
         assert task.cancelled()
