@@ -16,14 +16,12 @@ from typing import TYPE_CHECKING
 from asrkit.atomic_write import replacing
 from asrkit.cli.parser import Parser, complain, real
 from asrkit.cli.progress import bar
-from asrkit.commands.data_normalize import add_normalization
 from asrkit.data.corpora import FORMER, KINDS
 from asrkit.errors import shown
 
 if TYPE_CHECKING:
     from asrkit.data.corpora.entry import Entry, Ids, Source
     from asrkit.data.splits import Row, Splits
-    from asrkit.text.normalization import Normalization
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -76,12 +74,6 @@ def main(argv: list[str] | None = None) -> int:
     arguments.add_argument(
         "--force", action="store_true", help="write into a folder that is not empty"
     )
-    arguments.add_argument(
-        "--normalize",
-        action="store_true",
-        help="normalize the texts and report each kind of change",
-    )
-    add_normalization(arguments)
     return arguments.run(import_corpus, argv)
 
 
@@ -102,7 +94,6 @@ def import_corpus(options: argparse.Namespace) -> int:
     from asrkit.data.corpora.measure import rows_of
     from asrkit.data.corpora.registry import READERS, kind_of
     from asrkit.data.splits import divide, totals, with_roles
-    from asrkit.text.normalization import Normalizer
 
     output, omitted = Path(options.output), Omitted()
     pattern = options.speaker_pattern and compiled(options.speaker_pattern)
@@ -118,9 +109,6 @@ def import_corpus(options: argparse.Namespace) -> int:
     )
     unmet = set(channels)
     entries = (on_channel(entry, channels, unmet) for entry in entries)
-    if wanted := normalization(options):
-        normalizer = Normalizer(wanted)
-        entries = (each._replace(text=each.text and normalizer(each.text)) for each in entries)
     rows = rows_of(entries, omitted, os.cpu_count() or 1)
     for line in omitted.lines():
         complain(PROGRAM, line)
@@ -137,25 +125,9 @@ def import_corpus(options: argparse.Namespace) -> int:
     warn = partial(complain, PROGRAM)
     splits = divide(with_roles(rows, warn), share, warn)
     write(splits, output)
-    if wanted:
-        from asrkit.commands.data_normalize import report  # torch, which an import does not need
-
-        report(normalizer, {str(output / f"{name}.jsonl"): splits[name] for name in splits})
     found = ", ".join(dict.fromkeys(kinds))
     print(f"{output} ({found}): " + "; ".join(f"{name} {totals(splits[name])}" for name in splits))
     return 1 if omitted.total else 0
-
-
-def normalization(options: argparse.Namespace) -> Normalization | None:
-    """Return the choices of --normalize, or None; reject choices without it."""
-    from asrkit.data.corpora.entry import CorpusError
-    from asrkit.text.normalization import Normalization
-
-    given = {name: getattr(options, name) for name in Normalization._fields}
-    given = {name: value for name, value in given.items() if value is not None}
-    if given and not options.normalize:
-        raise CorpusError(f"--{min(given)} has no effect without --normalize")
-    return Normalization(**given) if options.normalize else None
 
 
 def source_of(path: Path, kind: str, ids: Ids, options: argparse.Namespace) -> Source:

@@ -1,4 +1,4 @@
-"""`asrkit data normalize` and `--normalize`: nothing changes or goes without a word about it."""
+"""`asrkit data normalize`: nothing changes or goes without a word about it."""
 
 import json
 import re
@@ -33,22 +33,8 @@ def test_a_manifest(manifest: Path, tmp_path: Path, capsys: Output) -> None:
     shown = capsys.readouterr()
     assert "entities         1: '&#39;' → \"'\" 1×" in shown.out
     assert "brackets         2: '[laughs]' removed 1×; '[noise]' removed 1×" in shown.out
-    assert "digits  d: '112' in 'call 112'" in shown.out.partition("remains odd")[2]
     assert f"{output}: 3 of 4 utterances" in shown.out
     assert "left out 1, empty text: b" in shown.err
-
-
-def test_an_import(manifest: Path, tmp_path: Path, capsys: Output) -> None:
-    args = ("data", "import", "manifest", manifest, "--dev", 0, "--output", tmp_path / "out")
-    assert run(*args, "--case", "lower") == 2
-    assert "--case has no effect without --normalize" in capsys.readouterr().err
-    assert run(*args, "--normalize", "--case", "lower") == 1
-    rows = (tmp_path / "out" / "train.jsonl").read_text().splitlines()
-    assert [json.loads(each)["text"] for each in rows] == ["yes, it's on", "no", "call 112"]
-    shown = capsys.readouterr()
-    assert "left out 1, empty text: b" in shown.err
-    assert "case          2: " in shown.out
-    assert "remains odd" in shown.out
 
 
 def test_the_check_names_the_options_that_mend(
