@@ -26,10 +26,11 @@ import torch
 from load_test import serving
 from people_files import make
 
+from asrkit.audio.samples import CANCELLED_DB
 from asrkit.cli import table
 from asrkit.data.checks.facts import Facts
 from asrkit.data.checks.measure import inspect
-from asrkit.data.checks.utterance_checks import cancelled
+from asrkit.data.checks.utterance_checks import mixed
 from asrkit.data.recording import Recording
 from asrkit.data.recordings import load
 
@@ -191,7 +192,8 @@ def trained(path: Path) -> Heard:
 def checked(path: Path) -> Heard:
     """Return what `asrkit data check` knows of a line with the file."""
     facts = inspect(Facts("", 1, Recording(id=str(path), audio=str(path), text="x")))
-    lines = [facts.problem, *facts.notes, facts.signal and cancelled(facts, None)]
+    is_cancelled = facts.signal and facts.signal.mix_db < CANCELLED_DB
+    lines = [facts.problem, *facts.notes, is_cancelled and mixed(facts, None)]
     return Heard(facts.seconds, tuple(str(each).removeprefix(f"{path} ") for each in lines if each))
 
 

@@ -40,8 +40,8 @@ def main(argv: list[str] | None = None) -> int:
     )
     rules.add_argument("--model", help=f"judge by the configuration and tokenizer of {MODEL}")
     arguments.add_argument(
-        "--format", choices=["text", "list", "json"], default="text",
-        help="text: kinds of findings; list: every finding, one a line; json (default text)",
+        "--format", choices=["text", "list"], default="text",
+        help="text: kinds of findings; list: every finding, one a line (default text)",
     )  # fmt: skip
     arguments.add_argument("--no-audio", action="store_true", help="read headers only: seconds")
     arguments.add_argument(
@@ -63,7 +63,7 @@ def check(options: argparse.Namespace) -> int:
     limits = config.data.min_seconds, config.data.max_seconds
     findings += examine(facts, Rules(encode, *limits))
     show(facts, findings, options, encode)
-    errors = [f for f in findings if f.severity == "error"]
+    errors = [f for f in findings if f.check.severity == "error"]
     if options.write:
         bad = {f.line for f in errors}
         kept, all_ = rewrite(
@@ -131,24 +131,12 @@ def read_facts(path: str, options: argparse.Namespace, findings: list[Finding]) 
 def show(
     facts: list[Facts], findings: list[Finding], options: argparse.Namespace, encode: TextEncoder
 ) -> None:
-    from asrkit.data.checks.report import (
-        advice,
-        as_json,
-        by_manifest,
-        columns,
-        listed,
-        table,
-        verdict,
-    )
+    from asrkit.data.checks.report import advice, columns, listed, table, verdict
 
-    totals = by_manifest(facts, options.manifests, encode.normalize)
-    if options.format == "json":
-        print(json.dumps(as_json(findings, totals), ensure_ascii=False, indent=1))
-        return
     if findings:
         print("\n".join(map(listed, findings)) if options.format == "list" else table(findings))
         print("\n" + advice(findings), end="\n\n")
-    print(columns(totals), end="\n\n")
+    print(columns(facts, options.manifests, encode.normalize), end="\n\n")
     print(verdict(findings))
     if not options.config and not options.model:
         print("judged by the defaults, text as characters: --config or --model to judge by yours")

@@ -142,7 +142,7 @@ def plan(options: argparse.Namespace) -> int:
     from asrkit.build import build_model
     from asrkit.commands.data_check import refuse_twice
     from asrkit.data.checks.measure import inspect_all, valid_entries
-    from asrkit.data.checks.report import by_manifest, columns
+    from asrkit.data.checks.report import columns
     from asrkit.training.progress import duration
     from asrkit.training.schedule import resolved
     from asrkit.training.warm_start import load_training
@@ -162,7 +162,7 @@ def plan(options: argparse.Namespace) -> int:
               "training.output_dir": f"exp/{output.stem}"}  # fmt: skip
     values = planned(row, texts, start, chosen)
     base = f"conf/{row.base}.yaml" if start is None else f"conf/finetune.yaml, from {start}"
-    about = columns(by_manifest([*train, *dev], paths, str)).split("\n")
+    about = columns([*train, *dev], paths, str).split("\n")
     about = [*map(printable, about), f"begins with {base}, by {seconds / 3600:.2f} h and the texts"]
     with replacing(output) as temporary:
         lines = "".join(f"# {line}".rstrip() + "\n" for line in ["A plan by asrkit plan.", *about])

@@ -5,12 +5,12 @@ import time
 from importlib.util import find_spec
 
 import pytest
+from tests.data.checks.test_texts import FOUND, SOUND
 
 from asrkit.errors import UserError
 from asrkit.text.marks import marks_in
 from asrkit.text.normalization import Normalization, Normalizer
 from tests.conftest import skip
-from tests.data.checks.test_texts import FOUND, SOUND
 
 PLAIN, BARE = Normalization(), Normalization(case="lower", punctuation="remove")
 

@@ -1,30 +1,27 @@
 """The input and output of the checks: facts of an utterance, rules, findings."""
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal, NamedTuple
 
 from asrkit.audio.files import AudioInfo
 from asrkit.data.dataset import TextEncoder
 from asrkit.data.recording import Recording
 
 # error: training skips the utterance, or learns something wrong. warning: usable, but suspect.
-Severity = Literal["error", "warning", "note"]
-SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
+Severity = Literal["error", "warning"]
+SEVERITIES: tuple[Severity, ...] = ("error", "warning")
 
 
 class Signal(NamedTuple):
     """Measurements of an utterance's samples; full scale is 1."""
 
     seconds: float  # seconds of readable audio
-    peak: float  # half of the distance from the lowest to the highest sample
     rms: float  # root mean square around the mean
     mean: float
-    clipped: float  # share of samples at full scale in runs of three or more
+    clipped: float  # share of samples at full scale
     not_finite: int  # number of samples
     digest: bytes  # equal for equal samples, in any file format
-    quiet: tuple[float, float] = (0.0, 0.0)  # start and end of the longest quiet stretch, s
-    mix_db: float = 0.0  # level of the mix of the channels, see `audio.reading.mix_db`
+    mix_db: float = 0.0  # level of the mix of the channels, see `audio.samples.mix_db`
 
 
 class Facts(NamedTuple):
@@ -74,37 +71,24 @@ class Rules(NamedTuple):
     max_seconds: float
 
 
-Find = TypeVar("Find")
+Found = Iterable[tuple[Facts, str]]  # utterances and messages
 
 
-@dataclass(frozen=True)
-class Check(Generic[Find]):
+class Check(NamedTuple):
     """A function from facts to findings, with the name, severity and meaning of the findings."""
 
     name: str
     severity: Severity
     meaning: str
-    find: Find
+    find: Callable[[Sequence[Facts], Rules], Found]
     advice: str  # advice for users
-
-
-Found = Iterator[tuple[Facts, str]]  # utterances and messages
-UtteranceCheck = Check[Callable[[Facts, Rules], str | None]]
-CorpusCheck = Check[Callable[[Sequence[Facts], Rules], Found]]
 
 
 class Finding(NamedTuple):
     """A problem that a check found in a line of a manifest."""
 
-    check: str
-    severity: Severity
-    meaning: str
+    check: Check
     manifest: str
     line: int
     id: str
     message: str  # has the wrong value
-
-    @classmethod
-    def of(cls, check: Check[Any], facts: Facts, message: str) -> "Finding":
-        where = (facts.manifest, facts.line, facts.utterance.id)
-        return cls(check.name, check.severity, check.meaning, *where, message)

@@ -1,37 +1,38 @@
-"""Checks of one utterance; each returns a message with the wrong value, or None."""
+"""Checks of one utterance; each returns a message with the wrong value, or None.
+
+A transcript becomes labels without changes. Characters that are not spoken are therefore learned as
+noise, and count as errors in each score.
+"""
 
 import math
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from asrkit import audio
 from asrkit.audio.samples import CANCELLED_DB
-from asrkit.data.checks.facts import Facts, Rules, Signal, UtteranceCheck
+from asrkit.data.checks.facts import Check, Facts, Found, Rules, Severity, Signal
+from asrkit.errors import shown
 from asrkit.text import TextError
+from asrkit.text.marks import MISREAD, marks_in, reread
 
 TOLERANCE = 0.1  # s, as when reading: headers of lossy formats have slightly too long lengths
 # All 4645 recordings of five real corpora (an4, fsdd, yesno, librispeech-mini, kerstin) are
 # above -48 dBFS. The noise of rounding to 16 bits is at -101.
 SILENT_DB = -70.0
 SAME = 0.5  # of the level in dB that the mix of equal channels has above that of independent ones
-TOO_LOUD = 1000.0  # times full scale: damaged, or integers that were written as floats
-CLIPPED_SHARE = 0.001  # 16 samples a second at 16 kHz; these recordings have at most 0.00002
-# These recordings have at most 3.7 s of silence, a quarter of the length. Recordings that are half
-# silent have at most 0.8 s.
-LONG_SILENCE, SILENCE, SILENT_SHARE = 5.0, 2.5, 0.6
+CLIPPED_SHARE = 0.001  # 16 samples a second at 16 kHz
 JOINERS = "\u200c\u200d"  # spelling in Persian and Hindi
+EXAMPLES = 3  # marks of a text in a message
+
+Find = Callable[[Facts, Rules], str | None]
 
 
-def other_header(facts: Facts, rules: Rules) -> str | None:
+def other_rate(facts: Facts, rules: Rules) -> str | None:
     """Compare the manifest with the header, which training does not read."""
-    if facts.header is None:
+    stated = facts.utterance.sample_rate
+    if facts.header is None or stated in (None, facts.header.sample_rate):
         return None
-    stated, actual = facts.utterance, facts.header
-    if stated.sample_rate not in (None, actual.sample_rate):
-        return f"sample_rate {stated.sample_rate}, the file's is {actual.sample_rate}"
-    if "num_channels" in stated.model_fields_set and stated.num_channels != actual.num_channels:
-        return f"num_channels {stated.num_channels}, the file's are {actual.num_channels}"
-    return None
+    return f"sample_rate {stated}, the file's is {facts.header.sample_rate}"
 
 
 def outside_file(facts: Facts, rules: Rules) -> str | None:
@@ -55,69 +56,32 @@ def cut_off(facts: Facts, rules: Rules) -> str | None:
     return f"ends after {facts.signal.seconds:.2f} of {expected:.2f} s"
 
 
-def longer_file(facts: Facts, rules: Rules) -> str | None:
-    """Compare a duration without `start`, which usually means the whole file, with the file."""
-    duration = facts.utterance.duration
-    if facts.file_seconds is None or duration is None or facts.utterance.start is not None:
-        return None
-    if facts.file_seconds <= duration + TOLERANCE:
-        return None
-    return f"duration {duration:.2f} s, the file has {facts.file_seconds:.2f} s"
-
-
 def not_read(facts: Facts, rules: Rules) -> str | None:
     return "; ".join(each for each in facts.notes if "cut off" not in each) or None
 
 
-def cancelled(facts: Facts, rules: Rules) -> str | None:
-    if facts.signal is None or facts.signal.mix_db >= CANCELLED_DB:
-        return None
-    return (
-        f"the mix of its {facts.header and facts.header.num_channels} channels is "
-        f"{-facts.signal.mix_db:.0f} dB below that of independent channels"
-    )
-
-
 def mixed(facts: Facts, rules: Rules) -> str | None:
-    """Find files whose channels differ, as those of a telephone call, and are averaged."""
+    """Find files whose channels differ, as those of a telephone call, or cancel each other out."""
     count = facts.header.num_channels if facts.header else 1
     if facts.utterance.channel is not None or count == 1:
         return None
     level = facts.signal and facts.signal.mix_db
     if level is None:
         return f"the mean of {count} channels"
-    if not CANCELLED_DB <= level < SAME * 10 * math.log10(count) or silent(facts, rules):
+    if level < CANCELLED_DB:
+        return (
+            f"the mix of its {count} channels is {-level:.0f} dB below that of independent channels"
+        )
+    if level >= SAME * 10 * math.log10(count) or (facts.signal and silent(facts.signal)):
         return None
     return f"the mean of {count} channels that differ"
 
 
-def of_samples(find: Callable[[Signal], str | None]) -> Callable[[Facts, Rules], str | None]:
-    """Return a check of the measurements of samples; it finds nothing without samples."""
-    return lambda facts, rules: None if facts.signal is None else find(facts.signal)
-
-
-@of_samples
 def silent(signal: Signal) -> str | None:
     if not signal.rms:
         return f"all samples are {signal.mean:g}"
-    level = decibels(signal.rms)
+    level = 20 * math.log10(signal.rms)
     return f"RMS {level:.0f} dBFS" if level < SILENT_DB else None
-
-
-@of_samples
-def long_silence(signal: Signal) -> str | None:
-    """Find long quiet stretches: 30 dB or more below the loudest sounds, or most of a recording."""
-    if decibels(signal.rms) < SILENT_DB:
-        return None
-    (start, end), seconds = signal.quiet, signal.seconds
-    length = end - start
-    if length < LONG_SILENCE and not (length >= SILENCE and length >= SILENT_SHARE * seconds):
-        return None
-    return f"{length:.1f} of {seconds:.1f} s, from {start:.1f} to {end:.1f} s"
-
-
-def decibels(level: float) -> float:
-    return 20 * math.log10(level) if level > 0 else -math.inf
 
 
 def empty_text(facts: Facts, rules: Rules) -> str | None:
@@ -134,16 +98,6 @@ def unknown_symbols(facts: Facts, rules: Rules) -> str | None:
     return None
 
 
-def invisible_characters(facts: Facts, rules: Rules) -> str | None:
-    """Find control, format and unassigned characters, and U+FFFD, the sign of a wrong encoding."""
-    text = rules.encode.normalize(facts.text)
-    if text.isascii() and text.isprintable():
-        return None
-    odd = {c for c in text if unicodedata.category(c)[0] == "C" or c == "\ufffd"} - set(JOINERS)
-    named = ", ".join(f"U+{ord(c):04X}" for c in sorted(odd))
-    return f"{named} in {facts.text!r}" if odd else None
-
-
 def too_short(facts: Facts, rules: Rules) -> str | None:
     """Return why training would skip the utterance as too short; other checks cover the text."""
     if facts.seconds is None or empty_text(facts, rules) or unknown_symbols(facts, rules):
@@ -158,45 +112,95 @@ def outside_limits(facts: Facts, rules: Rules) -> str | None:
     return f"{facts.seconds:.2f} s, not {rules.min_seconds:g} to {rules.max_seconds:g}"
 
 
-UTTERANCE_CHECKS: list[UtteranceCheck] = [
-    UtteranceCheck("unreadable", "error", "audio cannot be read", lambda facts, _: facts.problem,
+def invisible_characters(facts: Facts, rules: Rules) -> str | None:
+    """Find control, format and unassigned characters, and U+FFFD, the sign of a wrong encoding."""
+    text = rules.encode.normalize(facts.text)
+    if text.isascii() and text.isprintable():
+        return None
+    odd = {c for c in text if unicodedata.category(c)[0] == "C" or c == "\ufffd"} - set(JOINERS)
+    named = ", ".join(f"U+{ord(c):04X}" for c in sorted(odd))
+    return f"{named} in {facts.text!r}" if odd else None
+
+
+def wrong_encoding(facts: Facts, rules: Rules) -> str | None:
+    """Find UTF-8 that was read as Latin-1 or Windows-1252, such as "GrÃ¼n" and "donâ€™t"."""
+    for run in MISREAD.findall(facts.text):
+        if meant := reread(run):
+            return f"{shown(run)} for {shown(meant)} in {shown(facts.text)}"
+    return None
+
+
+def of_samples(find: Callable[[Signal], str | None]) -> Find:
+    """Return a check of the measurements of samples; it finds nothing without samples."""
+    return lambda facts, rules: None if facts.signal is None else find(facts.signal)
+
+
+def marks_of(kind: str) -> Find:
+    """Return a check that finds the marks of a kind, and names the first different ones."""
+
+    def find(facts: Facts, rules: Rules) -> str | None:
+        marks = [*dict.fromkeys(marks_in(facts.text).get(kind, ()))]
+        more = ", …" if len(marks) > EXAMPLES else ""
+        named = ", ".join(map(shown, marks[:EXAMPLES]))
+        return f"{named}{more} in {shown(facts.text)}" if marks else None
+
+    return find
+
+
+def of_each(name: str, severity: Severity, meaning: str, find: Find, advice: str) -> Check:
+    """Return the check of a corpus that checks each utterance."""
+
+    def found(facts: Sequence[Facts], rules: Rules) -> Found:
+        return ((each, message) for each in facts if (message := find(each, rules)))
+
+    return Check(name, severity, meaning, found, advice)
+
+
+UTTERANCE_CHECKS = [
+    of_each("unreadable", "error", "audio cannot be read", lambda facts, _: facts.problem,
         "copy or convert the file again; --write CLEAN writes the manifest without such lines"),
-    UtteranceCheck("header", "error", "rate or channels are not the file's", other_header,
-        "remove sample_rate and num_channels from the manifest: the file has them"),
-    UtteranceCheck("outside", "error", "start or end outside the file", outside_file,
+    of_each("rate", "error", "sample rate is not the file's", other_rate,
+        "remove sample_rate from the manifest: the file has it"),
+    of_each("outside", "error", "start or end outside the file", outside_file,
         "start and duration are seconds of this file: check for milliseconds or another file"),
-    UtteranceCheck("cut-off", "error", "file ends before its header says", cut_off,
+    of_each("cut-off", "error", "file ends before its header says", cut_off,
         "copy the file again, or shorten the text to what can be heard"),
-    UtteranceCheck("not-finite", "error", "samples that are NaN or infinite",
+    of_each("not-finite", "error", "samples that are NaN or infinite",
         of_samples(lambda s: f"{s.not_finite} samples" if s.not_finite else None),
         "write the file again from its source"),
-    UtteranceCheck("too-loud", "error", "samples far beyond full scale", of_samples(
-            lambda s: f"a peak of {s.peak:.3g} times full scale" if s.peak >= TOO_LOUD else None),
-        "write the file again from its source; full scale is 1 for samples that are floats"),
-    UtteranceCheck("silent", "error", "silence", silent,
+    of_each("silent", "error", "silence", of_samples(silent),
         "record it again, or remove the line with --write"),
-    UtteranceCheck("empty-text", "error", "no text", empty_text,
+    of_each("empty-text", "error", "no text", empty_text,
         "write what is said, or remove the line with --write"),
-    UtteranceCheck("unknown", "error", "text that the tokenizer cannot write", unknown_symbols,
+    of_each("unknown", "error", "text that the tokenizer cannot write", unknown_symbols,
         "spell the text with the labels of the training texts, or add such texts to them"),
-    UtteranceCheck("ctc", "error", "too short for its text: CTC cannot align", too_short,
+    of_each("ctc", "error", "too short for its text: CTC cannot align", too_short,
         "check for the text, start or duration of another recording"),
-    UtteranceCheck("limits", "error", "shorter or longer than training allows", outside_limits,
+    of_each("limits", "error", "shorter or longer than training allows", outside_limits,
         "cut long recordings at pauses; data.min_seconds and data.max_seconds are the limits"),
-    UtteranceCheck("duration", "warning", "file longer than the manifest says", longer_file,
-        "remove duration to use the whole file, or add start to use a part"),
-    UtteranceCheck("not-read", "warning", "files of which parts are not read", not_read,
+    of_each("not-read", "warning", "files of which parts are not read", not_read,
         "copy or convert the file again; to use another track, convert it to a file"),
-    UtteranceCheck("cancelled", "warning", "channels that cancel each other out", cancelled,
-        'add "channel": N to the line, from 0'),
-    UtteranceCheck("mixed", "warning", "several channels without a channel", mixed,
-        'if they are different voices, add "channel": N to the line, from 0; asrkit data import '
-        "--channels agent=0,customer=1 does so by speaker"),
-    UtteranceCheck("clipped", "warning", "clipped", of_samples(
+    of_each("mixed", "warning", "several channels without a channel", mixed,
+        'if they are different voices, or cancel each other out, add "channel": N to the line, '
+        "from 0"),
+    of_each("clipped", "warning", "clipped", of_samples(
             lambda s: f"{s.clipped:.1%} of the samples" if s.clipped >= CLIPPED_SHARE else None),
         "record at a lower level; augmentation.gain_db does not repair it"),
-    UtteranceCheck("silence", "warning", "long silence", long_silence,
-        "remove it with start and duration, or complete a text that lacks words"),
-    UtteranceCheck("invisible", "warning", "invisible characters", invisible_characters,
+    of_each("invisible", "warning", "invisible characters", invisible_characters,
         "asrkit data normalize removes them"),
+    of_each("encoding", "warning", "text that was read in a wrong encoding", wrong_encoding,
+        "read the source as UTF-8, or use asrkit data normalize"),
+    of_each("markup", "warning", "entities or tags of a file format", marks_of("markup"),
+        "asrkit data normalize decodes entities and removes tags"),
+    of_each("address", "warning", "addresses of the web, of mail or of people", marks_of("address"),
+        "write the words that are spoken: example dot com"),
+    of_each("annotation", "warning", "brackets, tags of sounds, marked fillers",
+        marks_of("annotation"),
+        "asrkit data normalize removes them; remove lines with unknown words"),
+    of_each("emoji", "warning", "emoji and smileys", marks_of("emoji"),
+        "asrkit data normalize removes them"),
+    of_each("digits", "warning", "digits", marks_of("digits"),
+        "write numbers as they are spoken, like asrkit data normalize --numbers en"),
+    of_each("symbols", "warning", "symbols that stand for words", marks_of("symbols"),
+        "write the words that are spoken: per cent, dollars, and"),
 ]  # fmt: skip
