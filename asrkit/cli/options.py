@@ -14,7 +14,6 @@ MODEL = (
     "the language of a model with a prompt"
 )
 LONGEST_MS = 3_600_000  # limit of times in options
-LONGEST_NAME = 20  # characters of a speaker's name, which a line of subtitles must hold
 MULTIPLE = "a multiple of the model's frame, usually 40 ms"
 
 
@@ -165,33 +164,10 @@ def add_channel(arguments: Parser, split: bool = False) -> None:
         help="channel of a file, from 0 (default: the mean of all)"
         + ("; split: each channel is a speaker" if split else ""),
     )  # fmt: skip
-    if split:
-        group.add_argument(
-            "--speakers", type=names, metavar="NAME,…", default=(),
-            help="names of the channels of --channel split (default: channel 0, channel 1, …)",
-        )  # fmt: skip
     group.add_argument(
         "--track", type=whole(0, 1000), metavar="N",
         help="audio track of a file, from 0 (default: the file's default track)",
     )  # fmt: skip
-
-
-def check_speakers(options: argparse.Namespace) -> None:
-    """Raise UserError for names of speakers without channels."""
-    if options.speakers and options.channel != "split":
-        raise UserError("--speakers needs --channel split, which makes each channel a speaker")
-
-
-def names(text: str) -> tuple[str, ...]:
-    """Return names of speakers, separated by commas; a type of argument."""
-    found = tuple(name.strip() for name in text.split(","))
-    for name in found:
-        if not (1 <= len(name) <= LONGEST_NAME and name.isprintable()):
-            text = f"a name must have 1 to {LONGEST_NAME} characters, got {shown(name)}"
-            raise argparse.ArgumentTypeError(text)
-    if len(set(found)) < len(found):
-        raise argparse.ArgumentTypeError(f"names must differ, got {shown(text)}")
-    return found
 
 
 def refuse_channel(options: argparse.Namespace) -> None:

@@ -16,10 +16,9 @@ from asrkit.cli.options import (
     add_model,
     add_output,
     add_recognizer,
-    check_speakers,
     refuse_channel,
 )
-from asrkit.cli.parser import Parser, Target, one_of, real, whole
+from asrkit.cli.parser import Parser, one_of, whole
 from asrkit.errors import UserError, reason, shown
 
 if TYPE_CHECKING:
@@ -29,15 +28,13 @@ if TYPE_CHECKING:
     from asrkit.transcription.batches import Decoded
     from asrkit.transcription.journal import Journal
     from asrkit.transcription.output import Heard, Output
-    from asrkit.transcription.pseudo_labels import ConfidentManifest
 
 
 def main(argv: list[str] | None = None) -> int:
     arguments = Parser(
         "asrkit decode", __doc__,
         "asrkit decode --model exp/conformer/model.safetensors a.wav b.mp3\n"
-        "  asrkit decode --model MODEL --manifest test.jsonl --chunk-ms 640\n"
-        "  asrkit decode --manifest new.jsonl --confident 0.9 --output pseudo.jsonl",
+        "  asrkit decode --model MODEL --manifest test.jsonl --chunk-ms 640",
         "--model MODEL [options] FILE … | --manifest MANIFEST",
     )  # fmt: skip
     add_model(arguments)
@@ -53,13 +50,6 @@ def main(argv: list[str] | None = None) -> int:
         "--nbest", type=whole(0, 100_000), metavar="N", default=0,
         help="the N likeliest texts with their scores, in jsonl",
     )  # fmt: skip
-    arguments.group("output").add_argument(
-        "--confident", type=real(0.0, 1.0), metavar="P",
-        help="write a manifest for training, of the texts whose words have a mean confidence of P",
-    )  # fmt: skip
-    arguments.group("output").add_argument(
-        "--output", type=Target, metavar="FILE", help="the manifest of --confident"
-    )
     add_batch(arguments)
     add_corpus(arguments)
     return arguments.run(decode, argv)
@@ -92,42 +82,23 @@ def decode(options: argparse.Namespace) -> int:
     from asrkit.data.inputs import jobs_of
     from asrkit.runtime.formats import calls
     from asrkit.transcription.output import Output, report
-    from asrkit.transcription.pseudo_labels import (
-        ConfidentManifest,
-        apart,
-        check_confident,
-    )
 
-    check_confident(options)
-    check_speakers(options)
     if not options.files and not options.manifest:
         raise UserError("nothing to decode: name audio files, or a --manifest")
     left_out: list[LeftOut] = []
     if options.manifest:
         refuse_channel(options)
-    jobs = jobs_of(
-        options.files, options.manifest, left_out, options.channel, options.track, options.speakers
-    )
+    jobs = jobs_of(options.files, options.manifest, left_out, options.channel, options.track)
     for line in left_out:
         print(f"asrkit decode: {line}", file=sys.stderr)
     if not jobs and not left_out:
         raise UserError(f"{options.manifest} has no utterances to decode")
     groups = calls(jobs)
-    output: Output | ConfidentManifest
-    if options.confident is None:
-        output = Output(options.format, options.output_dir, [group[0] for group in groups])
-    else:
-        groups = [[job] for group in groups for job in apart(group)]
-        output = ConfidentManifest(options.output, options.confident)
+    output = Output(options.format, options.output_dir, [group[0] for group in groups])
     recognizer = load_recognizer(options)
     check_nbest(options, recognizer)
     heard = decode_all(options, recognizer, groups, output)
     report(jobs, heard, recognizer)
-    if isinstance(output, ConfidentManifest):
-        told = output.save()
-        print(
-            told + output.error_rate(lambda text: recognizer.rewrite(recognizer.normalizer(text)))
-        )
     return 1 if None in heard or left_out else 0
 
 
@@ -135,7 +106,7 @@ def decode_all(
     options: argparse.Namespace,
     recognizer: Recognizer,
     groups: list[list[Recording]],
-    output: Output | ConfidentManifest,
+    output: Output,
 ) -> list[Heard | None]:
     """Write the transcripts of all recordings that the output lacks.
 
@@ -182,13 +153,12 @@ def decode_all(
 
 
 def journal_of(
-    options: argparse.Namespace, recognizer: Recognizer, output: Output | ConfidentManifest
+    options: argparse.Namespace, recognizer: Recognizer, output: Output
 ) -> Journal | None:
     """Return the journal of --output-dir; None without one, or if texts cannot be compared."""
     from asrkit.transcription.journal import Journal
-    from asrkit.transcription.output import Output
 
-    if not isinstance(output, Output) or output.folder is None:
+    if output.folder is None:
         return None
     try:
         return Journal(output, [recognizer.identity(), options.nbest])
@@ -229,7 +199,7 @@ def check_nbest(options: argparse.Namespace, recognizer: Recognizer) -> None:
 
 
 def show(
-    jobs: list[Recording], outcomes: list[Decoded], output: Output | ConfidentManifest, nbest: int
+    jobs: list[Recording], outcomes: list[Decoded], output: Output, nbest: int
 ) -> Sequence[Heard | None]:
     """Write the transcript of a recording's channels; report errors on standard error.
 

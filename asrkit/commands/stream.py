@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from asrkit.cli.interrupt import until_interrupted
-from asrkit.cli.options import add_model, add_recognizer, check_speakers
+from asrkit.cli.options import add_model, add_recognizer
 from asrkit.cli.parser import Parser
 from asrkit.cli.source import add_live_output, add_source
 from asrkit.errors import UserError, shown
@@ -44,6 +44,9 @@ def main(argv: list[str] | None = None) -> int:
     add_source(arguments)
     add_live_output(arguments)
     return arguments.run(stream, argv)
+
+
+SPLIT = 2  # channels of a microphone, or of raw samples, with --channel split
 
 
 def stream(options: argparse.Namespace) -> int:
@@ -103,7 +106,6 @@ def check_source(options: argparse.Namespace) -> None:
     live = options.mic or options.source == ["-"]
     if live and (options.channel not in (None, "split") or options.track is not None):
         raise UserError("--channel N and --track need a file")
-    check_speakers(options)
     if options.mic and options.simulate_realtime:
         raise UserError("--simulate-realtime needs a file: a microphone is in real time")
     if options.save_audio:
@@ -132,7 +134,7 @@ def run(options: argparse.Namespace, start: Callable[[int, int], Live], screen: 
     with ExitStack() as stack:
         packets: Iterable[np.ndarray]
         if options.mic:
-            channels = channels_of(options) or 1
+            channels = SPLIT if split else 1
             device = Microphone(options.mic_device, options.packet_ms, channels)
             microphone = stack.enter_context(device)
             rate = microphone.sample_rate
@@ -147,12 +149,7 @@ def run(options: argparse.Namespace, start: Callable[[int, int], Live], screen: 
                 "out, as it is for raw samples on standard input"
             )
         if split:
-            screen.speakers = options.speakers or [*map(channel_name, range(channels))]
-            if len(screen.speakers) != channels:
-                count = len(screen.speakers)
-                raise UserError(
-                    f"the source has {channels} channels, but there are {count} speakers"
-                )
+            screen.speakers = [*map(channel_name, range(channels))]
         write = None
         if options.save_audio:
             write = stack.enter_context(recording(options.save_audio, rate, channels))
@@ -214,11 +211,6 @@ def paced(packets: Iterable[np.ndarray], rate: int) -> Iterator[np.ndarray]:
         yield packet
 
 
-def channels_of(options: argparse.Namespace) -> int | None:
-    """Return the channels of a microphone or of raw samples that are split; None for the mix."""
-    return (len(options.speakers) or 2) if options.channel == "split" else None
-
-
 def file_packets(options: argparse.Namespace) -> tuple[int, int, Iterator[np.ndarray]]:
     """Return rate, channels to recognise, and packets of a file, or of standard input."""
     from asrkit import audio
@@ -227,7 +219,7 @@ def file_packets(options: argparse.Namespace) -> tuple[int, int, Iterator[np.nda
     (source,), split = options.source, options.channel == "split"
     found: Iterator[tuple[np.ndarray, int]]
     if source == "-":
-        name, channels = "standard input", channels_of(options)
+        name, channels = "standard input", SPLIT if split else None
         rate, blocks = piped(sys.stdin.buffer, options.packet_ms, options.sample_rate, channels)
         found = ((block, rate) for block in blocks)
     else:

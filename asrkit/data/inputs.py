@@ -45,14 +45,12 @@ def jobs_of(
     left_out: list[LeftOut],
     channel: int | Literal["split"] | None = None,
     track: int | None = None,
-    speakers: Sequence[str] = (),
 ) -> list[Recording]:
     """Return the jobs for files, then those for a manifest.
 
     Args:
         channel: number of the channel of each file, from 0; None for the mean of all; "split" for a
             job per channel.
-        speakers: names of the speakers of "split", one for each channel; () for numbers.
     """
     jobs: list[Recording] = []
     for path in found(files, left_out):
@@ -65,13 +63,9 @@ def jobs_of(
         except UserError as error:
             left_out.append(LeftOut(as_text(path), str(error)))
             continue
-        if speakers and len(speakers) != count:
-            why = f"has {count} channels, but there are {len(speakers)} speakers"
-            left_out.append(LeftOut(as_text(path), why))
-            continue
         jobs += [
-            file_of(path, channel=number, track=track, speaker=speaker)
-            for number, speaker in enumerate(speakers or map(channel_name, range(count)))
+            file_of(path, channel=number, track=track, speaker=channel_name(number))
+            for number in range(count)
         ]
     if manifest:
         jobs += read_recordings(manifest, left_out)

@@ -18,7 +18,7 @@ from asrkit.errors import UserError, no_file, printable, shown
 
 logger = logging.getLogger(__name__)
 
-# Keys of `asrkit data segment` and `asrkit decode --confident`, for people
+# Keys for people, such as those of `asrkit data segment`
 NOTES = {"score", "problem", "confidence"}
 MAX_LINE = 1 << 26  # bytes
 MAX_EMPTY = 10_000  # empty lines in a row: a small .gz can have a thousand million of them

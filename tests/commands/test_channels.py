@@ -16,6 +16,7 @@ from tests.conftest import speech
 from tests.running import ONE_PASS, run, talkative_model
 
 Output = pytest.CaptureFixture[str]
+NAMES = ["channel 0", "channel 1"]
 
 
 @pytest.fixture
@@ -49,10 +50,10 @@ def test_every_channel_by_itself(
 ) -> None:
     """A file of a call has what each channel has alone, times and confidences too."""
     model, path, texts = call
-    options = ["decode", "--model", model, "--channel", "split", "--speakers", "agent, caller"]
+    options = ["decode", "--model", model, "--channel", "split"]
     assert run(*options, path, "--format", "jsonl") == 0
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [line.pop("speaker") for line in lines] == ["agent", "caller"]
+    assert [line.pop("speaker") for line in lines] == NAMES
     alone = []
     for number in range(2):
         run("decode", "--model", model, "--channel", number, path, "--format", "jsonl")
@@ -63,7 +64,7 @@ def test_every_channel_by_itself(
     assert json.loads(capsys.readouterr().out)["words"] not in [line["words"] for line in lines]
     assert run(*options, path) == 0
     dialogue = capsys.readouterr().out.splitlines()
-    assert {line.split()[1] for line in dialogue} == {"agent:", "caller:"}
+    assert {" ".join(line.split()[1:3]) for line in dialogue} == {f"{name}:" for name in NAMES}
     assert run(*options, path, path) == 0
     shown = [f"{path}\t{line}" for line in dialogue]
     assert capsys.readouterr().out.splitlines() == [*shown, *shown]
@@ -79,7 +80,7 @@ def streamed(text: str) -> list[list[dict[str, Any]]]:
     lines = [json.loads(line) for line in text.splitlines()]
     finals = [line for line in lines if line.pop("type") == "final"]
     names = [(line.pop("channel"), line.pop("speaker")) for line in finals]
-    assert {*names} == {(0, "agent"), (1, "caller")}
+    assert {*names} == {*enumerate(NAMES)}
     return [[line for line, (each, _) in zip(finals, names, strict=True) if each == channel]
             for channel in range(2)]  # fmt: skip
 
@@ -98,22 +99,21 @@ def test_a_stream_of_each_channel(
         assert run("stream", *ONE_PASS, *options, path, "--channel", channel) == 0
         lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
         alone.append([line for line in lines if line.pop("type") == "final"])
-    named = [*options, "--speakers", "agent,caller"]
-    assert run(*STREAM, *named, path, "--save-audio", tmp_path / "copy.wav") == 0
+    assert run(*STREAM, *options, path, "--save-audio", tmp_path / "copy.wav") == 0
     assert streamed(capsys.readouterr().out) == alone
     assert np.array_equal(soundfile.read(tmp_path / "copy.wav")[0] * 32768, samples)
     for data in (path.read_bytes(), samples.tobytes()):
         monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(data)))
-        assert run(*STREAM, *named, "-") == 0
+        assert run(*STREAM, *options, "-") == 0
         assert streamed(capsys.readouterr().out) == alone
     sound.samples, sound.pace = samples.astype(np.float32) / 32768, 0.0
     sound.DEVICES[0] |= {"max_input_channels": 2}
-    assert run(*STREAM, *named, "--mic") == 1  # disconnected at the end
+    assert run(*STREAM, *options, "--mic") == 1  # disconnected at the end
     assert streamed(capsys.readouterr().out) == alone
     assert run(*STREAM, *options[:2], path) == 0
     assert "channel 1: " in capsys.readouterr().out
     sound.DEVICES[0] |= {"max_input_channels": 1}
-    assert run(*STREAM, *named, "--mic") == 2
+    assert run(*STREAM, *options, "--mic") == 2
     assert "'USB Mic' has too few channels: 1 of 2" in capsys.readouterr().err
 
 
@@ -124,21 +124,7 @@ def test_a_stream_of_each_channel(
         ("decode", ["--track", "3", "FILE"], "has audio tracks 0 to 0, got track 3"),
         ("decode", ["--channel", "x", "FILE"], "must be split or a whole number from 0, got"),
         ("decode", ["--channel", "1", "--manifest", "m.jsonl"], "need files"),
-        ("decode", ["--speakers", "a,b", "FILE"], "--speakers needs --channel split"),
-        (
-            "decode",
-            ["--channel", "split", "--speakers", "a,b,c", "FILE"],
-            "call.wav: has 2 channels, but there are 3 speakers",
-        ),
-        ("decode", ["--channel", "split", "--speakers", "a,a", "FILE"], "names must differ"),
-        ("decode", ["--channel", "split", "--speakers", "a,", "FILE"], "1 to 20 characters"),
         ("align", ["--text", "a", "--channel", "split", "FILE"], "must be a whole number"),
-        (
-            "stream",
-            ["--channel", "split", "--speakers", "a", "FILE"],
-            "2 channels, but there are 1",
-        ),
-        ("stream", ["--speakers", "a,b", "FILE"], "--speakers needs --channel split"),
         ("stream", ["--channel", "1", "-"], "need a file"),
         ("align", ["--channel", "1", "--manifest", "m.jsonl"], "need files"),
     ],

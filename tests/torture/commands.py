@@ -51,10 +51,6 @@ DEEDS: dict[str, list[list[str]]] = {  # the command, and one that wrote older r
     "transducer": [[*EXPORT, "onnx", *PARTS], [*EXPORT, "onnx", *PARTS, "--chunk-ms", "320"]],
     "decode": [[*SRT, "--beam", "4"], [*SRT, "--postprocess", "spelled"]],
     "corpus": [[*DECODE, "--manifest", "train.jsonl", *BY_WORKERS]],
-    "pseudo": [
-        [*DECODE, "--manifest", each, "--confident", "0", "--output", "out/pseudo.jsonl"]
-        for each in ("train.jsonl", "dev.jsonl")
-    ],
 }  # fmt: skip
 
 

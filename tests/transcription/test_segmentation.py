@@ -27,7 +27,8 @@ from asrkit.transcription.segmentation import (
     scored,
     span,
 )
-from tests.conftest import RECORDINGS, speech
+from tests.conftest import RECORDINGS, speech, write_wav
+from tests.running import run
 
 
 def words(*given: tuple[str, float, float]) -> list[Word]:
@@ -222,3 +223,13 @@ def test_a_recognised_word_that_cannot_be_written_costs_its_piece(tmp_path: Path
     assert scored(recognizer, part, piece, str, words(("<unk>", 0.0, 2.0))).problem == ""
     found = scored(recognizer, part, piece, str, words(("<unk>", 5.0, 6.0)))
     assert found.problem == "not in the vocabulary: '<unk>' in '<unk>'"
+
+
+def test_pieces_name_the_track_that_was_recognised(tmp_path: Path) -> None:
+    """Training would otherwise read the default track with the texts of another one."""
+    write_wav(tmp_path / "a.wav", speech(1.0))
+    (tmp_path / "a.txt").write_text("one")
+    options = "--model", "small-en-alnum", "--output", tmp_path / "a.jsonl", "--track", 0
+    assert run("data", "segment", tmp_path / "a.wav", tmp_path / "a.txt", *options) == 1
+    (line,) = (tmp_path / "a.left_out.jsonl").read_text().splitlines()
+    assert json.loads(line)["track"] == 0
