@@ -3,7 +3,6 @@
 import argparse
 import sys
 from collections.abc import Callable
-from typing import Any
 
 import torch
 
@@ -28,21 +27,20 @@ from asrkit.search import KINDS
 
 
 def endpointer_of(options: argparse.Namespace) -> Endpointer | None:
-    given: dict[str, Any] = {}
-    if options.max_segment_ms is not None:
-        given["max_segment_ms"] = options.max_segment_ms
-    if options.vad:
-        given["vad"] = True
-    if options.end_of_turn != "off":
-        given["end_of_turn"] = options.end_of_turn
-    elif options.endpoint_ms == "off":
-        if given:
+    chosen = {
+        "max_segment_ms": options.max_segment_ms,
+        "vad": options.vad or None,
+        "end_of_turn": None if options.end_of_turn == "off" else options.end_of_turn,
+    }
+    chosen = {name: value for name, value in chosen.items() if value is not None}
+    if options.endpoint_ms == "off" and options.end_of_turn == "off":
+        if chosen:
             raise UserError("options of segments need --endpoint-ms: give it, or leave them out")
         return None
     if options.endpoint_ms is not None:
-        given["pause_ms"] = None if options.endpoint_ms == "off" else options.endpoint_ms
+        chosen["pause_ms"] = None if options.endpoint_ms == "off" else options.endpoint_ms
     try:
-        return Endpointer(**given)
+        return Endpointer(**chosen)
     except ValueError as error:
         raise UserError(f"endpoint: {error}") from None
 
@@ -90,9 +88,11 @@ def load_recognizer(options: argparse.Namespace) -> Recognizer:
     endpointer, postprocess = endpointer_of(options), postprocess_of(options)
     model, hotwords = lm_of(options), hotwords_of(options)
     file = load_file(options)
+    second_pass = second_pass_of(options, file)
     recognizer = recognizer_of(
         file, context_of(options, file), search_of(options, file), options.device, model,
-        endpointer, postprocess, options.backend, *second_pass_of(options, file),
+        endpointer, postprocess, options.backend, second_pass,
+        second_search_of(options, second_pass),
     )  # fmt: skip
     leave_cores(recognizer.backend.kind, torch.get_num_threads())
     return recognizer.with_hotwords(hotwords)
@@ -121,49 +121,47 @@ def postprocess_of(options: argparse.Namespace) -> Callable[[str], str] | None:
 
 def context_of(options: argparse.Namespace, file: ModelFile) -> Context:
     """Return the context that the options describe; missing numbers are the model's own."""
-    rate, full = file.model.encoder.rate, options.chunk_ms == "full"
+    rate = file.model.encoder.rate
+    if options.chunk_ms == "full":
+        if options.left_ms is not None or options.right_ms is not None:
+            raise UserError(
+                "--left-ms and --right-ms have no effect with --chunk-ms full, in which every "
+                "frame sees all others: leave them out"
+            )
+        return FULL
     chunk_size, left, right = (
         None if value is None else rate.frames(name, value, lowest)
         for name, value, lowest in (
-            ("--chunk-ms", None if full else options.chunk_ms, 1),
+            ("--chunk-ms", options.chunk_ms, 1),
             ("--left-ms", options.left_ms, 0),
             ("--right-ms", options.right_ms, 0),
         )
     )
-    if full and (left is not None or right is not None):
-        option = "--right-ms" if left is None else "--left-ms"
-        raise UserError(
-            f"{option} has no effect with --chunk-ms full, in which every frame sees all others: "
-            "leave one of them out"
-        )
-    own = file.config.context.live
-    return FULL if full else rate.context(own, chunk_size, left, right)
+    return rate.context(file.config.context.live, chunk_size, left, right)
 
 
-def second_pass_of(
-    options: argparse.Namespace, file: ModelFile
-) -> tuple[int | str | None, SearchConfig | None]:
-    """Return the context and the search of the second pass, or None.
-
-    In full context, commands with a second pass by default have none.
-    """
-    is_full, search = options.chunk_ms == "full", options.second_search
-    given = options.second_pass or ("off" if is_full else options.second_pass_default)
-    chosen = None if search is None else asked_search(search, "--second-search")
-    if is_full and given == "full":
+def second_pass_of(options: argparse.Namespace, file: ModelFile) -> int | str | None:
+    """Return the context of the second pass; None without one, as by default in full context."""
+    is_full = options.chunk_ms == "full"
+    chosen: str = options.second_pass or ("off" if is_full else options.second_pass_default)
+    if is_full and chosen == "full":
         raise UserError(
             "--second-pass full has no effect with --chunk-ms full, whose text is the same: "
             "leave one of them out"
         )
-    if given != "off":
-        rate = file.model.encoder.rate
-        return given if given == "full" else rate.frames("--second-pass", given, 1), chosen
-    if chosen is not None:
+    if chosen in ("off", "full"):
+        return None if chosen == "off" else chosen
+    return file.model.encoder.rate.frames("--second-pass", chosen, 1)
+
+
+def second_search_of(options: argparse.Namespace, second_pass: object) -> SearchConfig | None:
+    if options.second_search is not None and second_pass is None:
         raise UserError(
             "--second-search has no effect without a second pass: give --second-pass MS, or "
             "leave it out"
         )
-    return None, None
+    search = options.second_search
+    return None if search is None else asked_search(search, "--second-search")
 
 
 def name_left_out(command: str, left_out: list[LeftOut]) -> int:

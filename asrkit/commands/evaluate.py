@@ -125,45 +125,39 @@ def recognizers_of(
     """Return a recogniser for each chunk of --chunk-ms, by name, and one to align references."""
     import torch
 
-    from asrkit.cli.recognizer import (
-        context_of,
-        endpointer_of,
-        hotwords_of,
-        lm_of,
-        postprocess_of,
-        search_of,
-        second_pass_of,
-    )
+    from asrkit.cli import recognizer as of
     from asrkit.model import FULL
     from asrkit.runtime import recognizer_of
     from asrkit.runtime.load import searches_of
     from asrkit.runtime.threads import leave_cores
 
-    endpointer, postprocess = endpointer_of(options), postprocess_of(options)
-    hotwords, search = hotwords_of(options), search_of(options, file)
-    recognizers, passes = {}, []
+    common = {"device": options.device, "postprocess": of.postprocess_of(options)}
+    endpointer, hotwords = of.endpointer_of(options), of.hotwords_of(options)
+    contexts = []
     chunks = options.chunk_ms.split(",")
     for chunk_ms in chunks:
         asked = argparse.Namespace(**vars(options) | {"chunk_ms": chunk_ms})
         if chunk_ms == "full" and len(chunks) > 1:  # these options are for the other chunks
-            asked.left_ms = asked.right_ms = asked.second_search = None
+            asked.left_ms = asked.right_ms = None
             asked.second_pass = "off"
-        passes.append((asked, *second_pass_of(asked, file)))
-    second_search = next((chosen for *_, chosen in passes if chosen is not None), None)
-    first, second = searches_of(lm_of(options), search, second_search, file)
-    for asked, second_pass, _ in passes:
+        contexts.append((of.context_of(asked, file), of.second_pass_of(asked, file)))
+    last_pass = next((second for _, second in contexts if second is not None), None)
+    first, last = searches_of(
+        of.lm_of(options), of.search_of(options, file),
+        of.second_search_of(options, last_pass), file,
+    )  # fmt: skip
+    recognizers = {}
+    for context, second in contexts:
         recognizer = recognizer_of(
-            file, context_of(asked, file), device=options.device, endpointer=endpointer,
-            postprocess=postprocess, backend=options.backend, second_pass=second_pass,
-        )  # fmt: skip
-        recognizer = recognizer.with_search(first)
-        if recognizer.decoding.second is not None:
-            recognizer = recognizer.with_final_search(second or first)
+            file, context, endpointer=endpointer, backend=options.backend, second_pass=second,
+            **common,
+        ).with_search(first)  # fmt: skip
+        if second is not None:
+            recognizer = recognizer.with_final_search(last or first)
         recognizers[recognizer.context] = recognizer.with_hotwords(hotwords)
-    aligner = recognizer_of(file, FULL, device=options.device, postprocess=postprocess)
     for recognizer in recognizers.values():
         leave_cores(recognizer.backend.kind, torch.get_num_threads())
-    return recognizers, aligner
+    return recognizers, recognizer_of(file, FULL, **common)
 
 
 def as_json(file: ModelFile, found: dict[str, Score]) -> dict[str, Any]:

@@ -145,8 +145,8 @@ def run(options: argparse.Namespace, start: Callable[[int, int], Live], screen: 
                 packets = paced(packets, rate)
         if options.sample_rate not in (None, rate):
             raise UserError(
-                f"--sample-rate {options.sample_rate} is not the {rate} Hz of the source: leave it "
-                "out, as it is for raw samples on standard input"
+                f"--sample-rate is for raw samples on standard input, got {options.sample_rate} for"
+                f" a source of {rate} Hz: leave it out"
             )
         if split:
             screen.speakers = [*map(channel_name, range(channels))]

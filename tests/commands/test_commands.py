@@ -206,8 +206,8 @@ FULL = ["--chunk-ms", "full"]
         ("stream", ["x.wav", "--mic-device", "1"], "--mic-device needs --mic"),
         ("stream", ["--mic", "--simulate-realtime"], "--simulate-realtime needs a file"),
         # Options without effect beside another one.
-        ("decode", [*FULL, "--left-ms", "640", "x.wav"], "--left-ms has no effect with --chunk-ms"),
-        ("decode", [*FULL, "--right-ms", "160", "x.wav"], "--right-ms has no effect with --chunk"),
+        ("decode", [*FULL, "--left-ms", "640", "x.wav"], "--right-ms have no effect with"),
+        ("decode", [*FULL, "--right-ms", "160", "x.wav"], "--right-ms have no effect with"),
         ("decode", [*FULL, "--second-pass", "full", "x.wav"], "--second-pass full has no effect"),
         ("decode", ["--second-search", "greedy", "x.wav"], "has no effect without a second pass"),
         ("evaluate", ["--second-search", "greedy", "x.jsonl"], "effect without a second pass"),

@@ -64,7 +64,7 @@ def test_standard_input(
         assert shown(*command, piped(form)) == expected
     assert shown(*command, piped(data), "--sample-rate", rate) == expected
     said = refused(*command, piped(data), "--sample-rate", 48000)
-    assert f"--sample-rate 48000 is not the {rate} Hz of the source" in said
+    assert f"got 48000 for a source of {rate} Hz: leave it out" in said
     if channels == 1:
         raw = soundfile.read(wav, dtype="int16")[0].tobytes() + b"\x01"  # and half a sample
         assert shown(*command, piped(raw), "--sample-rate", rate) == expected
@@ -182,7 +182,6 @@ def test_the_final_text_is_of_full_context(wav: Path, quiet: Path, shown: Shown)
         (["--second-pass", "640"], "larger context than the first pass, full, got 640 ms"),
         (["--second-pass", "off", "--second-search", "greedy"], "has no effect without a second"),
         (["--second-pass", "30"], "--second-pass must be a multiple of 40 ms from 40 to"),
-        (["--second-search", "{"], "--second-search must be a kind or YAML"),
     ],
 )
 def test_second_passes_of_full_context(
