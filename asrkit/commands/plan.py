@@ -13,11 +13,9 @@ from asrkit.atomic_write import replacing
 from asrkit.cli.options import MODEL
 from asrkit.cli.parser import Parser, Target
 from asrkit.cli.progress import bar
-from asrkit.errors import printable
 
 if TYPE_CHECKING:
     from asrkit.data.checks.facts import Facts
-    from asrkit.model_file import ModelFile
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -34,8 +32,7 @@ def main(argv: list[str] | None = None) -> int:
     )
     arguments.add_argument(
         "--start-from", metavar="MODEL",
-        help=f"model to fine-tune: {MODEL}; or none (default: a ready model whose labels write "
-        "these texts, if there is one)",
+        help=f"model to fine-tune: {MODEL} (default: training begins anew)",
     )  # fmt: skip
     return arguments.run(plan, argv)
 
@@ -66,50 +63,20 @@ ROWS = (
     Row(math.inf, "librispeech", 500, {}, 78, 1800, "an H200"),
 )
 FEW_WORDS, OFTEN = 300, 10  # most words of a set of commands, least mean occurrence of each
-UNWRITTEN = 0.02  # largest share of words that a ready model cannot write
-WRITTEN = 0.02  # least share of words with capitals, and with marks, of written text
 SCRIPT = 500  # different characters from which each is a syllable or a word
 NOT_OURS = ("recipe", "licence", "languages")  # keys about the corpus of a shipped configuration
 
 
-class Texts:
-    """The words of a corpus."""
-
-    def __init__(self, train: Iterable[str], dev: Iterable[str]) -> None:
-        self.train, self.dev = (
-            Counter(word for text in texts for word in text.split()) for texts in (train, dev)
-        )
-
-    def tokenizer(self, row: Row) -> str:
-        """Return the kind of labels: words for a fixed set of frequent words with those of dev."""
-        few = 0 < len(self.train) <= FEW_WORDS and self.train.total() >= OFTEN * len(self.train)
-        if few and self.dev.keys() <= self.train.keys():
-            return "words"
-        many = len({letter for word in self.train for letter in word}) > SCRIPT
-        return "characters" if many or row.vocab_size is None else "unigram"
-
-    def is_written(self) -> bool:
-        """Return whether many words have a capital and small letters, and many a mark behind."""
-        from asrkit.evaluation.written import is_mark
-
-        capital = sum(
-            n for word, n in self.train.items() if word not in (word.lower(), word.upper())
-        )
-        marked = sum(n for word, n in self.train.items() if is_mark(word[-1]))
-        return min(capital, marked) >= WRITTEN * self.train.total()
-
-    def fit(self, file: ModelFile) -> bool:
-        """Return whether a model's labels can write nearly all words."""
-        from asrkit.build import build_normalizer
-        from asrkit.training.dev_texts import unwritable
-
-        spell, words = build_normalizer(file.config.text), Counter[str]()
-        for word, count in (self.train + self.dev).items():
-            words[spell(word)] += count
-        return unwritable(words, file.tokenizer).total() <= UNWRITTEN * words.total()
+def tokenizer_of(row: Row, train: Counter[str], dev: Counter[str]) -> str:
+    """Return the kind of labels: words for a fixed set of frequent words with those of dev."""
+    few = 0 < len(train) <= FEW_WORDS and train.total() >= OFTEN * len(train)
+    if few and dev.keys() <= train.keys():
+        return "words"
+    many = len({letter for word in train for letter in word}) > SCRIPT
+    return "characters" if many or row.vocab_size is None else "unigram"
 
 
-def planned(row: Row, texts: Texts, start: str | None, chosen: dict[str, Any]) -> Values:
+def planned(row: Row, tokenizer: str, start: str | None, chosen: dict[str, Any]) -> Values:
     """Return the values of a configuration.
 
     Args:
@@ -119,10 +86,8 @@ def planned(row: Row, texts: Texts, start: str | None, chosen: dict[str, Any]) -
     from asrkit.config.read_yaml import read_values
 
     if start is None:
-        tokenizer = texts.tokenizer(row)
         chosen = chosen | row.settings | {"text.tokenizer": tokenizer, "text.case": "keep"}
         chosen |= {"text.vocab_size": row.vocab_size} if tokenizer == "unigram" else {}
-        chosen |= {"text.written": True} if texts.is_written() else {}
     else:
         chosen = chosen | {"training.start_from": start}
     values: Values = read_values(row.base if start is None else "finetune", [])
@@ -142,7 +107,6 @@ def plan(options: argparse.Namespace) -> int:
     from asrkit.build import build_model
     from asrkit.commands.data_check import refuse_twice
     from asrkit.data.checks.measure import inspect_all, valid_entries
-    from asrkit.data.checks.report import columns
     from asrkit.training.progress import duration
     from asrkit.training.schedule import resolved
     from asrkit.training.warm_start import load_training
@@ -156,20 +120,18 @@ def plan(options: argparse.Namespace) -> int:
     )
     seconds = sum(each.seconds or 0.0 for each in train)
     row = next(row for row in ROWS if seconds / 3600 < row.hours)
-    texts = Texts((each.text for each in train), (each.text for each in dev))
-    start, output = starting_model(options.start_from, texts), Path(options.output)
+    words = [Counter(w for each in part for w in each.text.split()) for part in (train, dev)]
+    start, output = options.start_from, Path(options.output)
     chosen = {"data.train": paths[0], "data.dev": paths[1],
               "training.output_dir": f"exp/{output.stem}"}  # fmt: skip
-    values = planned(row, texts, start, chosen)
     base = f"conf/{row.base}.yaml" if start is None else f"conf/finetune.yaml, from {start}"
-    about = columns([*train, *dev], paths, str).split("\n")
-    about = [*map(printable, about), f"begins with {base}, by {seconds / 3600:.2f} h and the texts"]
+    about = f"begins with {base}, for {seconds / 3600:.2f} h and {len(words[0])} words"
     with replacing(output) as temporary:
-        lines = "".join(f"# {line}".rstrip() + "\n" for line in ["A plan by asrkit plan.", *about])
+        values = planned(row, tokenizer_of(row, *words), start, chosen)
         text = yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
-        temporary.write_text(lines + text, encoding="utf-8")
+        temporary.write_text(f"# A plan by asrkit plan: {about}\n{text}", encoding="utf-8")
         config = load_training(temporary, [])
-    print("\n".join(about))
+    print(about)
     with torch.device("meta"):
         size = sum(p.numel() for p in build_model(config.model, 256).parameters()) / 1e6
     row = min(ROWS, key=lambda each: abs(math.log(each.millions / size)))
@@ -199,15 +161,3 @@ def usable(facts: Iterable[Facts], path: str) -> list[Facts]:
             f"be read: asrkit data check {path}"
         )
     return kept
-
-
-def starting_model(wanted: str | None, texts: Texts) -> str | None:
-    """Return the model to fine-tune: the wanted one, or a ready one whose labels fit, or None."""
-    from asrkit.model_file import load_model
-    from asrkit.pretrained import ready_models
-
-    if wanted is not None:
-        return None if wanted == "none" else wanted
-    return next(
-        (name for name, path in ready_models().items() if texts.fit(load_model(path))), None
-    )

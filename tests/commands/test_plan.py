@@ -1,11 +1,9 @@
-"""`asrkit plan`: the file that it writes trains, and nothing of the corpus gets into its YAML."""
+"""`asrkit plan`: the file that it writes trains, by hours and texts."""
 
-import json
 import re
 from pathlib import Path
 
 import pytest
-import yaml
 
 from asrkit.config import load_config
 from tests.conftest import write_manifest
@@ -18,30 +16,19 @@ def test_a_plan(corpus: Path, tmp_path: Path, capsys: Output) -> None:
     output = tmp_path / "mine.yaml"
     sets = corpus / "train.jsonl", corpus / "dev.jsonl"
     arguments = (*sets, "--output", output)
-    assert run("plan", *arguments, "--start-from", "none") == 0
+    assert run("plan", *arguments) == 0
     config = load_config(output)
     assert config.data.train == [str(sets[0])]
     assert config.training.output_dir == "exp/mine"
     shown = capsys.readouterr().out
-    assert "utterances" in shown
+    assert "begins with conf/conformer.yaml, for 0.00 h and 2 words" in shown
     seconds = sum(1.0 + 0.2 * (i % 4) for i in range(12))
     hours = seconds * sum(1 / factor for factor in (0.9, 1.0, 1.1)) / 3600
     epochs = round(56 / (seconds / 3600) ** 0.5 / 3)
     assert re.search(rf"{hours * epochs:.1f} h of audio in all epochs: about .* on one CPU", shown)
     assert f"asrkit train --config {output}" in shown
-    assert run("plan", *arguments) == 0  # small-en-alnum knows yes and no
+    assert run("plan", *arguments, "--start-from", "small-en-alnum") == 0
     assert load_config(output).training.start_from == "small-en-alnum"
-
-
-def test_hostile_ids_stay_in_comments(corpus: Path, tmp_path: Path) -> None:
-    rows = [json.loads(line) for line in (corpus / "train.jsonl").read_text().splitlines()]
-    rows[3]["id"] = "x\ntraining: {seed: 7}"
-    write_manifest(corpus / "train.jsonl", *rows)
-    output = tmp_path / "mine.yaml"
-    sets = corpus / "train.jsonl", corpus / "dev.jsonl"
-    assert run("plan", *sets, "--output", output, "--start-from", "none") == 0
-    assert yaml.safe_load(output.read_text(encoding="utf-8"))["training"]["seed"] == 0
-    assert "seed: 7" in output.read_text(encoding="utf-8")
 
 
 def test_mistakes(corpus: Path, tmp_path: Path, capsys: Output) -> None:
