@@ -62,25 +62,15 @@ def test_pushed_and_loaded(remote: hub_server.Hub, capsys: pytest.CaptureFixture
 
 
 def test_the_card(remote: hub_server.Hub) -> None:
-    from huggingface_hub import ModelCard
-
     assert pushed("--language", "en", "--language", "de") == 0
     text = files(remote)["README.md"].decode()
-    found = properties(text)
-    results = found.pop("model-index")
-    assert found == {
+    assert properties(text) == {
         "license": "cc-by-4.0", "language": ["en", "de"], "library_name": "asrkit",
         "pipeline_tag": "automatic-speech-recognition",
         "tags": ["asrkit", "streaming", "conformer", "ctc"],
     }  # fmt: skip
-    assert results[0]["name"] == "tiny"
-    scored = ModelCard(text).data.eval_results  # as the library of the hub reads them
-    assert [(each.metric_type, each.metric_value) for each in scored] == [
-        ("wer", 2.35),
-        ("wer", 3.5),
-    ]
     for part in ('asrkit.load("hf://me/tiny")', "| full | 2.35 |", "| 320 ms | 3.5 |",
-                 "2 epochs of 0.25 hours"):  # fmt: skip
+                 "| full | 1.5 |", "2 epochs of 0.25 hours"):  # fmt: skip
         assert part in text
 
 
@@ -218,8 +208,9 @@ def test_scores_that_are_none_are_left_out(remote: hub_server.Hub) -> None:
     save_model("m.safetensors", load_model("m.safetensors")._replace(training=odd))
     assert pushed() == 0
     text = files(remote)["README.md"].decode()
-    metrics = properties(text)["model-index"][0]["results"][0]["metrics"]
-    assert [(each["name"], each["value"]) for each in metrics] == [("WER, chunks: full", 2.0)]
+    assert [line for line in text.splitlines() if line[:2] == "| "] == [
+        "| chunk | WER |", "| full | 2.0 |", "| chunk | CER |",
+    ]  # fmt: skip
     assert "<b>" not in text
     assert "\nx: 1" not in text
     assert run("push", "m.safetensors", "me/tiny") == 2  # nor is that a licence
@@ -240,19 +231,3 @@ def test_the_licence_and_languages_of_the_file_are_pushed(
         found = properties(files(remote)["README.md"].decode())
         assert (found["license"], found.get("license_name"), found.get("language")) == expected
     assert "asrkit push" not in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("licence", "own", "said"),
-    [
-        ("CC-BY-SA-4.0", "license: mit", "the model's card states the licence mit, not CC-BY-SA-"),
-        ("CC-BY-SA-4.0", "a: [", "the model's card states no licence, not CC-BY-SA-4.0"),
-        ("My Own", "license: other\nlicense_name: My own", ""),
-    ],
-)
-def test_a_card_with_another_licence_is_reported(
-    licence: str, own: str, said: str, remote: hub_server.Hub, capsys: pytest.CaptureFixture[str]
-) -> None:
-    Path("m.md").write_text(f"---\n{own}\n---\n# mine\n", encoding="utf-8")
-    assert run("push", "m.safetensors", "me/tiny", "--licence", licence, "--dry-run") == 0
-    assert capsys.readouterr().err.startswith(said and f"asrkit push: {said}")
