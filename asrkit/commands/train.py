@@ -116,7 +116,7 @@ def make_manifests(data: DataConfig, overrides: list[str]) -> None:
 
     A recipe overwrites manifests of its names, so it does not run for a user's own manifests. These
     are overridden on the command line, or in a folder that is not named after the recipe, as in a
-    copied configuration. The recipe does run if the command line names it.
+    copied configuration.
     """
     from asrkit.config import ConfigError
     from asrkit.config.locate import recipes
@@ -128,21 +128,13 @@ def make_manifests(data: DataConfig, overrides: list[str]) -> None:
     ]  # fmt: skip
     if not missing:
         return
-    given = {override.partition("=")[0] for override in overrides}
-    output, problem = Path(data.train[0]).parent, missing[0]
-    if data.recipe is None:
-        raise ConfigError(problem)
-    is_own = output.name != data.recipe or not given.isdisjoint({"data.train", "data.dev"})
-    if is_own and "data.recipe" not in given:
-        raise ConfigError(
-            f"{problem}; data.recipe {data.recipe} is not run for manifests of your own: "
-            f"data.recipe={data.recipe} on the command line runs it"
-        )
-    here = Path("recipes") / data.recipe / "prepare.py"
-    script = recipes().get(data.recipe, here)
-    if not script.is_file():
-        known = refusal(data.recipe, recipes())
-        raise ConfigError(f"'data.recipe': no {here} here; asrkit's own {known}")
+    output = Path(data.train[0]).parent
+    is_own = any(each.startswith(("data.train=", "data.dev=")) for each in overrides)
+    if data.recipe is None or output.name != data.recipe or is_own:
+        raise ConfigError(missing[0])
+    script = recipes().get(data.recipe)
+    if script is None:
+        raise ConfigError(f"'data.recipe': {refusal(data.recipe, recipes())}")
     if subprocess.run([sys.executable, script, "--output-dir", output], check=False).returncode:
         raise ConfigError(f"data.recipe: {script} failed")
 
@@ -219,8 +211,7 @@ def run(asked: Config, folder: Path, command: argparse.Namespace, ranks: Ranks) 
         "%.2f M parameters%s%s, %d tokens, an epoch of %.2f h",
         parameters / 1e6, f", {learning / 1e6:.2f} M of them learn" * (learning < parameters),
         ", in bfloat16" * trainer.gradients.bfloat16,
-        corpus.encode.tokenizer.vocab_size,
-        corpus.seconds / 3600,
+        corpus.encode.tokenizer.vocab_size, corpus.seconds / 3600,
     )  # fmt: skip
     try:
         with stopping_on_interrupt(trainer):
