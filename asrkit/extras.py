@@ -20,7 +20,7 @@ PACKAGES = {  # import names of the packages of each extra
     "mlflow": ("mlflow",),
     "onnx": ("onnx", "onnxruntime", "onnxscript"),
     "ray": ("ray",),
-    "recipes": ("backports", "espeakng_loader", "matplotlib", "soxr"),
+    "recipes": ("espeakng_loader", "matplotlib", "soxr"),
     "redis": ("redis",),
     "serve": (
         "starlette", "anyio", "uvicorn", "websockets", "python_multipart", "prometheus_client",

@@ -15,19 +15,18 @@ VOICES = 8  # of babble, at the same time
 KINDS = ("room", "hum", "talk")
 
 
-def make_noises(rows: list[Utterance], count: int, folder: Path, seed: int) -> list[Utterance]:
-    """Files of noise, of all kinds in turn; each a function of (seed, its number).
+def make_noises(rows: list[Utterance], count: int, folder: Path) -> list[Utterance]:
+    """Write `count` files of noise, of all kinds in turn.
 
     Args:
         rows: recordings at RATE, whose voices make the talk.
         count: files to make.
         folder: folder of their audio.
-        seed: another seed, other noises.
     """
     folder.mkdir(parents=True, exist_ok=True)
     noises: list[Utterance] = []
     for index in range(count):
-        rng = np.random.default_rng([seed, index])
+        rng = np.random.default_rng([0, index])
         kind = KINDS[index % len(KINDS)]
         samples = coloured(rng)
         if kind == "hum":

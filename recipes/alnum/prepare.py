@@ -5,70 +5,65 @@ and a model that was trained on single digits of half a second recognises them b
 also has noises for augmentation, because all three corpora were recorded in quiet rooms.
 """
 
-import argparse
 import sys
-from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import soundfile
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from corpus import (
-    RecipeError,
-    Splits,
-    Utterance,
-    explain,
-    read_prepared,
-    refused,
-    write_manifests,
-)
+from corpus import RecipeError, Splits, Utterance, explain, prepare, read_prepared
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from noise import make_noises
 
-CORPORA = ("an4", "fsdd", "digits")
-NOISES = 30
+CORPORA = {"an4": 2, "fsdd": 1, "digits": 1}  # repetitions in an epoch
+NOISES, STRINGS = 30, 1000
 LONGEST = 7  # digits in a string
 BETWEEN, AROUND = (0.02, 0.3), (0.1, 0.5)  # seconds of pause: shortest, longest
 
 
-def read_corpora(folder: Path) -> dict[str, Splits]:
-    """The prepared corpora of a folder, by name, their texts in lower case."""
-    corpora = {}
+def read_corpora(folder: Path, output: Path) -> Splits:
+    """Return the utterances of the prepared corpora of a folder, with strings and noises."""
+    train: dict[str, list[Utterance]] = {}
+    dev: list[Utterance] = []
     for name in CORPORA:
         if not (folder / name / "train.jsonl").is_file():
-            source = "" if name == "digits" else " --download"
-            command = f"python recipes/{name}/prepare.py --output-dir {folder / name}{source}"
-            raise RecipeError(f"{folder / name} is not prepared: {command}")
-        splits = read_prepared(folder / name)
-        corpora[name] = {
-            split: [row | {"text": row["text"].lower()} for row in splits[split]]
-            for split in ("train", "dev")
-        }
-    return corpora
+            raise RecipeError(f"{folder / name} is not prepared: run recipes/{name}/prepare.py")
+        train[name], more = (
+            read_lower(folder / name / f"{part}.jsonl") for part in ("train", "dev")
+        )
+        dev += more
+    rows = [row for name, times in CORPORA.items() for row in repeated(train[name], times)]
+    rows += make_strings(train["fsdd"], output / "audio")
+    noise = make_noises(train["digits"], NOISES, output / "noise")
+    return {"train": rows, "dev": dev, "noise": noise}
+
+
+def read_lower(path: Path) -> list[Utterance]:
+    """Return the utterances of a manifest, with their texts in lower case."""
+    return [row | {"text": row["text"].lower()} for row in read_prepared(path)]
 
 
 def repeated(rows: list[Utterance], times: int) -> list[Utterance]:
-    """The utterances `times` times; the repetitions have ids of their own."""
+    """Return the utterances `times` times; the repetitions have ids of their own."""
     again = [row | {"id": f"{row['id']}-{n}"} for n in range(2, times + 1) for row in rows]
     return rows + again
 
 
-def make_strings(rows: list[Utterance], count: int, folder: Path, seed: int) -> list[Utterance]:
-    """Strings of digits, each of one speaker's recordings; each a function of (seed, its number).
+def make_strings(rows: list[Utterance], folder: Path) -> list[Utterance]:
+    """Return STRINGS strings of digits, each of one speaker's recordings.
 
     Args:
         rows: recordings of one digit each.
-        count: strings to make.
-        folder: folder of their audio.
-        seed: another seed, other strings.
+        folder: folder of the strings' audio.
     """
     folder.mkdir(parents=True, exist_ok=True)
     speakers = sorted({row["speaker"] for row in rows})
     strings: list[Utterance] = []
-    for index in range(count):
-        rng = np.random.default_rng([seed, index])
+    for index in range(STRINGS):
+        rng = np.random.default_rng([0, index])
         speaker = rng.choice(speakers)
         own = [row for row in rows if row["speaker"] == speaker]
         chosen = [own[i] for i in rng.integers(len(own), size=rng.integers(1, LONGEST + 1))]
@@ -76,15 +71,9 @@ def make_strings(rows: list[Utterance], count: int, folder: Path, seed: int) -> 
         samples = join(digits, rate, rng)
         path = folder / f"string-{index:05d}.flac"
         soundfile.write(path, samples, rate, subtype="PCM_16")
-        strings.append(
-            {
-                "id": path.stem,
-                "audio": path,
-                "duration": len(samples) / rate,
-                "text": " ".join(row["text"] for row in chosen),
-                "speaker": speaker,
-            }
-        )
+        text = " ".join(row["text"] for row in chosen)
+        row = {"id": path.stem, "audio": path, "duration": len(samples) / rate, "text": text}
+        strings.append(row | {"speaker": speaker})
     return strings
 
 
@@ -124,57 +113,7 @@ def background(samples: np.ndarray, rate: int) -> float:
     return float(np.sqrt(np.square(frames).mean(axis=1).min()))
 
 
-def repetition(text: str) -> tuple[str, int]:
-    """A corpus and its repetitions in an epoch, from CORPUS=N."""
-    name, _, times = text.partition("=")
-    if name not in CORPORA or not times.isdecimal() or int(times) < 1:
-        known = ", ".join(CORPORA)
-        raise argparse.ArgumentTypeError(f"must be CORPUS=N, of {known}, N from 1; got {text!r}")
-    return name, int(times)
-
-
-def command_line() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        "recipes/alnum/prepare.py",
-        description="Join the prepared corpora an4, fsdd and digits into one.",
-        epilog="example: python recipes/alnum/prepare.py --output-dir data/alnum",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--output-dir", type=Path, required=True, help="folder of the manifests")
-    parser.add_argument(
-        "--data-dir", type=Path, help="folder with an4, fsdd and digits (beside --output-dir)"
-    )
-    parser.add_argument(
-        "--repeat", type=repetition, nargs="*", default=[("an4", 2)], metavar="CORPUS=N",
-        help="repetitions of a corpus in an epoch; the others have one (an4=2)",
-    )  # fmt: skip
-    parser.add_argument("--strings", type=int, default=1000, help="strings of digits (1000)")
-    parser.add_argument("--seed", type=int, default=0, help="seed of strings and noises (0)")
-    return parser
-
-
-def main(argv: Sequence[str] | None = None) -> int:
-    """Prepare the corpus; returns the exit code."""
-    parser = command_line()
-    args = parser.parse_args(argv)
-    if min(args.strings, args.seed) < 0:
-        parser.error("--strings and --seed must be 0 or more")
-    output, repeats = args.output_dir.resolve(), dict(args.repeat)
-    try:
-        corpora = read_corpora((args.data_dir or output.parent).resolve())
-        train: list[Utterance] = []
-        for name in CORPORA:
-            train += repeated(corpora[name]["train"], repeats.get(name, 1))
-        digits = corpora["fsdd"]["train"]
-        train += make_strings(digits, args.strings, output / "audio", args.seed)
-        dev = [row for name in CORPORA for row in corpora[name]["dev"]]
-        voices = corpora["digits"]["train"]
-        noise = make_noises(voices, NOISES, output / "noise", args.seed)
-        write_manifests({"train": train, "dev": dev, "noise": noise}, output)
-    except (RecipeError, OSError) as error:
-        return refused("alnum", error)
-    return 0
-
+main = partial(prepare, "alnum", "folder with an4, fsdd and digits", read_corpora)
 
 if __name__ == "__main__":
     sys.exit(main())

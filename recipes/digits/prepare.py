@@ -1,7 +1,7 @@
 """Make a corpus of spoken digits and short commands with espeak-ng, ready to train on.
 
-Every utterance is a function of (seed, split, index) alone, so neither the number of processes
-nor an interruption changes a byte of the corpus.
+Every utterance is a function of (seed, split, index) alone, so the number of processes changes no
+byte of the corpus.
 """
 
 import _ctypes
@@ -9,7 +9,6 @@ import argparse
 import ctypes
 import functools
 import importlib
-import json
 import multiprocessing
 import os
 import re
@@ -20,10 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from asrkit.atomic_write import replacing
+from asrkit.data.splits import write_splits
 from asrkit.extras import pip_install
 
-RECIPE_VERSION = 1
 SAMPLE_RATE, ESPEAK_RATE = 16000, 22050
 SPLITS = ("train", "dev", "test")
 
@@ -154,7 +152,7 @@ def record(speech: np.ndarray, rate: float, rng: np.random.Generator) -> np.ndar
 def make_utterance(
     output_dir: Path, seed: int, voices: dict[str, list[str]], task: tuple[str, int]
 ) -> dict[str, Any]:
-    """Write one recording, unless it is there, and return its line of the manifest."""
+    """Write one recording, and return its line of the manifest."""
     import soundfile
 
     split, index = task
@@ -163,57 +161,31 @@ def make_utterance(
     name = f"digits-{split}-{index:05d}"
     audio = f"audio/{split}/{name}.flac"
     path = output_dir / audio
+    path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        frames = soundfile.info(path).frames
-    except soundfile.LibsndfileError:  # missing, or no FLAC file
-        try:
-            samples = record(synthesise(text, voice, rng) / 32768, ESPEAK_RATE, rng)
-        except RecipeError as error:
-            raise RecipeError(f"{error} for {text!r} by {voice}") from None
-        frames, part = len(samples), path.with_suffix(".part")
-        soundfile.write(part, samples, SAMPLE_RATE, format="FLAC", subtype="PCM_16")
-        part.replace(path)
-    return {"id": name, "audio": audio, "duration": frames / SAMPLE_RATE, "text": text,
+        samples = record(synthesise(text, voice, rng) / 32768, ESPEAK_RATE, rng)
+    except RecipeError as error:
+        raise RecipeError(f"{error} for {text!r} by {voice}") from None
+    soundfile.write(path, samples, SAMPLE_RATE, subtype="PCM_16")
+    return {"id": name, "audio": audio, "duration": len(samples) / SAMPLE_RATE, "text": text,
             "speaker": voice}  # fmt: skip
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Replace a file as a whole, so that a reader never sees half of it."""
-    with replacing(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
-
-
-def claim_folder(output_dir: Path, seed: int) -> None:
-    """Create the corpus folder, or check that what is in it comes from the same seed."""
-    origin = json.dumps({"recipe": "digits", "version": RECIPE_VERSION, "seed": seed}) + "\n"
-    path = output_dir / "corpus.json"
-    found = path.read_text(encoding="utf-8") if path.exists() else ""
-    if found != origin and (found or (output_dir / "audio").exists()):
-        raise RecipeError(f"{output_dir} holds another corpus: choose another --output-dir")
-    for split in SPLITS:
-        (output_dir / "audio" / split).mkdir(parents=True, exist_ok=True)
-    write_atomically(path, origin)
-
-
 def prepare(output_dir: Path, sizes: dict[str, int], seed: int, jobs: int) -> None:
-    """Make what is missing of the corpus, then write its manifests."""
+    """Make the recordings, then write the manifests."""
     from tqdm import tqdm
 
-    claim_folder(output_dir, seed)
-    manifests = {split: output_dir / f"{split}.jsonl" for split in SPLITS}
-    found = [path.read_bytes() for path in manifests.values() if path.exists()]
-    if [manifest.count(b"\n") for manifest in found] == list(sizes.values()):
-        print(f"{output_dir} is complete: nothing to do")
-        return
     make = functools.partial(make_utterance, output_dir, seed, find_voices())
     tasks = [(split, index) for split in SPLITS for index in range(sizes[split])]
     # Ctrl-C is for the parent, which stops the workers.
     with multiprocessing.Pool(jobs, signal.signal, (signal.SIGINT, signal.SIG_IGN)) as pool:
         made = pool.imap(make, tasks, chunksize=16)
         lines = list(tqdm(made, total=len(tasks), unit="utt", disable=None))  # None: on terminals
-    for split, path in manifests.items():
-        rows = [line for line, task in zip(lines, tasks, strict=True) if task[0] == split]
-        write_atomically(path, "".join(json.dumps(row) + "\n" for row in rows))
+    splits: dict[str, list[dict[str, Any]]] = {split: [] for split in SPLITS}
+    for line, (split, _) in zip(lines, tasks, strict=True):
+        splits[split].append(line)
+    write_splits(splits, output_dir)
+    for split, rows in splits.items():
         seconds = np.array([row["duration"] for row in rows])
         print(f"{split}: {len(rows)} utterances by {len({row['speaker'] for row in rows})} voices, "
               f"{seconds.sum() / 3600:.2f} h, each {seconds.min():.1f} to {seconds.max():.1f} s, "
@@ -246,7 +218,6 @@ def main() -> int:
         print(f"prepare.py: {error}{hint}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("prepare.py: interrupted; the same command resumes here", file=sys.stderr)
         return 130
     return 0
 

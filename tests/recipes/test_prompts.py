@@ -5,9 +5,9 @@ import json
 from pathlib import Path
 
 import pytest
+import soundfile
 
-from tests.recipes.originals import write_audio
-from tests.recipes.test_corpora import load_recipe, refuse
+from tests.recipes.test_corpora import load_recipe, make_samples, refuse
 
 PROMPTS = load_recipe("prompts")
 TEXTS = """\ufeff; Core sounds
@@ -30,7 +30,9 @@ def unpacked(folder: Path) -> Path:
     doc.parent.mkdir(parents=True)
     doc.write_bytes(gzip.compress(TEXTS.encode()))
     for name in ("activated", "conf/kicked", "beep", "menu", "lost", "who", "star", "wait"):
-        write_audio(folder / f"usr/share/asterisk/sounds/it_IT_m_Carlo/{name}.wav", 8000)
+        path = folder / f"usr/share/asterisk/sounds/it_IT_m_Carlo/{name}.wav"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        soundfile.write(path, make_samples(0, 8000), 8000)
     return folder
 
 
