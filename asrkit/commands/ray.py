@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from ray.serve import Application
     from starlette.types import ASGIApp
 
-STREAMS = 100  # calls of a replica without --streams
 BESIDE = 50  # further requests of a replica at a time, such as health checks and uploads
 # Options of `asrkit serve` without effect here.
 OF_RAY = "host", "port", "workers", "wyoming", "trust_proxy", "tls_cert", "tls_key"
@@ -68,7 +67,6 @@ def application(*arguments: str, **deployment: Any) -> "Application":
     if options.state_dir is not None:  # replicas have folders of their own
         options.state_dir = options.state_dir.absolute()
     store_of(options)
-    options.streams = options.streams or STREAMS
 
     def replica() -> "ASGIApp":
         set_threads()

@@ -128,8 +128,8 @@ def add_limits(arguments: Parser) -> None:
         help="processes that share the port; SIGHUP replaces them one by one (default 1)",
     )  # fmt: skip
     group.add_argument(
-        "--streams", type=whole(1, 100_000),
-        help="most concurrent calls of a process (default: measured at the start)",
+        "--streams", type=whole(1, 100_000), default=100,
+        help="most concurrent calls of a process (default 100)",
     )  # fmt: skip
     group.add_argument(
         "--upload-mb", type=whole(1, 100_000), default=200, help="largest upload, MB (default 200)"
@@ -183,7 +183,6 @@ def serve(options: argparse.Namespace) -> int:
 
     from asrkit.serve import logs
     from asrkit.serve.app import config_of
-    from asrkit.serve.capacity import capacity
 
     token = token_of(options)
     check_origins(options, token)
@@ -195,11 +194,7 @@ def serve(options: argparse.Namespace) -> int:
     set_threads()
     store_of(options)  # its errors come before models are loaded
     models = recognizers(options)
-    workers, options.is_measured = options.workers, options.streams is None
-    if options.is_measured:
-        threads = options.threads * workers
-        options.streams = max(1, min(capacity(m, threads) for m in {*models.values()}) // workers)
-    wyoming = None
+    workers, wyoming = options.workers, None
     if options.wyoming is not None:
         wyoming = bound(options, "--wyoming", options.wyoming)
     web = bound(options, "--port", options.port)
@@ -322,9 +317,8 @@ def print_addresses(
         logs.log("serving", models=about, calls=options.streams, **addresses)
     else:
         processes = f"{options.workers} processes of " if options.workers > 1 else ""
-        how = " (measured; --streams N sets another number)" if options.is_measured else ""
         where = " and ".join(addresses.values())
-        text = f"{about}, {processes}{options.streams} calls{how}: {where}"
+        text = f"{about}, {processes}{options.streams} calls: {where}"
         print(text, file=sys.stderr, flush=True)
     if not is_loopback(options.host):
         logs.logger.warning(
