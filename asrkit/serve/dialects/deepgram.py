@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from datetime import datetime, timezone
-from typing import Annotated, Any, Literal, TypeAlias, get_args
+from typing import Annotated, Any, Literal, TypeVar
 from uuid import NAMESPACE_OID, uuid4, uuid5
 
 from pydantic import BaseModel, Field
@@ -11,11 +11,9 @@ from starlette.datastructures import QueryParams
 
 from asrkit.audio.samples import MAX_RATE, MIN_RATE
 from asrkit.errors import UserError
-from asrkit.registry import refusal
 from asrkit.runtime import Word
 from asrkit.runtime.words import confidence_of, joined
 from asrkit.serve.calls import MOST_CHANNELS
-from asrkit.serve.dialects.audio import A_LAW, MU_LAW
 from asrkit.serve.dialects.parsing import checked, without_effect
 from asrkit.serve.server import Model, Wish
 from asrkit.version import __version__
@@ -27,8 +25,6 @@ REFUSED = {  # options that a client relies on, and why they cannot be had
     "redact": "the server removes nothing from the text",
 }
 OFF = ("", "false", "0")
-Encoding: TypeAlias = Literal["linear16", "mulaw", "alaw"]
-TABLES = {"mulaw": MU_LAW, "alaw": A_LAW}  # values of the codes of a byte
 
 Phrase = Annotated[str, Field(max_length=1000)]
 
@@ -40,6 +36,8 @@ class Options(BaseModel):
     language: Annotated[str, Field(max_length=100)] = ""
     keyterm: list[Phrase] = []
     keywords: list[Phrase] = []
+    multichannel: bool = False
+    """Whether each channel is recognised alone; otherwise channels are mixed."""
 
     @property
     def pause_ms(self) -> int | None:
@@ -53,16 +51,12 @@ class Options(BaseModel):
 
 
 class LiveOptions(Options):
-    encoding: Encoding
+    encoding: Literal["linear16", "mulaw", "alaw"]
     sample_rate: Annotated[int, Field(ge=MIN_RATE, le=MAX_RATE)]
     channels: Annotated[int, Field(ge=1, le=MOST_CHANNELS)] = 1
-    multichannel: bool = False
-    """Whether each channel is recognised alone; otherwise channels are mixed."""
     interim_results: bool = False
     endpointing: bool | Annotated[int, Field(ge=0, le=60_000)] = True
     """Pause that ends a segment, ms; true: the server's."""
-    utterance_end_ms: Annotated[int, Field(ge=1, le=60_000)] | None = None
-    vad_events: bool = False
 
     @property
     def pause_ms(self) -> int | None:
@@ -76,16 +70,17 @@ class FileOptions(Options):
     """Whether the result has a list of segments."""
     utt_split: Annotated[float, Field(gt=0.0, le=60.0)] | None = None
     """Pause that ends a segment, seconds."""
-    multichannel: bool = False
-    """Whether each channel is recognised alone; otherwise channels are mixed."""
 
     @property
     def pause_ms(self) -> int | None:
         return None if self.utt_split is None else max(SHORTEST_MS, round(1000 * self.utt_split))
 
 
-def options_of(kind: Any, query: QueryParams) -> tuple[Any, list[str]]:
-    """Return the options of a request, of type `kind`, and warnings about them.
+Kind = TypeVar("Kind", bound=Options)
+
+
+def options_of(kind: type[Kind], query: QueryParams) -> tuple[Kind, list[str]]:
+    """Return the options of a request, and warnings about them.
 
     Raises:
         UserError: for an invalid value, and for an option that the client relies on.
@@ -94,19 +89,12 @@ def options_of(kind: Any, query: QueryParams) -> tuple[Any, list[str]]:
     given |= {name: query.getlist(name) for name in ("keyterm", "keywords") if name in query}
     others = [name for name in query if name not in kind.model_fields and name != "token"]
     without = [name for name in others if query[name].lower() not in OFF]
-    for name in without:
-        if name in REFUSED:
-            raise UserError(f"{name}: {REFUSED[name]}")
-    encoding, known = given.get("encoding"), get_args(Encoding)
-    if kind is LiveOptions and encoding not in known:
-        raise UserError(
-            f"encoding {refusal(encoding, known)}. Containers, such as the WebM or Ogg of a "
-            "browser's MediaRecorder, are not read live: send samples, or the whole file by POST"
-        )
+    for name in REFUSED.keys() & without:
+        raise UserError(f"{name}: {REFUSED[name]}")
     options = checked(kind.model_validate, given)
     warnings = [*filter(None, [without_effect(without)])]
-    pause = options.endpointing if isinstance(options, LiveOptions) else False
-    if not isinstance(pause, bool) and 0 < pause < SHORTEST_MS:
+    pause = given.get("endpointing", "") if kind is LiveOptions else ""
+    if pause.isdigit() and 0 < int(pause) < (options.pause_ms or 0):
         warnings.append(f"endpointing {pause} is within words too: {SHORTEST_MS} is used")
     if any(":" in each for each in options.keywords):
         warnings.append("keywords: weights have no effect")
@@ -121,13 +109,11 @@ class About:
     """
 
     def __init__(self, model: Model) -> None:
-        self.request_id = str(uuid4())
+        self.id, self.model_id = str(uuid4()), str(uuid5(NAMESPACE_OID, model.name))
         self.created = datetime.now(timezone.utc).isoformat().replace("+00:00", "Z")
-        self.model_id = str(uuid5(NAMESPACE_OID, model.name))
-        self.model_info = {"name": model.name, "version": __version__, "arch": "asrkit"}
+        info = {"name": model.name, "version": __version__, "arch": "asrkit"}
         self.short: dict[str, Any] = {  # metadata of a live result
-            "request_id": self.request_id, "model_info": self.model_info,
-            "model_uuid": self.model_id,
+            "request_id": self.id, "model_info": info, "model_uuid": self.model_id,
         }  # fmt: skip
 
     def metadata(
@@ -136,9 +122,10 @@ class About:
         """Return the metadata of a whole request."""
         more = {"warnings": [*warnings]} if warnings else {}
         return {
-            "transaction_key": "deprecated", "request_id": self.request_id, "sha256": sha256,
+            "transaction_key": "deprecated", "request_id": self.id, "sha256": sha256,
             "created": self.created, "duration": round(duration, 3), "channels": channels,
-            "models": [self.model_id], "model_info": {self.model_id: self.model_info}, **more,
+            "models": [self.model_id],
+            "model_info": {self.model_id: self.short["model_info"]}, **more,
         }  # fmt: skip
 
 

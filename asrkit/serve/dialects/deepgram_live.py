@@ -13,11 +13,12 @@ from asrkit.errors import UserError, shown, whole_number
 from asrkit.runtime import Word
 from asrkit.serve.calls import CallUpdate
 from asrkit.serve.converse import Append, Begin, Commit, Dialect, Finish
-from asrkit.serve.dialects.audio import SampleReader
-from asrkit.serve.dialects.deepgram import TABLES, About, LiveOptions, alternative, options_of
+from asrkit.serve.dialects.audio import A_LAW, MU_LAW, SampleReader
+from asrkit.serve.dialects.deepgram import About, LiveOptions, alternative, options_of
 from asrkit.serve.dialects.parsing import object_of
 from asrkit.serve.server import Grant
 
+TABLES = {"mulaw": MU_LAW, "alaw": A_LAW}  # values of the codes of a byte
 KINDS = ("KeepAlive", "Finalize", "CloseStream")
 EXPECTED = f"audio, or an object whose type is one of {', '.join(KINDS)}"
 
@@ -30,13 +31,10 @@ class Channel:
         start: end of the last segment, seconds.
         commits: number of commits that were reported.
         interim: text of the last interim result of the open segment.
-        is_speaking: whether the start of the open segment's speech was reported.
-        last_word_end: end of the last word, until the end of its utterance is reported.
     """
 
     def __init__(self, index: list[int]) -> None:
-        self.index, self.start, self.commits = index, 0.0, 0
-        self.interim, self.is_speaking, self.last_word_end = "", False, 0.0
+        self.index, self.start, self.commits, self.interim = index, 0.0, 0, ""
 
 
 class Deepgram(Dialect):
@@ -104,28 +102,13 @@ class Deepgram(Dialect):
         for number, segment in enumerate(update.segments, 1):
             from_finalize = is_asked and number == len(update.segments)
             if segment.text or from_finalize:
-                yield from self.speech(own, segment.words)
                 yield self.result(own, segment.words, segment.end, True, from_finalize)
-            own.start, own.interim, own.is_speaking = segment.end, "", False
+            own.start, own.interim = segment.end, ""
         if is_asked and not update.segments:
             yield self.result(own, (), update.seconds, True, True)
-        yield from self.speech(own, update.words)
         if self.options.interim_results and update.text != own.interim:
             own.interim = update.text
             yield self.result(own, update.words, update.seconds)
-        silence_ms, last = self.options.utterance_end_ms, own.last_word_end
-        if silence_ms and last and 1000 * (update.seconds - last) >= silence_ms:
-            own.last_word_end = 0.0
-            yield {"type": "UtteranceEnd", "channel": own.index, "last_word_end": last}
-
-    def speech(self, channel: Channel, words: Sequence[Word]) -> Iterator[dict[str, Any]]:
-        """Note the last word of a segment; return the message that its speech has started, once."""
-        if words:
-            channel.last_word_end = words[-1].end
-            if self.options.vad_events and not channel.is_speaking:
-                channel.is_speaking = True
-                start = words[0].start
-                yield {"type": "SpeechStarted", "channel": channel.index, "timestamp": start}
 
     def result(
         self, channel: Channel, words: Sequence[Word], end: float, is_final: bool = False,
