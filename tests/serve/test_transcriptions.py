@@ -16,15 +16,15 @@ import openai
 import pytest
 import soundfile
 from starlette.datastructures import FormData, UploadFile
-from starlette.responses import Response
 
-from asrkit.errors import UserError, shown
+from asrkit.errors import UserError
 from asrkit.runtime import Recognizer, formats
 from asrkit.serve.dialects.openai_files import Transcription
 from asrkit.serve.server import Limits, Server
 from asrkit.terms import Terms
 from tests.serve.running import serving
 
+URL = "http://{}/v1/audio/transcriptions"
 Recordings = list[tuple[Path, np.ndarray]]
 
 
@@ -57,49 +57,20 @@ def test_openai(address: str, served: Recognizer, recordings: Recordings) -> Non
         client.models.retrieve("whisper-1")
 
 
-def test_text_as_it_is_recognised(address: str, served: Recognizer, recordings: Recordings) -> None:
-    path, _ = recordings[0]
-    stream = client_of(address).audio.transcriptions.create(
-        model="small-en-alnum", file=path, stream=True
-    )
-    events = list(stream)
-    assert [each.type for each in events[:-1]] == ["transcript.text.delta"] * (len(events) - 1)
-    assert events[-1].type == "transcript.text.done"
-    assert "".join(each.delta for each in events[:-1]) == events[-1].text
-    assert events[-1].text == served.transcribe(path).text
-
-
-def test_several_at_once(address: str, served: Recognizer, recordings: Recordings) -> None:
-    async def all_of_them() -> list[str]:
-        async with openai.AsyncOpenAI(base_url=f"http://{address}/v1", api_key="none") as client:
-            requests = [
-                client.audio.transcriptions.create(model="small-en-alnum", file=path)
-                for path, _ in recordings
-            ]
-            return [each.text for each in await asyncio.gather(*requests)]
-
-    assert asyncio.run(all_of_them()) == [served.transcribe(path).text for path, _ in recordings]
-
-
 def test_refusals(
-    address: str,
-    recordings: Recordings,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    address: str, recordings: Recordings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     good = ("a.flac", recordings[0][0].read_bytes())
-    files: list[tuple[dict[str, str], dict[str, tuple[str, bytes]], int, str]] = [
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    requests: list[tuple[dict[str, str], dict[str, tuple[str, bytes]], int, str]] = [
         ({}, {}, 400, "file"),
         ({}, {"file": ("a.wav", b"RIFF nothing")}, 400, "the file is not audio"),
         ({}, {"file": ("a.wav", b"\0" * 2_100_000)}, 413, "2 MB"),
         ({"model": "../../etc/passwd"}, {"file": good}, 404, "is not served: choose from"),
         ({}, {"file": good, "model": good}, 400, "Too many files"),
     ]
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    for data, uploads, status, told in files:
-        answer = httpx.post(
-            f"http://{address}/v1/audio/transcriptions", data=data, files=uploads or None
-        )
+    for data, uploads, status, told in requests:
+        answer = httpx.post(URL.format(address), data=data, files=uploads or None)
         assert answer.status_code == status, answer.text
         assert told in answer.json()["error"]["message"]
     assert not list(tmp_path.iterdir())
@@ -117,24 +88,18 @@ def form(**fields: Any) -> Transcription:
 
 
 @pytest.mark.parametrize(
-    ("prompt", "kept"),
-    [
-        ("seven, Hello, a meeting!, nine", ["seven", "nine"]), ("Hello, a meeting", []),
-        ("x" * 1500, []), ("Grüße — 会議", []), ("seven,,nine, ", ["seven", "nine"]),
-    ],
+    ("prompt", "left_out"),
+    [("seven, Hello, a meeting!, nine", ["Hello", "a meeting!"]), ("Grüße", ["Grüße"]),
+     ("seven,,nine, ", [])],
 )  # fmt: skip
 @pytest.mark.parametrize("field", ["prompt", "hotwords"])
 def test_phrases_of_a_prompt_that_the_model_cannot_write_are_left_out_with_a_warning(
-    server: Server, prompt: str, kept: list[str], field: str
+    server: Server, prompt: str, left_out: list[str], field: str
 ) -> None:
-    request = form(**{field: prompt})
-    request.grant = asyncio.run(server.grant(request.wish))
-    warning = request.warned(Response()).headers.get("x-asrkit-warning", "")
-    phrases = [each.strip() for each in prompt.split(",") if each.strip()]
-    assert [*request.wish.phrases] == phrases
-    assert bool(warning) == (phrases != kept)
-    for each in phrases:
-        assert (ascii(shown(each, 40))[1:-1] in warning) == (each not in kept)
+    wish = form(**{field: prompt}).wish
+    assert [*wish.phrases] == [each.strip() for each in prompt.split(",") if each.strip()]
+    warnings = "".join(asyncio.run(server.grant(wish)).warnings)
+    assert [each for each in wish.phrases if repr(each) in warnings] == left_out
 
 
 def test_warnings_are_a_header(address: str, server: Server, recordings: Recordings) -> None:
@@ -142,42 +107,37 @@ def test_warnings_are_a_header(address: str, server: Server, recordings: Recordi
     create = client_of(address).audio.transcriptions.with_raw_response.create
     found = create(model="small-en-alnum", file=path, prompt="☃, seven", temperature=0.4)
     said = ascii("the model cannot write '☃': left out of the preferred phrases")[1:-1]
-    assert found.headers["x-asrkit-warning"] == f"{said}; temperature: no effect here"
+    assert found.headers["x-asrkit-warning"] == f"{said}; no effect here: temperature"
     preferred = server.models["small-en-alnum"].recognizer.with_hotwords(["seven"])
     assert found.parse().text == preferred.transcribe(path).text
     assert "x-asrkit-warning" not in create(model="small-en-alnum", file=path).headers
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "names"),
     [
-        ({}, ""), ({"temperature": "0.4", "include_": "logprobs"}, "temperature, include[]: no"),
-        ({"timestamp_granularities_": "word"}, "timestamp_granularities[]: only"),
-        ({"response_format": "srt", "stream": "TRUE"}, "response_format srt: no effect"),
-        ({"known_speaker_names_": "a"}, "known_speaker_names[]: only channels=split"),
-        ({"known_speaker_references_": "x"}, "known_speaker_references[]: no effect here"),
-        ({"vad_filter": "true"}, "vad_filter: no effect here"),
+        ({}, ""), ({"temperature": "0.4", "include_": "logprobs"}, "temperature, include[]"),
+        ({"timestamp_granularities_": "word"}, "timestamp_granularities[]"),
+        ({"known_speaker_names_": "a", "stream": "FALSE"}, "known_speaker_names[]"),
+        ({"vad_filter": "true"}, "vad_filter"),
+        ({"known_speaker_names_": "a", "channels": "split"}, ""),
     ],
 )  # fmt: skip
-def test_fields_without_effect_are_said(fields: dict[str, Any], told: str) -> None:
-    warnings = "; ".join(form(**fields).warnings)
-    assert bool(warnings) == bool(told)
-    assert told in warnings
+def test_fields_without_effect_are_said(fields: dict[str, Any], names: str) -> None:
+    assert form(**fields).warnings == ([f"no effect here: {names}"] if names else [])
 
 
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
-        ({"channels": "spilt"}, "did you mean 'split'"),
-        ({"response_format": "diarized_json"}, "needs channels=split"),
-        ({"channels": "split", "stream": "true"}, "not with channels=split"),
-        ({"channels": "split", "known_speaker_names_": ["a", "b\nc"]}, "expected 1 to 100"),
-        ({"stream": "perhaps"}, "stream must be one of false"),
-        ({"stream": ["true", "false"]}, "more than once"),
-        ({"timestamp_granularities_": "letter"}, "segment, word"),
-        ({"response_format": "srt2"}, "did you mean 'srt'"),
-        ({"respnse_format": "srt"}, "did you mean 'response_format'"),
-        ({"model": [UploadFile(io.BytesIO(b""))]}, "'model': expected text, not a file"),
+        ({"channels": "spilt"}, "channels: Input should be 'mix' or 'split'"),
+        ({"channels": "split", "known_speaker_names_": ["a", "b\nc"]}, "known_speaker_names[].1"),
+        ({"stream": "perhaps"}, "stream: "), ({"stream": "TRUE"}, "/v1/stream sends text as it"),
+        ({"prompt": ["one", "two"]}, "prompt: Input should be a valid string"),
+        ({"timestamp_granularities_": "letter"}, "should be 'segment' or 'word'"),
+        ({"response_format": "srt2"}, "response_format: Input should be 'json', 'text', 'srt'"),
+        ({"respnse_format": "srt"}, "respnse_format: Extra inputs are not permitted"),
+        ({"model": [UploadFile(io.BytesIO(b""))]}, "model: Input should be a valid string"),
     ],
 )  # fmt: skip
 def test_fields_that_cannot_be(fields: dict[str, Any], told: str) -> None:
@@ -211,31 +171,20 @@ def test_verbose_json_names_the_language_of_the_model(
     assert request.language_used == expected
 
 
-def test_translations_are_refused_in_openais_form(address: str, recordings: Recordings) -> None:
+def test_other_addresses_are_refused_in_openais_form(address: str, recordings: Recordings) -> None:
     client, (path, _) = client_of(address), recordings[0]
-    with pytest.raises(openai.NotFoundError, match=r"nothing is at '/v1/audio/tr.*choose from"):
+    with pytest.raises(openai.NotFoundError, match=r"nothing is at '/v1/audio/tr"):
         client.audio.translations.create(model="whisper-1", file=path)
-    for method in ("GET", "POST", "PUT"):
-        for where in ("audio/translations", "chat/completions", "audio/transcriptions/", "x%1b"):
-            answer = httpx.request(method, f"http://{address}/v1/{where}", content=b"x" * 100)
-            assert answer.status_code == 404
-            assert answer.json()["error"]["code"] == "not_found"
-            assert answer.json()["error"]["message"].isprintable()
-    assert httpx.get(f"http://{address}/v1/audio/transcriptions").status_code == 405
+    for method, where in (("GET", "chat/completions"), ("PUT", "audio/transcriptions/x%1b")):
+        answer = httpx.request(method, f"http://{address}/v1/{where}", content=b"x" * 100)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (404, "not_found")
+        assert answer.json()["error"]["message"].isprintable()
 
 
-def test_the_door(served: Recognizer, recordings: Recordings) -> None:
-    with serving(Server({"m": served}, Limits(streams=1, call_s=0.5), token="ü")) as address:
-        url = f"http://{address}"
-        assert httpx.get(f"{url}/healthz").text == "ok\n"
-        assert "asrkit" in httpx.get(url).text
-        assert httpx.get(f"{url}/metrics").status_code == 401
-        token = {"token": "ü"}
-        assert "asrkit_refused_total" in httpx.get(f"{url}/metrics", params=token).text
-        answer = httpx.post(
-            f"{url}/v1/audio/transcriptions", params=token,
-            files={"file": ("a.flac", recordings[0][0].read_bytes())}, timeout=60,
-        )  # fmt: skip
+def test_a_file_that_is_too_long(served: Recognizer, recordings: Recordings) -> None:
+    with serving(Server({"m": served}, Limits(call_s=0.5), token="ü")) as address:
+        files = {"file": ("a.flac", recordings[0][0].read_bytes())}
+        answer = httpx.post(URL.format(address), params={"token": "ü"}, files=files, timeout=60)
         assert answer.status_code == 413
         assert "at most 0" in answer.json()["error"]["message"]
 
@@ -249,11 +198,6 @@ def test_metrics_are_what_prometheus_reads(address: str, server: Server) -> None
     assert families["asrkit_step_seconds"].type == "histogram"
 
 
-def test_control_a_wrong_port_is_noticed() -> None:
-    with pytest.raises(openai.APIConnectionError):
-        client_of("127.0.0.1:9").models.list()
-
-
 def test_the_length_of_a_cut_file_is_what_was_read(address: str, tmp_path: Path) -> None:
     """Its header states more, and a FLAC's decoder notices at the end only."""
     path = tmp_path / "x.flac"
@@ -261,8 +205,7 @@ def test_the_length_of_a_cut_file_is_what_was_read(address: str, tmp_path: Path)
     answers = []
     for data in (path.read_bytes(), path.read_bytes()[: path.stat().st_size * 6 // 10]):
         form = {"response_format": "verbose_json"}
-        url = f"http://{address}/v1/audio/transcriptions"
-        answers.append(httpx.post(url, files={"file": data}, data=form, timeout=30))
+        answers.append(httpx.post(URL.format(address), files={"file": data}, data=form, timeout=30))
     whole, cut = (answer.json()["duration"] for answer in answers)
     assert whole == 3.0
     assert 1.5 < cut < 2.0

@@ -4,15 +4,15 @@ import asyncio
 import os
 import tempfile
 from collections.abc import AsyncIterator, Coroutine
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
-from starlette.types import Message, Receive, Scope, Send
+from starlette.responses import Response
+from starlette.types import Message
 
 from asrkit.errors import UserError
 from asrkit.runtime import Segment
@@ -37,11 +37,10 @@ class FileRequest:
     Attributes:
         grant: model and recogniser for the options.
         split: whether each channel is recognised alone.
-        streams: whether the response is a stream of events.
     """
 
     grant: Grant
-    split = streams = False
+    split = False
 
     @classmethod
     async def of(cls, request: Request, server: Server, stack: AsyncExitStack) -> "FileRequest":
@@ -60,10 +59,6 @@ class FileRequest:
         """Return the response with the segments of each channel."""
         raise NotImplementedError
 
-    def events(self, decoding: Decoding, call: Call, stack: AsyncExitStack) -> Response:
-        """Return the response that streams a call's text; it closes `stack` at its end."""
-        raise NotImplementedError
-
     @staticmethod
     def refused(error: RefusedError) -> Response:
         """Return an error in the form of the service."""
@@ -77,31 +72,30 @@ async def transcribe(request: Request, kind: type[FileRequest], decoders: Decode
             server = decoders.server
             asked = await kind.of(bounded(request, server), server, stack)
             path = await saved(asked.blocks(), stack)
-            return await unless_left(request, answer(asked, path, decoders, stack))
+            return await unless_left(request, answer(asked, path, decoders))
     except (UserError, HTTPException, OSError) as error:
         return kind.refused(rejection(error))
 
 
-async def answer(
-    asked: FileRequest, path: Path, decoders: Decoders, stack: AsyncExitStack
-) -> Response:
-    """Return the response for the file at `path`; `stack` ends the calls and the decoding.
+async def answer(asked: FileRequest, path: Path, decoders: Decoders) -> Response:
+    """Return the response for the file at `path`.
 
     The calls get the file's audio as fast as the network runs.
     """
-    decoding = await stack.enter_async_context(decoders.decoding(path, asked.split))
-    model, recognizer = asked.grant.model, asked.grant.recognizer
-    calls = [
-        stack.enter_context(
-            decoders.server.call(model, decoding.sample_rate, recognizer, patient=True)
-        )
-        for _ in range(decoding.channels)
-    ]
-    feeding = asyncio.ensure_future(feed(calls, decoding))
-    stack.push_async_callback(stop, [feeding])
-    if asked.streams:
-        return asked.events(decoding, calls[0], stack.pop_all())
-    return asked.response(decoding, [await call.segments() for call in calls])
+    model, recognizer, _, _ = asked.grant
+    async with decoders.decoding(path, asked.split) as decoding:
+        with ExitStack() as stack:
+            calls = [
+                stack.enter_context(
+                    decoders.server.call(model, decoding.sample_rate, recognizer, patient=True)
+                )
+                for _ in range(decoding.channels)
+            ]
+            feeding = asyncio.ensure_future(feed(calls, decoding))
+            try:
+                return asked.response(decoding, [await call.segments() for call in calls])
+            finally:
+                await stop([feeding])
 
 
 async def feed(calls: list[Call], decoding: Decoding) -> None:
@@ -114,18 +108,6 @@ async def feed(calls: list[Call], decoding: Decoding) -> None:
     except Exception as error:  # any error: the calls must not wait for more audio
         for call in calls:
             call.fail(error)
-
-
-class Events(StreamingResponse):
-    """A response of server-sent events; `stack` is closed after them or after a disconnect."""
-
-    def __init__(self, texts: AsyncIterator[str], stack: AsyncExitStack) -> None:
-        super().__init__(texts, media_type="text/event-stream")
-        self.stack = stack
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async with self.stack:
-            await super().__call__(scope, receive, send)
 
 
 def bounded(request: Request, server: Server) -> Request:
