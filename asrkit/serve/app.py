@@ -25,7 +25,6 @@ from starlette.websockets import WebSocket
 from asrkit.errors import shown
 from asrkit.serve.admission import CLIENT, client_of
 from asrkit.serve.converse import Conversation, Dialect, WebSocketLine, converse
-from asrkit.serve.dialects import messages
 from asrkit.serve.dialects.asrkit_stream import AsrkitStream
 from asrkit.serve.dialects.deepgram_files import ListenToFile
 from asrkit.serve.dialects.deepgram_live import Deepgram
@@ -44,7 +43,7 @@ OPENAI_KEY = "openai-insecure-api-key."
 PAGE = Path(__file__).with_name("page")
 # All other paths need the token. Twilio sends it in its first message, which its protocol checks.
 PUBLIC = {
-    "http": {"/healthz", "/readyz", "/schema.json", "/", *(f"/{p.name}" for p in PAGE.iterdir())},
+    "http": {"/healthz", "/readyz", "/", *(f"/{p.name}" for p in PAGE.iterdir())},
     "websocket": {"/twilio"},
 }
 
@@ -81,7 +80,7 @@ def app_of(server: Server, *beside: AbstractAsyncContextManager[None]) -> Starle
     app = Starlette(
         routes=routes, lifespan=lifespan, exception_handlers={HTTPException: http_error}
     )
-    app.router.default = elsewhere(app)  # a route would also accept methods that others reject
+    app.router.default = elsewhere  # a route would also accept methods that others reject
     app.router.redirect_slashes = False  # a redirect would repeat the client's Host header
     app.add_middleware(Guard, server=server)
     if server.origins:  # outside Guard: preflights have no token, and pages read its rejections
@@ -170,14 +169,9 @@ async def model(request: Request, server: Server) -> Response:
         return refused(error)
 
 
-async def schema(request: Request, server: Server) -> Response:
-    """JSON schema of the messages at /v1/stream."""
-    return JSONResponse(messages.schema())
-
-
 ANSWERS = {
-    "/healthz": alive, "/readyz": ready, "/metrics": metrics, "/schema.json": schema,
-    "/v1/models": models, "/v1/models/{name}": model,
+    "/healthz": alive, "/readyz": ready, "/metrics": metrics, "/v1/models": models,
+    "/v1/models/{name}": model,
 }  # fmt: skip
 
 
@@ -191,17 +185,11 @@ async def page_file(request: Request, file: Path) -> Response:
     return FileResponse(file)
 
 
-def elsewhere(app: Starlette) -> ASGIApp:
-    """Return the application for all other addresses: status 404."""
-
-    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
-        is_socket = scope["type"] == "websocket"
-        kind, what = (WebSocketRoute, "no WebSocket") if is_socket else (Route, "nothing")
-        known = ", ".join(each.path for each in app.routes if isinstance(each, kind))
-        text = f"{what} is at {shown(scope['path'])}: choose from {known}"
-        await reject(RefusedError(404, "not_found", text), scope, receive, send)
-
-    return answer
+async def elsewhere(scope: Scope, receive: Receive, send: Send) -> None:
+    """The application for all other addresses: status 404."""
+    what = "no WebSocket" if scope["type"] == "websocket" else "nothing"
+    text = f"{what} is at {shown(scope['path'])}: see docs/serve.md for the addresses"
+    await reject(RefusedError(404, "not_found", text), scope, receive, send)
 
 
 async def reject(error: RefusedError, scope: Scope, receive: Receive, send: Send) -> None:

@@ -168,7 +168,7 @@ async def converse(conversation: "Conversation") -> None:
     line, server = conversation.line, conversation.server
     code, why = 1000, ""
     try:
-        with server.connection(), conversation.stack:
+        with conversation.stack:
             await conversation.run()
     except LeftError:
         if conversation.calls:

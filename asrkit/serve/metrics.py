@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
 METRICS_DIR = "PROMETHEUS_MULTIPROC_DIR"  # variable that prometheus_client reads
@@ -21,14 +21,6 @@ class Figures:
         self.audio = Counter(
             "asrkit_audio_seconds", "Seconds of audio that the network processed.", ["model"],
             registry=registry,
-        )  # fmt: skip
-        self.rows = Histogram(
-            "asrkit_step_rows", "Streams in a step of the network.", ["model"], registry=registry,
-            buckets=(1, 2, 4, 8, 16, 32),
-        )  # fmt: skip
-        self.seconds = Histogram(
-            "asrkit_step_seconds", "Time of a step of the network.", ["model"], registry=registry,
-            buckets=(0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64),
         )  # fmt: skip
         self.refused = Counter(
             "asrkit_refused", "Calls that were rejected.", ["reason"], registry=registry
@@ -51,13 +43,8 @@ class Figures:
 
     def add(self, model: str) -> None:
         """Add the metrics of a model, which are 0 until its first call."""
-        for each in (self.streams, self.audio, self.rows, self.seconds):
-            each.labels(model)
-
-    def step(self, model: str, rows: int, seconds: float) -> None:
-        """Note a step of a model's network."""
-        self.rows.labels(model).observe(rows)
-        self.seconds.labels(model).observe(seconds)
+        self.streams.labels(model)
+        self.audio.labels(model)
 
 
 def is_alive(process: int) -> bool:

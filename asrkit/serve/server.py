@@ -7,7 +7,6 @@ import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import Any, NamedTuple
 
 from asrkit.audio.resampler import is_fast
@@ -31,8 +30,7 @@ class Limits(NamedTuple):
     ahead_s: float = 10.0  # audio of a call that may wait for the network
     call_s: float = 4 * 3600.0  # longest call, and longest recording
     silence_s: float = 60.0  # time without a message after which a call is ended
-    # Connections beside those of calls; at most half of them are WebSockets or Wyoming's.
-    connections: int = 500
+    connections: int = 500  # beside those of calls
     idle_s: float = 2.0  # time without any audio after which another call may take the place
     header_s: float = 10.0  # time for the first message of a call
     resume_s: float = 60.0  # time that a call without a connection is kept
@@ -77,12 +75,6 @@ class Model(NamedTuple):
         """Length of the pause that ends a segment; None if pauses do not end segments."""
         endpointer = self.recognizer.decoding.endpointer
         return None if endpointer is None else endpointer.pause_ms
-
-    @property
-    def ranks_texts(self) -> bool:
-        """Whether the search of the final text returns an n-best list."""
-        search = self.recognizer.final_search
-        return bool(search.nbest(search.start()))
 
     def code_of(self, language: str) -> str:
         """Return the model's code for a client's language, "de" for "de-CH"; "" without one."""
@@ -177,14 +169,12 @@ class Server:
             same = [each for each in self.models.values() if each.recognizer is recognizer]
             self.models[name] = same[0] if same else self._model(name, recognizer, threads)
         self.calls: dict[Call, Place] = {}  # calls now
-        self.connections = 0  # WebSockets and Wyoming's connections now
         self._process = os.getpid()
         self.resumable: dict[str, Any] = {}  # those that can be resumed, by the call's name
 
     def _model(self, name: str, recognizer: Recognizer, threads: int) -> Model:
         self.figures.add(name)
-        step = partial(self.figures.step, name)
-        workers = [Worker(recognizer, self.limits.ahead_s, step) for _ in range(threads)]
+        workers = [Worker(recognizer, self.limits.ahead_s) for _ in range(threads)]
         return Model(name, recognizer, workers)
 
     def model(self, name: str | None = None, language: str = "") -> Model:
@@ -303,23 +293,6 @@ class Server:
             return
         self.figures.refused.labels("streams").inc()
         raise RefusedError(503, "streams", f"all {most} streams are taken")
-
-    @contextmanager
-    def connection(self) -> Iterator[None]:
-        """A context manager of a connection that may have calls.
-
-        Raises:
-            RefusedError: if there are too many; requests still have room then.
-        """
-        most = self.limits.streams + self.limits.connections // 2
-        if self.connections >= most:
-            self.figures.refused.labels("connections").inc()
-            raise RefusedError(503, "streams", f"all {most} connections are taken")
-        self.connections += 1
-        try:
-            yield
-        finally:
-            self.connections -= 1
 
     def free(self, call: Call) -> None:
         """Free the place of a call."""

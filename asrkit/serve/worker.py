@@ -55,16 +55,10 @@ class Worker:
     Args:
         recognizer: default recogniser of the calls.
         max_ahead: seconds of a call's audio that may wait for the network.
-        stepped: receives the number of rows and the seconds of each step.
     """
 
-    def __init__(
-        self,
-        recognizer: Recognizer,
-        max_ahead: float = math.inf,
-        stepped: Callable[[int, float], None] = lambda rows, seconds: None,
-    ) -> None:
-        self.batcher, self.max_ahead, self.stepped = Batcher(recognizer), max_ahead, stepped
+    def __init__(self, recognizer: Recognizer, max_ahead: float = math.inf) -> None:
+        self.batcher, self.max_ahead = Batcher(recognizer), max_ahead
         spec = recognizer.engine.spec
         self._pause = spec.context.chunk_size * spec.rate.frame_ms / 1000 / SHARED
         self._last = 0.0  # start of the last step
@@ -238,7 +232,6 @@ class Worker:
             moved = self.batcher.step()
             if moved:
                 self._last = started
-                self.stepped(len(moved), time.perf_counter() - started)
             for session in moved:
                 self._report(self._running[session])
         except Exception as error:  # the next step would raise it again

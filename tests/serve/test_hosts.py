@@ -48,7 +48,7 @@ def test_a_name_that_points_here_is_refused_without_a_token(served: Recognizer) 
 PUBLIC = {
     "http": {
         "/", "/favicon.svg", "/healthz", "/index.html", "/page.css", "/page.js", "/readyz",
-        "/schema.json", "/worklet.js",
+        "/worklet.js",
     },
     "websocket": {"/twilio"},
 }  # fmt: skip

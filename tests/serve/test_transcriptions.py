@@ -195,7 +195,7 @@ def test_metrics_are_what_prometheus_reads(address: str, server: Server) -> None
     text = httpx.get(f"http://{address}/metrics").text
     families = {each.name: each for each in text_string_to_metric_families(text)}
     assert families["asrkit_streams"].samples[0].value == server.streams == len(server.resumable)
-    assert families["asrkit_step_seconds"].type == "histogram"
+    assert families["asrkit_audio_seconds"].type == "counter"
 
 
 def test_the_length_of_a_cut_file_is_what_was_read(address: str, tmp_path: Path) -> None:

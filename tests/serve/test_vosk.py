@@ -10,9 +10,8 @@ import soxr
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
-import asrkit
 from asrkit.errors import UserError
-from asrkit.runtime import Candidate, Recognizer
+from asrkit.runtime import Recognizer
 from asrkit.serve.converse import Finish
 from asrkit.serve.dialects.vosk import Vosk
 from asrkit.serve.server import Server
@@ -61,23 +60,13 @@ def test_the_flow_of_published_clients(
     half = soxr.resample(recordings[2][1], 16000, 8000).astype("<i2")  # Vosk's default
     replies = published(address, None, 8000, half.tobytes())
     assert " ".join(texts_of(replies)) == served.transcribe(half, 8000).text
-
-
-def test_a_reset_has_the_final_text_as_its_reply(
-    address: str, served: Recognizer, recordings: Recordings
-) -> None:
-    """Calls follow each other on one connection: each has the text of its own recording."""
     with connect(f"ws://{address}/vosk") as client:
         client.send('{"config": {"sample_rate": 16000}}')
-        for number, (path, samples) in enumerate(recordings[:3]):
-            replies = []
-            for start in range(0, len(samples), 3200):
-                client.send(samples[start : start + 3200].tobytes())
-                replies.append(json.loads(client.recv(timeout=10)))
-            client.send('{"eof" : 1}' if number == 2 else '{"reset" : 1}')
-            replies.append(json.loads(client.recv(timeout=10)))
-            assert all(("partial" in each) != ("text" in each) for each in replies)
-            assert " ".join(texts_of(replies)) == served.transcribe(path).text
+        for path, samples in recordings[:3]:
+            client.send(samples.tobytes())
+            client.send('{"reset" : 1}')
+            texts = texts_of([json.loads(client.recv(timeout=10)) for _ in range(2)])
+            assert " ".join(texts) == served.transcribe(path).text
 
 
 def configured(server: Server, **config: Any) -> Offline:
@@ -87,7 +76,7 @@ def configured(server: Server, **config: Any) -> Offline:
 
 
 def test_replies(server: Server) -> None:
-    """One to each message: the oldest segment that waits, or the live text."""
+    """One to each message: the oldest segment that waits, or the live text; a reset is a call."""
     talk = configured(server)
     assert talk.read(AUDIO)[1:] == [{"partial": ""}]
     assert talk.write(segment("one"), segment("two"), live="three") == []
@@ -106,22 +95,12 @@ def test_replies(server: Server) -> None:
     assert [*talk.dialect.ended()] == [{"text": "", "warning": warning}]
 
 
-def test_alternatives(server: Server) -> None:
-    talk = configured(server, max_alternatives=2)
-    talk.read(AUDIO)
-    nbest = (Candidate("a", -1.0, 0.6), Candidate("b", -2.0, 0.3), Candidate("c", -3.0, 0.1))
-    talk.write(segment("a", nbest=nbest), segment("d"))
-    rows = [{"text": "a", "confidence": -1.0}, {"text": "b", "confidence": -2.0}]
-    assert talk.read(AUDIO)[1:] == [{"alternatives": rows}]
-    assert [*talk.dialect.ended()] == [{"alternatives": [{"text": "d", "confidence": 0.0}]}]
-
-
 @pytest.mark.parametrize(
     ("config", "warnings"),
     [
         ({}, []), ({"phrase_list": ["seven"]}, []),
         ({"phrase_list": ["seven", "[unk]", "☃", ""]}, ["'[unk]', '☃', ''"]),
-        ({"spk": 1}, ["no effect here: spk"]),
+        ({"spk": 1, "max_alternatives": 3}, ["no effect here: spk, max_alternatives"]),
     ],
 )  # fmt: skip
 def test_warnings_are_in_the_next_reply(
@@ -132,17 +111,6 @@ def test_warnings_are_in_the_next_reply(
     assert ("warning" in first) == bool(warnings)
     assert all(each in first["warning"] for each in warnings)
     assert "warning" not in second
-
-
-def test_a_search_without_phrases_and_alternatives() -> None:
-    greedy = Server({"m": asrkit.load("small-en-alnum", chunk_size=8)})
-    try:
-        talk = configured(greedy, phrase_list=["seven"], max_alternatives=3)
-        warning = talk.read(AUDIO)[1]["warning"]
-    finally:
-        greedy.close()
-    for each in ("no phrases are preferred", "--second-search", "max_alternatives"):
-        assert each in warning
 
 
 @pytest.mark.parametrize(

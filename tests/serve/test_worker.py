@@ -3,17 +3,16 @@
 import asyncio
 import subprocess
 import sys
-import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from asrkit.audio import resampler
 from asrkit.errors import UserError
-from asrkit.runtime import Recognizer
+from asrkit.runtime import BatchedSession, Recognizer
 from asrkit.serve.calls import MOST_ITEMS, Call, CallError, CallUpdate
 from asrkit.serve.server import Server
 from asrkit.serve.worker import Worker
@@ -23,8 +22,10 @@ Recordings = list[tuple[Path, np.ndarray]]
 
 
 @pytest.fixture
-def worker(served: Recognizer) -> Worker:
-    return Worker(served)
+def worker(served: Recognizer) -> Iterator[Worker]:
+    worker = Worker(served)
+    yield worker
+    worker.close()
 
 
 async def settled(worker: Worker) -> None:
@@ -62,7 +63,6 @@ def test_20000_calls_that_are_dropped_at_once_leave_nothing_to_do(
     assert asyncio.run(main()) == served.transcribe(path).text
     assert not worker.calls
     assert not worker.batcher._sessions
-    worker.close()
 
 
 def test_a_worker_takes_a_step_after_a_round_however_many_calls_are_ready(
@@ -97,7 +97,6 @@ def test_a_worker_takes_a_step_after_a_round_however_many_calls_are_ready(
 
     asyncio.run(main())
     assert max(np.diff(rounds)) <= 6  # 10 ms of 2 ms each
-    worker.close()
 
 
 def missing(call: Call) -> int:
@@ -131,15 +130,20 @@ def test_the_worker_takes_audio_when_it_completes_a_chunk(
 
     for rate in (8000, 16_000, 22_050, 44_100, 48_000):
         asyncio.run(main(rate))
-    worker.close()
 
 
 @pytest.mark.parametrize("pause", [0.5, 0.0])
 def test_chunks_that_come_soon_after_a_step_share_the_next(
     worker: Worker, pause: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rows: list[int] = []
-    monkeypatch.setattr(worker, "stepped", lambda count, seconds: rows.append(count))
+    rows, step = list[int](), worker.batcher.step
+
+    def counted() -> list[BatchedSession]:
+        moved = step()
+        rows.extend([len(moved)] if moved else [])
+        return moved
+
+    monkeypatch.setattr(worker.batcher, "step", counted)
     monkeypatch.setattr("asrkit.serve.worker.ROUND_S", 10.0)
     worker._pause = pause
 
@@ -157,54 +161,17 @@ def test_chunks_that_come_soon_after_a_step_share_the_next(
 
     asyncio.run(main())
     assert rows == ([1, 4] if pause else [1, 1, 1, 1, 1])
-    worker.close()
 
 
-@pytest.mark.parametrize("notices", [True, False])
-def test_calls_that_a_round_left_do_not_wait_for_a_pause(
-    served: Recognizer, notices: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if not notices:
-        never = property(lambda worker: False, lambda worker, value: None)
-        monkeypatch.setattr(Worker, "_is_behind", never, raising=False)
-    monkeypatch.setattr("asrkit.serve.worker.ROUND_S", 0.001)
-    serve, sleep, pauses = Worker.serve, time.sleep, list[float]()
+@pytest.mark.parametrize("is_late", [True, False])
+def test_calls_end_with_the_worker(worker: Worker, is_late: bool) -> None:
+    """Also those whose audio it has not taken, and those that begin later."""
 
-    def slow(self: Worker, call: object) -> None:
-        sleep(0.002)  # so a round has one call
-        serve(self, call)  # type: ignore[arg-type]
-
-    def paused(seconds: float) -> None:  # however slow the machine is
-        if threading.current_thread() is not worker._thread:
-            sleep(seconds)
-        elif seconds > 0:
-            pauses.append(seconds)
-
-    monkeypatch.setattr(Worker, "serve", slow)
-    clock = SimpleNamespace(sleep=paused, perf_counter=time.perf_counter)
-    worker = Worker(served)
-    worker._pause = 100.0
-    monkeypatch.setattr("asrkit.serve.worker.time", clock)
-
-    async def main() -> None:
-        calls = [worker.start(16_000) for _ in range(10)]
-        for call in calls:
-            await call.accept(np.zeros(missing(call), np.int16))
-        for call in calls:
-            assert await call.next_update() is not None
-        for call in calls:
-            call.cancel()
-        await settled(worker)
-
-    asyncio.run(main())
-    assert (len(pauses) < 4) == notices
-    worker.close()
-
-
-def test_calls_whose_audio_the_worker_has_not_taken_end_with_it(worker: Worker) -> None:
     async def main() -> CallUpdate | None:
+        if is_late:
+            worker.close()
         call = worker.start(16_000)
-        await call.accept(np.zeros(160, np.int16))
+        await call.accept(np.zeros(16_000 if is_late else 160, np.int16))
         worker.close()
         return await asyncio.wait_for(call.next_update(), 5)
 
@@ -231,7 +198,6 @@ def test_empty_packets_wait_for_the_worker_as_others_do(
         assert not call.inbox
 
     asyncio.run(main())
-    worker.close()
 
 
 def test_a_call_that_is_dropped_while_it_is_saved_answers(worker: Worker) -> None:
@@ -246,50 +212,37 @@ def test_a_call_that_is_dropped_while_it_is_saved_answers(worker: Worker) -> Non
             await call.save()
 
     asyncio.run(main())
-    worker.close()
 
 
-def test_an_error_after_a_step_ends_its_calls_and_not_the_worker(
-    served: Recognizer, recordings: Recordings, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_error_of_a_step_ends_its_calls_and_not_the_worker(
+    worker: Worker, served: Recognizer, recordings: Recordings,
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
     """Calls that began later waited for ever."""
-    path, samples = recordings[0]
+    (path, samples), step = recordings[0], worker.batcher.step
     errors = [OSError("No space left on device")]
 
-    def stepped(rows: int, seconds: float) -> None:
-        if errors:
+    def failing() -> list[BatchedSession]:
+        moved = step()
+        if moved and errors:
             raise errors.pop()
+        return moved
 
-    worker = Worker(served, stepped=stepped)
+    monkeypatch.setattr(worker.batcher, "step", failing)
 
     async def text() -> str:
         call = worker.start(16_000)
-        try:
-            await call.accept(samples)
-            call.finish()
-            return " ".join(each.text for each in await call.segments())
-        finally:
-            call.cancel()
+        await call.accept(samples)
+        call.finish()
+        return " ".join(each.text for each in await asyncio.wait_for(call.segments(), 20))
 
     async def main() -> str:
         with pytest.raises(CallError, match="No space left"):
-            await asyncio.wait_for(text(), 20)
-        return await asyncio.wait_for(text(), 20)
+            await text()
+        return await text()
 
     assert asyncio.run(main()) == served.transcribe(path).text
     assert "a step of the network failed" in caplog.text
-    worker.close()
-
-
-def test_a_call_after_the_worker_has_closed_is_told_so(worker: Worker) -> None:
-    async def main() -> CallUpdate | None:
-        worker.close()
-        call = worker.start(16_000)
-        await call.accept(np.zeros(16_000, np.int16))
-        return await asyncio.wait_for(call.next_update(), 5)
-
-    with pytest.raises(CallError, match="closing"):
-        asyncio.run(main())
 
 
 def test_an_odd_rate_is_refused_before_its_weights_are_computed(

@@ -3,13 +3,11 @@
 import asyncio
 import json
 import socket
-import time
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import httpx
 import numpy as np
 import pytest
 from wyoming.asr import Transcribe, Transcript, TranscriptChunk
@@ -26,9 +24,7 @@ from asrkit.serve.converse import Finish, LeftError
 from asrkit.serve.dialects.wyoming import EventLine, Wyoming
 from asrkit.serve.server import Limits, Server
 from tests.serve.offline import Offline, segment
-from tests.serve.running import connected, serving
-from tests.serve.test_stream import answers as websocket_answers
-from tests.serve.test_stream import start
+from tests.serve.running import serving
 from tests.serve.test_uploads import wait_until
 
 Recordings = list[tuple[Path, np.ndarray]]
@@ -258,30 +254,6 @@ def test_a_closed_connection_is_a_client_that_has_left() -> None:
             await line.send(Event("ping"))
 
     asyncio.run(send())
-
-
-def test_connections_are_bounded_and_requests_have_room(served: Recognizer) -> None:
-    server = Server({"m": served}, Limits(streams=1, connections=4))
-    for place in running(server):
-        url, health = f"ws://{place.http}/v1/stream", f"http://{place.http}/healthz"
-        others = [connected(url), connected(url)]
-        with socket.create_connection(("127.0.0.1", place.port)):
-            wait_until(lambda: server.connections == 3)
-            (error,) = websocket_answers(connected(url))
-            assert (error["reason"], "all 3 connections" in error["message"]) == ("streams", True)
-            assert Error.from_event(answers(place.port)[-1]).code == "streams"
-            assert httpx.get(health).status_code == 200
-        wait_until(lambda: server.connections == 2)  # control: a place is free again
-        others.append(start(place.http))
-        assert json.loads(others[-1].recv(timeout=10))["type"] == "started"
-        host, _, port = place.http.partition(":")
-        with ExitStack() as stack:
-            for _ in range(2):
-                stack.enter_context(socket.create_connection((host, int(port))))
-            time.sleep(0.2)
-            assert httpx.get(health).status_code == 503
-        for each in others:
-            each.close()
 
 
 def test_a_server_that_ends_closes_its_connections(served: Recognizer) -> None:

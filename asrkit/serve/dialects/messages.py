@@ -1,4 +1,4 @@
-"""The messages of asrkit's own protocol at /v1/stream: checks and JSON schema."""
+"""The messages of asrkit's own protocol at /v1/stream, and their checks."""
 
 from typing import Annotated, Any, Literal
 
@@ -24,7 +24,7 @@ Phrase = Annotated[str, Field(min_length=1, max_length=200)]
 
 
 class Message(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Start(Message):
@@ -175,14 +175,6 @@ FromClient = Annotated[Start | Resume | Commit | End, Field(discriminator="type"
 FromServer = Annotated[Started | Partial | Final | Ended | Error, Field(discriminator="type")]
 _FROM_CLIENT: TypeAdapter[Start | Resume | Commit | End] = TypeAdapter(FromClient)
 _FROM_SERVER: TypeAdapter[Started | Partial | Final | Ended | Error] = TypeAdapter(FromServer)
-
-
-def schema() -> dict[str, Any]:
-    """Return the JSON schema of the messages of clients and of servers."""
-    return {
-        "client": _FROM_CLIENT.json_schema(),
-        "server": _FROM_SERVER.json_schema(mode="serialization"),
-    }
 
 
 def parsed(text: str) -> Start | Resume | Commit | End:

@@ -25,7 +25,6 @@ class VoskConfig(BaseModel):
     sample_rate: Annotated[int, Field(ge=1000, le=768_000)] = 8000
     words: bool = True
     phrase_list: list[str] = []
-    max_alternatives: Annotated[int, Field(ge=0, le=100)] = 0
 
 
 class Vosk(Dialect):
@@ -48,7 +47,9 @@ class Vosk(Dialect):
         if isinstance(message, bytes):
             yield Append(self.reader.read(message))
             first, self.waiting = self.waiting[:1], self.waiting[1:]
-            yield self.reply(result_of(first, self.config) if first else {"partial": self.text})
+            yield self.reply(
+                result_of(first, self.config.words) if first else {"partial": self.text}
+            )
             return
         for problem in self.reader.problems():
             self.warn(problem)
@@ -58,8 +59,6 @@ class Vosk(Dialect):
         self.has_call, self.reader, self.text = True, SampleReader(), ""
         for warning in grant.warnings:
             self.warn(warning)
-        if self.config.max_alternatives > 1 and not grant.model.ranks_texts:
-            self.warn("config.max_alternatives has no effect: the server's search has one result")
         return ()
 
     def write(self, channel: int, update: CallUpdate) -> tuple[()]:
@@ -70,7 +69,7 @@ class Vosk(Dialect):
 
     def ended(self) -> Iterator[dict[str, Any]]:
         waiting, self.waiting, self.has_call = self.waiting, [], False
-        yield self.reply(result_of(waiting, self.config))
+        yield self.reply(result_of(waiting, self.config.words))
 
     def changed(self, asked: object) -> VoskConfig:
         """Return the settings with a client's changes.
@@ -114,17 +113,12 @@ def request_of(text: str) -> str:
     return kind
 
 
-def result_of(segments: list[Segment], config: VoskConfig) -> dict[str, Any]:
+def result_of(segments: list[Segment], has_words: bool) -> dict[str, Any]:
     """Return segments as one result in Vosk's form."""
     text = " ".join(segment.text for segment in segments)
-    if config.max_alternatives:
-        ranked = segments[0].nbest if len(segments) == 1 else ()
-        texts = [(each.text, each.score) for each in ranked] or [(text, 0.0)]
-        rows = texts[: config.max_alternatives]
-        return {"alternatives": [{"text": text, "confidence": score} for text, score in rows]}
     words = [
         {"conf": word.confidence, "end": word.end, "start": word.start, "word": word.text}
-        for segment in (segments if config.words else ())
+        for segment in segments
         for word in segment.words
     ]
-    return {"result": words, "text": text} if words else {"text": text}
+    return {"result": words, "text": text} if words and has_words else {"text": text}
