@@ -33,7 +33,7 @@ from asrkit.serve.dialects.parsing import object_of
 PATH = "/v1/stream"
 SCHEMES = {"http": "ws", "ws": "ws", "https": "wss", "wss": "wss"}
 PATIENCE_S = 60.0  # time without a connection after which the call fails
-DELAYS_S = 0.1, 5.0  # first and longest wait between two attempts to connect; each wait doubles
+RETRY_S = 0.5  # time between two attempts to connect
 AHEAD_S = 60.0  # audio that may wait for a connection before `accept` waits
 FATAL = (1002, 1003, 1007, 1008, 1009, 1010)  # close codes that a new connection would meet again
 
@@ -88,18 +88,16 @@ class RemoteSession:
         note: Callable[[str], None] = lambda text: None,
         patience_s: float = PATIENCE_S,
     ) -> None:
-        self.address, self.note = address_of(url), note
+        self.address, self.note, self.patience_s = address_of(url), note, patience_s
         self.token = None if token is None else checked_token(token)
-        self.patience_s, self._rate = patience_s, start.sample_rate
-        self._dtype = messages.ENCODINGS[start.encoding]
+        self._rate, self._dtype = start.sample_rate, messages.ENCODINGS[start.encoding]
         self._packets: deque[Packet] = deque()  # not yet acknowledged
         self._sent = 0  # number of those that this connection has sent
         self._taken = self._came = 0  # samples accepted, and those acknowledged
         self._segments: list[list[Segment]] = [[] for _ in range(start.channels)]
         self._open: list[tuple[Word, ...]] = [()] * start.channels
         self._ending = self._ended = self._failed = False
-        self._lost_at: float | None = None  # when the connection was lost
-        self._next_try, self._delay = 0.0, DELAYS_S[0]
+        self._lost_at = self._next_try = 0.0  # when the connection was lost
         self._connection: ClientConnection | None = None
         self._stack = ExitStack()  # closes the connection
         try:
@@ -116,17 +114,16 @@ class RemoteSession:
     @property
     def result(self) -> Result:
         """The result so far, of the first channel."""
-        return self._result(0)
+        return self.results[0]
 
     @property
     def results(self) -> list[Result]:
         """The results of all channels so far."""
-        return [*map(self._result, range(len(self._segments)))]
-
-    def _result(self, channel: int) -> Result:
-        segments = self._segments[channel]
-        ended = Grown(segments, len(segments))
-        return Result.shared(ended, Grown([], 0), self._open[channel], self._ended)
+        none = Grown([], 0)
+        return [
+            Result.shared(Grown(segments, len(segments)), none, words, self._ended)
+            for segments, words in zip(self._segments, self._open, strict=True)
+        ]
 
     def accept(self, samples: np.ndarray) -> Result:
         """Send samples (n,) or (n, channels), and return the result so far.
@@ -144,12 +141,13 @@ class RemoteSession:
             text = f"samples must be (n, {count}), got shape {np.shape(samples)}"
             raise audio.AudioError(text)
         samples = apart(samples) if count > 1 else audio.mono(samples)
+        if self._dtype.kind == "i":
+            samples = np.clip(np.rint(samples * 32768), -32768, 32767)
         if len(samples):
             self._taken += len(samples)
-            self._packets.append(Packet(self._taken, self._encoded(samples)))
-        is_behind = self._sent < len(self._packets)
-        waiting = self._taken - self._packets[self._sent].end if is_behind else 0
-        return self._go_on(wait=waiting > AHEAD_S * self._rate)
+            self._packets.append(Packet(self._taken, samples.astype(self._dtype).tobytes()))
+        unsent = self._packets[self._sent].end if self._sent < len(self._packets) else self._taken
+        return self._go_on(wait=self._taken - unsent > AHEAD_S * self._rate)
 
     def finish(self) -> Result:
         """Return the final result; if the call has failed, the result before the error.
@@ -166,21 +164,17 @@ class RemoteSession:
 
     def close(self) -> None:
         """Close the connection."""
+        self._connection = None
         self._stack.close()
-
-    def _encoded(self, samples: np.ndarray) -> bytes:
-        """Return samples as float32, or as int16, rounded."""
-        if self._dtype.kind == "i":
-            samples = np.clip(np.rint(samples * 32768), -32768, 32767)
-        return samples.astype(self._dtype).tobytes()
 
     def _go_on(self, wait: bool) -> Result:
         """Send waiting audio and receive messages; reconnect if the connection was lost."""
         try:
-            while self._connection is not None or self._comes_back(wait):
+            while (connection := self._connection) is not None or self._comes_back(wait):
                 try:
-                    self._exchange()
-                    break
+                    if connection is not None:
+                        self._exchange(connection)
+                        break
                 except ConnectionClosed as closed:
                     self._lose(closed)
         except BaseException:
@@ -188,9 +182,7 @@ class RemoteSession:
             raise
         return self.result
 
-    def _exchange(self) -> None:
-        connection = self._connection
-        assert connection is not None
+    def _exchange(self, connection: ClientConnection) -> None:
         try:
             while self._sent < len(self._packets):
                 connection.send(self._packets[self._sent].data)
@@ -213,7 +205,6 @@ class RemoteSession:
         if isinstance(message, Error):
             raise UserError(refusal(message))
         if isinstance(message, Partial | Final | Ended):
-            self._delay = DELAYS_S[0]
             self._came_up_to(message.ack)
         if isinstance(message, Partial):
             self._open[self._channel_of(message)] = words_of(message.words)
@@ -249,8 +240,7 @@ class RemoteSession:
         Raises:
             UserError: if a new connection would be closed for the same reason.
         """
-        self._stack.close()
-        self._connection = None
+        self.close()
         frame = closed.rcvd or closed.sent  # sent: this client rejected a message
         if frame is not None and frame.code in FATAL:
             raise UserError(f"the server ended the call: {frame.code} {printable(frame.reason)}")
@@ -263,11 +253,9 @@ class RemoteSession:
         Raises:
             UserError: after `patience_s` without a connection, or if the server has lost the call.
         """
-        assert self._lost_at is not None
         while wait or time.monotonic() >= self._next_try:
             time.sleep(max(0.0, self._next_try - time.monotonic()))
-            self._next_try = time.monotonic() + self._delay
-            self._delay = min(2 * self._delay, DELAYS_S[1])
+            self._next_try = time.monotonic() + RETRY_S
             try:
                 self._resume()
                 return True
@@ -278,15 +266,14 @@ class RemoteSession:
         return False
 
     def _resume(self) -> None:
-        ids = {"id": self._started.id, "token": self._started.token}
-        counts = [*map(len, self._segments)]
+        id, token, counts = self._started.id, self._started.token, [*map(len, self._segments)]
         finals = counts if len(counts) > 1 else counts[0]
-        started = self._connect(Resume(type="resume", finals=finals, ack=self._came, **ids))
+        first = Resume(type="resume", id=id, token=token, finals=finals, ack=self._came)
+        started = self._connect(first)
         self._sent = 0
         self._came_up_to(started.ack)  # a packet that failed may have arrived, too
         if self._came != started.ack:
             raise UserError(f"the server continues at sample {started.ack}, not {self._came}")
-        self._lost_at = None
         self.note("the connection is back; no audio was lost")
 
     def _connect(self, first: Start | Resume) -> Started:
@@ -298,33 +285,30 @@ class RemoteSession:
         """
         headers = {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
         try:
-            connection = self._stack.enter_context(
-                connect(
-                    self.address, additional_headers=headers, compression=None, max_size=2**26,
-                    max_queue=None, close_timeout=1,
-                )
+            opening = connect(
+                self.address, additional_headers=headers, compression=None, max_size=2**26,
+                max_queue=None, close_timeout=1,
             )  # fmt: skip
+            self._connection = connection = self._stack.enter_context(opening)
             connection.send(first.model_dump_json())
             answer = messages.answer(connection.recv(timeout=10))
         except InvalidStatus as error:
-            status, why = error.response.status_code, explanation(error.response.body)
-            if status >= 500:  # of a proxy, while the server starts again
-                raise LostError(f"HTTP {status}{why and ': '}{why}") from None
-            why = why or "the token, the path or the server is wrong"
-            raise UserError(f"{self.name} rejects the call (HTTP {status}): {why}") from None
-        except UnicodeError as error:  # in the host's name
-            raise UserError(f"no connection to {self.name}: {reason(error)}") from None
-        except (OSError, WebSocketException) as error:
-            self._stack.close()
+            why = explanation(error.response.body) or "the token, the path or the server is wrong"
+            text = f"HTTP {error.response.status_code}: {why}"
+            if error.response.status_code >= 500:  # of a proxy, while the server starts again
+                raise LostError(text) from None
+            raise UserError(f"{self.name} rejects the call: {text}") from None
+        except (OSError, WebSocketException, UnicodeError) as error:  # UnicodeError: in the host
+            self.close()
             raise LostError(reason(error)) from None
-        if isinstance(answer, Error) and answer.reason == "streams" and isinstance(first, Resume):
-            raise LostError(answer.message)
-        if isinstance(answer, Error):
-            raise UserError(refusal(answer))
-        if not isinstance(answer, Started):
+        if isinstance(answer, Started):
+            return answer
+        self.close()
+        if not isinstance(answer, Error):
             raise UserError(f"{self.name} is not an asrkit server: it did not start the call")
-        self._connection = connection
-        return answer
+        if answer.reason == "streams" and isinstance(first, Resume):
+            raise LostError(answer.message)
+        raise UserError(refusal(answer))
 
 
 def explanation(body: bytes | bytearray | None) -> str:
@@ -336,10 +320,8 @@ def explanation(body: bytes | bytearray | None) -> str:
 
 def refusal(error: Error) -> str:
     """Return the text that reports a server's error to the user."""
-    why = printable(error.message[:300])
-    if error.reason == "streams":
-        return f"the server is full: {why}; try again later"
-    return f"the server: {why}"
+    full = " is full: try again later" if error.reason == "streams" else ""
+    return f"the server{full}: {printable(error.message[:300])}"
 
 
 def words_of(words: list[TimedWord]) -> tuple[Word, ...]:

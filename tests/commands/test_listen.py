@@ -49,13 +49,13 @@ def test_no_server_no_file_no_token(wav: Path, refused: Shown) -> None:
         ("", "220 mail ready", "no connection to ws://127.0.0.1:"),
         ("503 Busy", '{"error": {"message": "starts"}}', "HTTP 503: starts"),
         ("502 Bad", "<html>", "no connection to ws://127.0.0.1:"),
-        ("404 None", '{"error": {"message": "not here"}}', "rejects the call (HTTP 404): not here"),
+        ("404 None", '{"error": {"message": "not here"}}', "rejects the call: HTTP 404: not here"),
         (
             "404 None",
             '{"error": "not here"}',
-            "(HTTP 404): the token, the path or the server is wrong",
+            ": HTTP 404: the token, the path or the server is wrong",
         ),
-        ("404 None", "[" * 100_000, "(HTTP 404): the token, the path or the server is wrong"),
+        ("404 None", "[" * 100_000, ": HTTP 404: the token, the path or the server is wrong"),
     ],
 )
 def test_another_program_at_the_port(
