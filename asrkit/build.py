@@ -29,11 +29,7 @@ from asrkit.lm import (
 )
 from asrkit.model import ConformerEncoder, CTCHead, Head, Network, TransducerHead, build_head
 from asrkit.search import Fusion, Search
-from asrkit.search.forced_alignment import (
-    AlignmentError,
-    ForcedAlignment,
-    TransducerAlignment,
-)
+from asrkit.search.forced_alignment import AlignmentError, ForcedAlignment
 from asrkit.text import (
     END_OF_TURN,
     CharTokenizer,
@@ -202,11 +198,11 @@ def build_search(config: SearchConfig, head: Head, fusion: Fusion | None = None)
 
 def build_alignment(head: Head, tokens: list[int]) -> Search:
     """Return the search that finds the times of the tokens (U,) of a known text, without blanks."""
-    if isinstance(head, TransducerHead):
-        return TransducerAlignment(head, tokens)
-    if not isinstance(head, CTCHead):
-        kind = type(head).__name__
+    if isinstance(head, CTCHead):
+        return ForcedAlignment(tokens)
+    if not isinstance(head, TransducerHead) or head.ctc is None:
         raise AlignmentError(
-            f"forced alignment needs a CTC or a transducer head, got a {kind}: use another model"
+            f"forced alignment needs a CTC layer, and the {type(head).__name__} of this model has "
+            "none: use another model"
         )
-    return ForcedAlignment(tokens)
+    return ForcedAlignment(tokens, head.ctc.emissions)

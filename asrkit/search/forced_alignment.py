@@ -1,12 +1,7 @@
-"""Forced alignment: the times of the tokens of a known text.
+"""Forced alignment: the times of the tokens of a known text."""
 
-With a transducer, a path through the text's lattice writes every token in some frame and leaves
-each frame with a blank, as in training; the limit of labels in a frame, which searches have, does
-not apply.
-"""
-
-import math
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -14,11 +9,8 @@ from torch import Tensor
 
 from asrkit.errors import UserError
 from asrkit.search.base import NOTHING, CtcSearch, Hypothesis
-from asrkit.search.transducer_greedy import TransducerGreedySearch, extended
 
 LEAST = -1e30  # log-probability of impossible labels; a path may use them if it must
-BLOCK = 1 << 22  # logits computed at once: 16 MB in float32
-MOST_CELLS = 1 << 23  # frames times tokens: about a minute on one core, and 0.2 GB
 
 
 class AlignmentError(UserError):
@@ -36,10 +28,15 @@ class ForcedAlignment(CtcSearch):
 
     Args:
         tokens: tokens (U,), without blanks.
+        layer: CTC layer of a transducer: emissions (1, E, D) to log-probabilities (1, E, V).
     """
 
-    def __init__(self, tokens: list[int]) -> None:
-        self.tokens = tokens
+    def __init__(self, tokens: list[int], layer: Callable[[Tensor], Tensor] | None = None) -> None:
+        self.tokens, self.layer = tokens, layer
+
+    @torch.inference_mode()
+    def readable(self, frames: Tensor) -> Tensor:
+        return super().readable(frames if self.layer is None else self.layer(frames[None])[0])
 
     def start(self) -> AlignmentState:
         return AlignmentState()
@@ -124,90 +121,3 @@ def ctc_path(log_probs: np.ndarray, tokens: np.ndarray, blank: int) -> np.ndarra
         path[frame] = state
         state -= int(steps[frame, state])
     return path
-
-
-class TransducerAlignment(ForcedAlignment):
-    """A search for the times of a known text, with a transducer's emissions (E, D).
-
-    Args:
-        head: transducer head with all methods, in eval mode.
-        tokens: tokens (U,), without blanks.
-    """
-
-    def __init__(self, head: Any, tokens: list[int]) -> None:
-        self.head, self.tokens = head, tokens
-
-    def readable(self, frames: Tensor) -> Tensor:
-        return frames
-
-    def quiet(self, frames: Tensor) -> tuple[bool, ...]:
-        return TransducerGreedySearch(self.head).quiet(frames)
-
-    @torch.inference_mode()
-    def align(self, frames: Tensor) -> Hypothesis | None:
-        """Return the likeliest path; None without a frame, or for logits that are not finite.
-
-        Raises:
-            AlignmentError: if the lattice of frames and tokens is too large.
-        """
-        if not self.tokens:
-            return NOTHING
-        if len(frames) * (len(self.tokens) + 1) > MOST_CELLS:
-            raise AlignmentError(
-                f"forced alignment with a transducer takes at most {MOST_CELLS} pairs of a frame "
-                f"and a token, got {len(frames)} frames and {len(self.tokens)} tokens: align "
-                "shorter recordings"
-            )
-        if not len(frames):
-            return None
-        blanks, labels = self.lattice(frames)
-        if not (np.isfinite(blanks).all() and np.isfinite(labels).all()):
-            return None
-        places = zip(self.tokens, transducer_path(blanks, labels), strict=True)
-        written = [(token, at, math.exp(labels[at, i])) for i, (token, at) in enumerate(places)]
-        return extended(NOTHING, written, 0)
-
-    def lattice(self, frames: Tensor) -> tuple[np.ndarray, np.ndarray]:
-        """Return log-probabilities in each frame after each number of tokens, float64.
-
-        Returns:
-            Those of the blank (E, U + 1), and those of the next token (E, U).
-        """
-        ids = torch.tensor(self.tokens, device=frames.device)
-        predicted = self.head.outputs(ids[None])[0]  # (U + 1, J)
-        blanks, labels = [], []
-        size = max(1, BLOCK // (len(predicted) * self.head.vocab_size))
-        for part in self.head.project(frames).split(size):
-            logits = self.head.join(part[:, None], predicted)  # (e, U + 1, V)
-            log_probs = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(2)
-            blanks.append(log_probs[:, :, self.blank].double())
-            after = ids[None, :, None].expand(len(part), -1, 1)
-            labels.append(log_probs[:, :-1].gather(2, after)[:, :, 0].double())
-        return torch.cat(blanks).numpy(force=True), torch.cat(labels).numpy(force=True)
-
-
-def transducer_path(blanks: np.ndarray, labels: np.ndarray) -> list[int]:
-    """Return the frame of each token on the Viterbi path.
-
-    Among equally likely paths, tokens come late.
-
-    Args:
-        blanks: log-probabilities (E, U + 1) of the blank in frame e after u tokens.
-        labels: log-probabilities (E, U) of token u + 1 there.
-    """
-    scores = np.full(blanks.shape[1], -np.inf)  # at the start of a frame, after u tokens
-    scores[0] = 0.0
-    by_label = np.zeros(blanks.shape, bool)  # whether token u is written in frame e
-    for frame, (blank, label) in enumerate(zip(blanks, labels, strict=True)):
-        # Tokens of one frame add up: a maximum of sums is a running maximum of differences.
-        sums = np.concatenate([[0.0], np.cumsum(label)])
-        apart = scores - sums
-        highest = np.maximum.accumulate(apart)
-        by_label[frame, 1:] = highest[:-1] >= apart[1:]
-        scores = np.where(by_label[frame], highest + sums, scores) + blank
-    path, frame = [], len(blanks) - 1
-    for token in range(labels.shape[1], 0, -1):
-        while not by_label[frame, token]:
-            frame -= 1
-        path.append(frame)
-    return path[::-1]

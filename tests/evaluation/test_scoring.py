@@ -190,5 +190,5 @@ def test_head_that_cannot_be_aligned_has_no_alignment_and_is_named() -> None:
             == (found["full"].delays is None)
             == (head is not None)
         )
-    with pytest.raises(AlignmentError, match="needs a CTC or a transducer head, got a Other"):
+    with pytest.raises(AlignmentError, match="needs a CTC layer, and the Other of this"):
         build_alignment(Other(), [1])

@@ -6,11 +6,14 @@ import numpy as np
 import pytest
 import torch
 
+from asrkit.build import build_alignment
+from asrkit.errors import UserError
 from asrkit.evaluation.delays import Delay, delays, summarize
 from asrkit.model import Context
 from asrkit.model.head import ctc_frames
 from asrkit.search.base import Hypothesis
 from asrkit.search.forced_alignment import ForcedAlignment, ctc_path
+from tests.search.test_transducer_greedy import HEADS, frames, head
 
 
 def collapsed(path: tuple[int, ...]) -> list[int]:
@@ -82,6 +85,21 @@ def test_text_longer_than_the_audio_has_no_alignment() -> None:
     assert ForcedAlignment([1, 1, 2]).align(log_probs) is None
     assert ForcedAlignment([1, 2]).align(log_probs * torch.nan) is None  # not a number
     assert ForcedAlignment([]).align(log_probs) == Hypothesis((), (), (), ())
+
+
+def test_a_transducer_is_aligned_by_its_ctc_layer() -> None:
+    own, encoded, tokens = head(**HEADS[1]), frames(40), [4, 1, 4, 2, 9]
+    assert own.ctc is not None
+    with torch.inference_mode():
+        expected = ForcedAlignment(tokens).align(own.ctc.emissions(encoded[None])[0])
+    search = build_alignment(own, tokens)
+    state = search.step(search.step(search.start(), encoded[:13]), encoded[13:])
+    aligned = search.best(state)
+    assert expected is not None
+    assert aligned[:3] == expected[:3]
+    assert aligned.confidences == pytest.approx(expected.confidences)
+    with pytest.raises(UserError, match="needs a CTC layer, and the TransducerHead of this model"):
+        build_alignment(head(**HEADS[1], ctc_weight=0.0), tokens)
 
 
 def test_delays_of_known_tokens_are_as_worked_out() -> None:

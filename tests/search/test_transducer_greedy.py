@@ -120,3 +120,15 @@ def test_quiet_frames_are_those_without_a_label() -> None:
     quiet = search.step(search.start(), encoded).quiet
     assert quiet == state.quiet + after.quiet
     assert 5 < sum(quiet) < 55
+
+
+@pytest.mark.parametrize("options", HEADS)
+def test_a_text_at_once_is_the_text_token_by_token(options: dict[str, Any]) -> None:
+    own, tokens = head(**options), [4, 1, 4, 2]
+    state, alone = own.start(1), []
+    for token in [0, *tokens]:
+        output, state = own.predict(torch.tensor([token]), state)
+        alone.append(output)
+    at_once = own.outputs(torch.tensor([tokens]))[0]
+    assert (at_once - torch.cat(alone)).abs().max() < 1e-9
+    assert (at_once[1:] - own.outputs(torch.tensor([tokens[::-1]]))[0, 1:]).abs().max() > 1e-3
