@@ -17,7 +17,7 @@ from asrkit.audio import SAMPLE_RATE, Frontend, features
 from asrkit.backends import onnx
 from asrkit.backends.backend import Backend
 from asrkit.backends.check import TOLERANCE, Pair, compare, compare_parts, largest_of, rounding
-from asrkit.backends.pytorch import compiled, eager
+from asrkit.backends.pytorch import eager
 from asrkit.backends.transducer import TransducerParts
 from asrkit.build import build_frontend
 from asrkit.errors import UserError, reason, shown
@@ -36,18 +36,13 @@ class BackendKind(NamedTuple):
 
     build: Callable[[ModelFile, Backend], Backend]  # arguments: a model and its eager backend
     on_any_device: bool = False
-    on_cpu: bool = True
-    in_full_context: bool = False
     exact: bool = True  # whether it must equal eager to TOLERANCE, not just to rounding
-    by_chunks: bool = False  # whether it cuts steps: then what follows a row's end differs
 
 
 BACKENDS = {
-    "eager": BackendKind(lambda _, eager: eager, on_any_device=True, in_full_context=True),
-    # torch 2.11's compiled C++ can write beyond its arrays: the last rows of a softmax in vectors.
-    "compiled": BackendKind(compiled, on_any_device=True, on_cpu=False, by_chunks=True),
-    "onnx": BackendKind(partial(onnx.build, "onnx"), in_full_context=True),
-    "onnx-int8": BackendKind(partial(onnx.build, "onnx-int8"), in_full_context=True, exact=False),
+    "eager": BackendKind(lambda _, eager: eager, on_any_device=True),
+    "onnx": BackendKind(partial(onnx.build, "onnx")),
+    "onnx-int8": BackendKind(partial(onnx.build, "onnx-int8"), exact=False),
 }
 
 
@@ -70,14 +65,9 @@ def build_backend(kind: str | Path | None, file: ModelFile, context: Context) ->
 def build_second(kind: str | Path | None, file: ModelFile, context: Context) -> Backend:
     """Return a backend as `build_backend` does, for the second pass, which has no right context.
 
-    A named file is for one context, so an export beside the model is used instead. Kinds without
-    full context are replaced by eager.
+    A named file is for one context, so an export beside the model is used instead.
     """
-    if kind is not None and str(kind) not in BACKENDS:
-        kind = None
-    if kind is not None and context.full and not BACKENDS[str(kind)].in_full_context:
-        kind = "eager"
-    return build_backend(kind, file, context)
+    return build_backend(kind if str(kind) in BACKENDS else None, file, context)
 
 
 def fastest(reference: Backend, file: ModelFile) -> Backend:
@@ -93,22 +83,17 @@ def fastest(reference: Backend, file: ModelFile) -> Backend:
 
 def build_checked(name: str, file: ModelFile, reference: Backend) -> Backend:
     """Return a backend that computes what the eager one computes."""
-    kind, on_cpu = kind_of(name), reference.spec.device.type == "cpu"
-    for is_needed, ability, problem in (
-        (not on_cpu, "on_any_device", "needs device cpu"),
-        (reference.spec.context.full, "in_full_context", "has no full context"),
-        (on_cpu, "on_cpu", "needs a GPU as device"),
-    ):
-        if is_needed and not getattr(kind, ability):
-            able = ", ".join(each for each, other in BACKENDS.items() if getattr(other, ability))
-            raise UserError(f"backend {shown(Path(name))} {problem}: choose one of {able}")
+    kind = kind_of(name)
+    if reference.spec.device.type != "cpu" and not kind.on_any_device:
+        able = ", ".join(each for each, other in BACKENDS.items() if other.on_any_device)
+        raise UserError(f"backend {shown(Path(name))} needs device cpu: choose {able}")
     try:
         backend = kind.build(file, reference)
         if backend is not reference:
             check(backend, file, reference)
     except UserError:
         raise
-    except Exception as error:  # a compiler's, or a runtime's about a file that does not fit
+    except Exception as error:  # a runtime's, about a file that does not fit
         raise UserError(f"backend {shown(Path(name))}: {reason(error)}") from error
     return backend
 
@@ -118,27 +103,19 @@ def kind_of(name: str) -> BackendKind:
     if name in BACKENDS:
         return BACKENDS[name]
     if name.endswith(".onnx"):
-        return BackendKind(partial(onnx.of_file, Path(name)), in_full_context=True)
-    if name == "torchscript" or name.endswith(".ts"):
-        raise UserError(
-            f"backend {shown(Path(name))}: asrkit does not run TorchScript; use asrkit export "
-            "--format onnx, or libtorch for the file"
-        )
+        return BackendKind(partial(onnx.of_file, Path(name)))
     raise UserError(f"backend {refusal(name, (*BACKENDS, 'an .onnx file'))}")
 
 
 def check(backend: Backend, file: ModelFile, reference: Backend) -> None:
     """Compare two steps of three rows of noise with eager: one of a chunk, a later one of several.
 
-    A backend that cuts steps has two of one chunk. In full context, both steps have their own
-    recordings.
+    In full context, both steps have their own recordings.
     """
     spec, exact = reference.spec, BACKENDS[backend.kind].exact
     chunk = WHOLE_FRAMES if spec.context.full else spec.context.chunk_size
     # At least 33 frames: on some processors, ONNX Runtime's kernel for 32 rows was wrong.
     many = 2 if spec.context.full else max(2, -(-11 // chunk))
-    if BACKENDS[backend.kind].by_chunks:
-        many = 1
     number = spec.rate.factor * (1 + many) * chunk + spec.ahead_frames
     feats = noise(build_frontend(file.config.model), number, torch.Generator().manual_seed(0))
     frames, others = compare(backend, reference, feats, (chunk, many * chunk))

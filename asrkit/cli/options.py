@@ -48,8 +48,8 @@ def add_recognizer(arguments: Parser, live: bool = False) -> None:
 def add_backend(arguments: Parser) -> None:
     arguments.group("model").add_argument(
         "--backend", metavar="KIND",
-        help="runtime of the network: eager, compiled, onnx, onnx-int8, or an .onnx file (default: "
-        "onnx if asrkit export wrote such a file beside the model, else eager)",
+        help="runtime of the network: eager, onnx, onnx-int8, or an .onnx file (default: onnx "
+        "if asrkit export wrote such a file beside the model, else eager)",
     )  # fmt: skip
 
 

@@ -27,8 +27,7 @@ def main(argv: list[str] | None = None) -> int:
     add_context(arguments)
     arguments.add_argument(
         "--backends", type=lambda text: text.split(","), metavar="KIND,…",
-        help="some of eager, compiled, onnx, onnx-int8 (default: all available ones except "
-        "compiled)",
+        help="some of eager, onnx, onnx-int8 (default: all available ones)",
     )  # fmt: skip
     arguments.add_argument(
         "--threads", type=counts, default=[1], metavar="N,…",
@@ -81,7 +80,7 @@ def bench(options: argparse.Namespace) -> int:
         print("\n".join(f"{name:<12}{fact}" for name, fact in facts.items()), flush=True)
     rows: list[Row] = []
     for threads in options.threads:
-        for backend in options.backends or [name for name in BACKENDS if name != "compiled"]:
+        for backend in options.backends or BACKENDS:
             torch.set_num_threads(threads)
             start = time.perf_counter()
             try:

@@ -57,7 +57,7 @@ def load(
         postprocess: function that rewrites the text of each segment; or "module:function"; or
             "spelled": "four four seven" becomes "447". Never read from a model file, because it is
             code.
-        backend: eager, compiled, onnx, onnx-int8, or an .onnx file. If None, onnx if
+        backend: eager, onnx, onnx-int8, or an .onnx file. If None, onnx if
             `asrkit export` wrote such a file beside the model file, else eager. Every backend is
             compared with eager here, int8 within its rounding. ONNX Runtime uses the threads, and
             torch keeps one.

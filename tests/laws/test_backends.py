@@ -3,21 +3,17 @@
 import json
 import sys
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from asrkit import audio
 from asrkit.backends import build_backend, eager
 from asrkit.backends import onnx as onnx_files
-from asrkit.backends.backend import Backend
 from asrkit.backends.export_metadata import Exported, describe, described, export_path
-from asrkit.backends.pytorch import compiled
 from asrkit.backends.registry import check
 from asrkit.decode import main as decode
 from asrkit.errors import UserError
@@ -113,67 +109,6 @@ def test_onnx(kind: str, what: Any, context: Context, num_layers: int, tmp_path:
     """
     file = file_of(kind, num_layers=num_layers)
     assert onnx_difference(file, Exported(what, context), tmp_path) < POSITION_ROUNDING
-
-
-@pytest.fixture
-def graphs(monkeypatch: pytest.MonkeyPatch) -> list[torch.fx.GraphModule]:
-    """The graphs that torch.compile makes from now on, and computes as they are."""
-    made: list[torch.fx.GraphModule] = []
-
-    def record(graph: torch.fx.GraphModule, _: list[object]) -> Callable[..., object]:
-        made.append(graph)
-        return graph.forward
-
-    torch.compiler.reset()
-    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=record))
-    return made
-
-
-@torch.inference_mode()
-def test_compiled_steps_of_all_lengths_share_a_graph(graphs: list[torch.fx.GraphModule]) -> None:
-    """One row has two of its own: torch tells a state by its strides. Many rows have one."""
-    file = file_of(num_layers=2)
-    plain = eager(file.model, Context(CHUNK, LEFT, 4))
-    ours = compiled(file, plain)
-    for rows, most in ((3, 1), (7, 2), (1, 4), (30, 5), (2, 5)):
-        found = wanted = plain.init_state(rows)
-        for chunks, missing in ((1, 0), (3, 0), (2, 9)):
-            feats, lengths = noise_of(plain, rows, chunks, missing)
-            own, its = ours.step(feats, lengths, found), plain.step(feats, lengths, wanted)
-            assert own.lengths.equal(its.lengths)
-            assert own.frames.shape == its.frames.shape
-            real = torch.arange(own.frames.size(1)) < own.lengths[:, None]
-            assert (own.frames - its.frames)[real].abs().max() < 1e-4
-            found, wanted = own.state, its.state
-        assert len(graphs) <= most
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-def test_compiled_of_every_position_encoding(graphs: list[torch.fx.GraphModule], kind: str) -> None:
-    """Its graphs, as torch computes them without its compiler."""
-    file = file_of(kind, num_layers=1)
-    plain = eager(file.model, CONTEXT)
-    check(compiled(file, plain), file, plain)
-    assert graphs
-
-
-@pytest.mark.slow
-def test_control_other_lengths_need_other_graphs(graphs: list[torch.fx.GraphModule]) -> None:
-    """If steps are not cut into chunks."""
-    plain = eager(file_of(num_layers=1).model, Context(CHUNK, LEFT, 4))
-    step = torch.compile(plain.step)
-    with torch.inference_mode():
-        for chunks in (1, 3):
-            step(*noise_of(plain, 3, chunks, 0), plain.init_state(3))
-    assert len(graphs) == 2
-
-
-def noise_of(plain: Backend, rows: int, chunks: int, missing: int) -> tuple[Tensor, Tensor]:
-    """Features of a step, and their lengths: each row is shorter than the one before."""
-    frames = plain.spec.rate.step_frames(plain.spec.context, chunks) - missing
-    lengths = (frames - missing * torch.arange(rows)).clamp(min=0)
-    return 17 + torch.randn(rows, frames, 80), lengths
 
 
 def test_control_angles_in_float32_are_noticed_after_a_day(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -459,12 +394,8 @@ def copy(exports: Exports, path: Path) -> None:
     ("options", "problem"),
     [
         ({"backend": "onxx"}, "must be one of eager, .* did you mean 'onnx'"),
-        ({"backend": "torchscript"}, "does not run TorchScript; use asrkit export --format onnx"),
-        ({"backend": Path("e.ts")}, "backend e.ts: .* --format onnx, or libtorch for the file"),
         ({"backend": "onnx", "chunk_size": 4}, "no export of this model for chunks of 160 ms"),
         ({"backend": "onnx-int8", "chunk_size": "full"}, "for full context lies beside it"),
-        ({"backend": "compiled", "chunk_size": 16}, "needs a GPU as device: choose one of eager"),
-        ({"backend": "compiled", "chunk_size": "full"}, "has no full context: choose one of eager"),
         ({"backend": Path("missing.onnx")}, "missing.onnx is not a file that asrkit export wrote"),
     ],
 )
