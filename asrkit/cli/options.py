@@ -194,8 +194,7 @@ def add_output(arguments: Parser, form: str) -> None:
     group = arguments.group("output")
     group.add_argument(
         "--format", type=one_of(formats, form), metavar="FORMAT", default=form,
-        help="output format: txt, jsonl, json, srt, vtt, ctm, csv or textgrid (default "
-        f"{form})",
+        help=f"output format: txt, jsonl, json, srt, vtt or textgrid (default {form})",
     )  # fmt: skip
     group.add_argument("--output-dir", metavar="DIR", help="write a file for each recording there")
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def main(argv: list[str] | None = None) -> int:
     arguments = Parser(
         "asrkit align", __doc__,
-        'asrkit align --model MODEL a.wav --text "seven eight" --format ctm\n'
+        'asrkit align --model MODEL a.wav --text "seven eight"\n'
         "  asrkit align --model MODEL --manifest m.jsonl --format textgrid"
         " --output-dir aligned",
     )  # fmt: skip
@@ -30,7 +30,7 @@ def main(argv: list[str] | None = None) -> int:
     source.add_argument("--text", help="the transcript of the file")
     source.add_argument("--manifest", help="manifest, or a folder of shards, with texts")
     add_channel(arguments)
-    add_output(arguments, "ctm")
+    add_output(arguments, "jsonl")
     return arguments.run(align, argv)
 
 

@@ -1,7 +1,5 @@
-"""Timed words as text, JSON, tables and subtitles: one function per format, by name in FORMATS."""
+"""Timed words as text, JSON and subtitles: one function per format, by name in FORMATS."""
 
-import csv
-import io
 import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
@@ -39,7 +37,6 @@ Call: TypeAlias = Sequence[Recording]  # the channels of a recording; most recor
 
 class Format(NamedTuple):
     write: Callable[[Call], str]  # writes one recording
-    header: str = ""  # beginning of a file
     joins: bool = True  # whether several recordings in a row are a valid file
 
 
@@ -54,7 +51,7 @@ def write(form: str, recordings: Sequence[Recording]) -> str:
     groups = calls(recordings)
     if len(groups) > 1 and not FORMATS[form].joins:
         raise UserError(f"a file of {form} holds one recording, got {len(groups)}")
-    return FORMATS[form].header + "".join(map(FORMATS[form].write, groups))
+    return "".join(map(FORMATS[form].write, groups))
 
 
 class Passage(NamedTuple):
@@ -163,43 +160,6 @@ def as_object(recording: Recording) -> dict[str, Any]:
     return {**about, "text": recording.text, "words": words, **recording.more}
 
 
-def rows(call: Call) -> str:
-    """Write CSV under CSV_HEADER: a row for each passage; an empty one for a silent channel.
-
-    Seconds have three decimals.
-    """
-    spoken = [
-        (channel.id, f"{part.start:.3f}", f"{part.end:.3f}", channel.speaker, part.text)
-        for channel, part in passages_of(call)
-    ]
-    silent = [(empty.id, "", "", empty.speaker, "") for empty in call if not empty.words]
-    file = io.StringIO()
-    csv.writer(file, lineterminator="\n").writerows(spoken + silent)
-    return file.getvalue()
-
-
-CSV_HEADER = "id,start,end,speaker,text\n"
-
-
-def field(text: str) -> str:
-    """Return a text as a field of CTM.
-
-    Spaces become "_". A text that begins with ";;", like a comment, gets "_" before it.
-    """
-    name = "_".join(text.split()) or "-"
-    return f"_{name}" if name.startswith(";;") else name
-
-
-def ctm(call: Call) -> str:
-    """Write NIST's CTM (SCTK, infmts.htm): a line for each word, with its confidence."""
-    rows = ((channel, word, *span([word])) for channel in call for word in channel.words)
-    return "".join(
-        f"{field(channel.id)} {(channel.channel or 0) + 1} {start / 1000:.3f} "
-        f"{(end - start) / 1000:.3f} {word.text} {word.confidence:.4f}\n"
-        for channel, word, start, end in rows
-    )
-
-
 def textgrid(call: Call) -> str:
     """Write Praat's long text format: a tier for each channel, pauses as empty intervals."""
     tiers = [intervals(channel.words) for channel in call]
@@ -245,13 +205,13 @@ def srt(call: Call) -> str:
 
 
 def vtt(call: Call) -> str:
-    """Write WebVTT (W3C), to follow its header; speakers are voices."""
+    """Write WebVTT (W3C); speakers are voices."""
     escape = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
     entries = sorted(
         (*cue, f"<v {channel.name.translate(escape)}>" if len(call) > 1 else "")
         for channel in call for cue in cues(channel.words)
     )  # fmt: skip
-    return "".join(
+    return "WEBVTT\n\n" + "".join(
         f"{clock(start, '.')} --> {clock(end, '.')}\n{voice}{text.translate(escape)}\n\n"
         for start, end, text, voice in entries
     )
@@ -268,8 +228,6 @@ FORMATS = {
     "jsonl": Format(jsonl),
     "json": Format(indented, joins=False),
     "srt": Format(srt, joins=False),
-    "vtt": Format(vtt, "WEBVTT\n\n", joins=False),
-    "ctm": Format(ctm),
-    "csv": Format(rows, CSV_HEADER),
+    "vtt": Format(vtt, joins=False),
     "textgrid": Format(textgrid, joins=False),
 }

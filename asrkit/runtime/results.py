@@ -196,7 +196,7 @@ class Result:
         return self.text, self.words, self.is_final, self.segments
 
     def to(self, form: str, id: str = "", duration: float | None = None) -> str:
-        """Write the words in a file format: "srt", "ctm", …, see formats.FORMATS.
+        """Write the words in a file format: "srt", "json", …, see formats.FORMATS.
 
         Args:
             form: name of the format.

@@ -46,7 +46,6 @@ class Output:
     def __init__(self, form: str, folder: str | None, jobs: Sequence[Recording]) -> None:
         self.form, self.several = form, len(jobs) > 1
         self.folder = None if folder is None else Path(folder)
-        self.fresh = True
         if self.folder is None:
             if self.several and not FORMATS[form].joins:
                 raise UserError(
@@ -74,9 +73,6 @@ class Output:
         shown = FORMATS[self.form].write(call)
         if self.form == "txt" and self.several:
             shown = "".join(f"{printable(job.id)}\t{line}\n" for line in shown[:-1].split("\n"))
-        if self.fresh:
-            shown = FORMATS[self.form].header + shown
-        self.fresh = False
         print(shown, end="", flush=True)
 
 

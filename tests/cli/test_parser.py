@@ -148,13 +148,13 @@ def test_streams_that_are_closed_or_write_ascii(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wav = write_wav(tmp_path / "ö.wav", speech(2.0))
-    arguments = ["--model", talkative_model(tmp_path / "m.safetensors"), "--format", "csv", wav]
+    arguments = ["--model", talkative_model(tmp_path / "m.safetensors"), "--format", "jsonl", wav]
     shown = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     monkeypatch.setattr(sys, "stdout", shown)
     monkeypatch.setattr(sys, "stderr", None)
     assert run("decode", *arguments) == 0
     shown.seek(0)
-    assert "\\xf6.wav,0.000,2.000,," in shown.read()
+    assert '\\xf6.wav", "text": ' in shown.read()
     monkeypatch.setattr(sys, "stdin", None)
     monkeypatch.setattr(sys, "stdout", None)
     assert run("stream", *arguments[:2], "-") == 2  # standard input is empty

@@ -1,8 +1,6 @@
 """Every format read back by another's parser; subtitles keep their limits; calls of speakers."""
 
-import csv
 import html
-import io
 import itertools
 import json
 from pathlib import Path
@@ -133,26 +131,6 @@ def test_a_short_subtitle_stands_until_the_next_comes() -> None:
     assert cues(said("one.", "two")) == [(0, 300, "one."), (300, 1133, "two")]
 
 
-def test_ctm_has_a_line_for_each_word(words: list[Word]) -> None:
-    lines = [line.split(" ") for line in write("ctm", [Recording(words, "a b")]).splitlines()]
-    assert [(name, channel) for name, channel, *_ in lines] == [("a_b", "1")] * len(words)
-    for (_, _, start, length, text, confidence), word in zip(lines, words, strict=True):
-        assert text == word.text
-        assert float(start) == pytest.approx(word.start, abs=0.0006)
-        assert float(start) + float(length) == pytest.approx(word.end, abs=0.0006)
-        assert float(confidence) == pytest.approx(word.confidence, abs=0.0001)
-
-
-def test_csv_is_read_back_row_by_row(words: list[Word]) -> None:
-    name = 'an "id", odd'
-    found = [*csv.DictReader(io.StringIO(write("csv", [Recording(words, name)])))]
-    assert {row["id"] for row in found} == {name}
-    said = "".join(row["text"] for row in found)
-    assert sorted("".join(said.split())) == sorted("".join("".join(w.text for w in words).split()))
-    times = [(float(row["start"]), float(row["end"])) for row in found if row["text"]]
-    assert times == sorted(times)
-
-
 def test_json_is_read_back_as_the_words(words: list[Word]) -> None:
     one = Recording(words, "x", more={"reference": "r"})
     lines = write("jsonl", [one, one]).splitlines()
@@ -191,7 +169,6 @@ def test_control_praat_takes_no_interval_without_length(tmp_path: Path) -> None:
 def test_one_file_of_several_recordings() -> None:
     one, two = Recording([Word("a", 0, 1, 1)], "1"), Recording([], "2")
     assert write("txt", [one, two]) == "a\n\n"
-    assert write("csv", [one, two]).count("id,start") == 1
     for form in (form for form in FORMATS if not FORMATS[form].joins):
         with pytest.raises(UserError, match=f"a file of {form} holds one recording, got 2"):
             write(form, [one, two])
@@ -205,13 +182,6 @@ def test_a_result_writes_itself() -> None:
     assert str(result) == "yes no"
     for form in FORMATS:
         assert result.to(form, "x", 2.0) == formats.write(form, [Recording(words, "x", 2.0)])
-
-
-def test_ctm_lines_are_no_comments() -> None:
-    """Scorers skip lines that begin with ";;"."""
-    word = Word("yes", 0.0, 0.5, 1.0)
-    for name, written in ((";;a b", "_;;a_b"), (";a", ";a"), (" ;;", "_;;")):
-        assert write("ctm", [Recording([word], name)]).split()[0] == written
 
 
 def units_of(text: str, step: float = 0.2) -> list[Word]:
@@ -252,7 +222,7 @@ def test_no_format_puts_spaces_between_characters(form: str) -> None:
     recording = Recording(words, "x", 2.0)
     assert recording.text == "你好 世界"
     text = write(form, [recording])
-    if form in ("ctm", "textgrid"):
+    if form == "textgrid":
         assert "你好" not in text
         assert all(word.text in text for word in words)
     else:
@@ -273,7 +243,6 @@ def test_the_end_of_a_recording_is_its_last_millisecond(form: str) -> None:
         expected = {
             "txt": "a", "json": f'"end": {ms / 1000}', "jsonl": f'"end": {ms / 1000}',
             "srt": f"--> 00:00:0{end.replace('.', ',')}", "vtt": f"--> 00:00:0{end}",
-            "ctm": f" 0.000 {end} ", "csv": f",0.000,{end},",
             "textgrid": f"xmax = {end}",
         }  # fmt: skip
         assert expected[form] in shown
@@ -381,17 +350,6 @@ def test_subtitles_name_the_speaker() -> None:
     assert max(len(line) for text in texts for line in text.split("\n")) <= LINE_COLUMNS
 
 
-def test_tables_have_the_channel() -> None:
-    ctm = [line.split() for line in write("ctm", CALL).splitlines()]
-    assert [(row[0], row[1], row[4]) for row in ctm[3:5]] == [
-        ("a_call", "1", "bye"), ("a_call", "2", "two"),
-    ]  # fmt: skip
-    silent = Recording([], "a call", None, {}, 2, "silent")
-    rows = write("csv", [*CALL, silent]).splitlines()
-    assert rows[2] == "a call,0.800,1.600,R&D,two please"
-    assert rows[-1] == "a call,,,silent,"
-
-
 def test_textgrid_has_a_tier_for_each_channel(tmp_path: Path) -> None:
     (tmp_path / "x.TextGrid").write_text(write("textgrid", CALL), encoding="utf-8")
     grid = textgrid.openTextgrid(str(tmp_path / "x.TextGrid"), False, reportingMode="error")
@@ -405,7 +363,7 @@ def test_channels_of_different_recordings_are_apart(form: str) -> None:
     one, two = CALL
     if FORMATS[form].joins:
         other = two._replace(id="another call")
-        expected = write(form, [one]) + write(form, [other]).removeprefix(FORMATS[form].header)
+        expected = write(form, [one]) + write(form, [other])
         assert write(form, [one, other]) == expected
-        assert write(form, [one, other]) != write(form, [one, two]) or form in ("jsonl", "csv")
+        assert write(form, [one, other]) != write(form, [one, two]) or form == "jsonl"
     assert write(form, [each._replace(words=[]) for each in CALL]) is not None

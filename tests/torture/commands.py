@@ -37,7 +37,7 @@ NGRAM = ["ngram", "train.jsonl", "--output", "out/lm.arpa", "--order"]
 SRT = [*DECODE, "--output-dir", "out", "--format", "srt", "--search", "prefix_beam", "audio"]
 TRAIN = ["train", "--config", "config.yaml", "--resume", "training.checkpoint_every_steps=1"]
 RANKS = [*TRAIN, "training.accumulate_batches=1"]  # in two processes
-BY_WORKERS = ["--workers", "2", "--output-dir", "out", "--format", "csv"]
+BY_WORKERS = ["--workers", "2", "--output-dir", "out", "--format", "jsonl"]
 DEEDS: dict[str, list[list[str]]] = {  # the command, and one that wrote older results before
     "train": [TRAIN],
     "ranks": [RANKS],

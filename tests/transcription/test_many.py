@@ -253,19 +253,19 @@ def test_ray_is_an_extra(
 
 @pytest.fixture
 def many(command: list[str]) -> list[str]:
-    """A command that takes 5 s for its recordings and writes csv."""
+    """A command that takes 5 s for its recordings ."""
     listed = [json.loads(line) for line in Path("all.jsonl").read_text().splitlines()]
     repeated = [listed[n % 6] | {"id": f"v{n}"} for n in range(RECORDINGS)]
     write_manifest(Path("all.jsonl"), *repeated)
     Path("slow.py").write_text(
         "import time\n\ndef fix(text):\n    time.sleep(0.05)\n    return text\n"
     )
-    return [*command, "--format", "csv", "--postprocess", "slow:fix"]
+    return [*command, "--format", "jsonl", "--postprocess", "slow:fix"]
 
 
 @pytest.fixture
 def expected(many: list[str], capfd: Printed) -> str:
-    """The output of one process, with one header."""
+    """The output of one process."""
     assert run("decode", *many) == 1
     return capfd.readouterr().out
 
