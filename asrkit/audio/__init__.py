@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING
 
-from asrkit.audio.files import blocks, info, load, mono_blocks, read
+from asrkit.audio.files import blocks, info, load, read
 from asrkit.audio.resampler import SAMPLE_RATE, Resampler, ResamplerPast, resample
-from asrkit.audio.samples import AudioError, Mixer, mono, source_of
+from asrkit.audio.samples import AudioError, mono, source_of
 
 __all__ = [
     "HOP",
@@ -14,7 +14,6 @@ __all__ = [
     "AudioError",
     "Fbank",
     "Frontend",
-    "Mixer",
     "Resampler",
     "ResamplerPast",
     "SpecAugment",
@@ -28,7 +27,6 @@ __all__ = [
     "load",
     "mix_noise",
     "mono",
-    "mono_blocks",
     "read",
     "resample",
     "source_of",

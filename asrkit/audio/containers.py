@@ -1,17 +1,17 @@
 """Files that FFmpeg reads; each sample is at the time at which a player plays it."""
 
 import os
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import chain, pairwise
+from itertools import chain
 from types import SimpleNamespace
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 import av
 import av.logging
 import numpy as np
 
-from asrkit.audio.reader import AudioFile, bytes_after, cut_off
+from asrkit.audio.reader import PADDING, AudioFile, bytes_after, cut_off
 from asrkit.audio.resampler import checked_rate
 from asrkit.audio.samples import IN_MEMORY, MAX_SECONDS, TOLERANCE, AudioError
 from asrkit.errors import printable, shown
@@ -24,28 +24,17 @@ CONTAINERS = (
     "nut,ogg,oma,qcp,rm,shn,sox,tak,truehd,tta,voc,w64,wav,wtv,wv"
 )
 FROM_ZERO = ("matroska", "mov", "avi", "flv", "asf", "nut", "mxf")  # formats whose times begin at 0
-CLOCKS = ("mpegts", "mpeg")  # formats whose times are those of a clock
-STATED = ("flac", "mov", "mp3", "aiff", "au", "asf", "nistsphere")  # with a length in the header
+# Formats whose headers state the length; other lengths are estimates, or count what is there.
+STATED = ("flac", "mov", "mp3", "aiff", "au", "asf", "nistsphere")
 SAMPLES_LAST = ("wav", "w64", "aiff", "iff", "au", "caf")  # formats that end with the samples
 MAX_FAILURES = 64  # consecutive errors after which reading a container stops
 LATEST_START = 60.0  # seconds; a recording with a later start was cut from a longer one
-CLOCK_JUMP, LONGEST_HOLE = 10.0, 3600.0  # seconds; longer steps are a wrong time, or another clock
+LONGEST_HOLE = 3600.0  # seconds; longer steps are a wrong time, or another clock
 STEP_BACK = 1.0  # seconds; times that step back further begin another recording
 ROUNDING = 0.005  # seconds, accuracy of time stamps
 MAX_EMPTY = 8  # packets before the first samples of a codec, and before those of a joined file
-PADDING = 8  # bytes after the samples that only fill the last chunk
-CHUNKS = 1 << 16  # bytes after the samples of wav in which another file is looked for
 LAST_PAGES = 1 << 17  # bytes of the two largest pages of Ogg
-MAX_RIFF = 1 << 31  # bytes; a larger size was written without the length
 ZEROS = 1 << 20  # samples × channels of silence in a block
-DTYPES = {"u8": "u1", "s16": "i2", "s32": "i4", "s64": "i8", "flt": "f4", "dbl": "f8"}  # of samples
-
-
-class Frame(NamedTuple):
-    """A decoded frame."""
-
-    audio: av.AudioFrame
-    after_damage: bool  # whether packets before this frame could not be decoded
 
 
 class Container(AudioFile):
@@ -67,26 +56,21 @@ class Container(AudioFile):
         self._container: Any = None  # InputContainer
         try:
             frames = self._open()
-            first = next(frames, None)
-            if first is None:
-                of = f": none of {self._packets} packets can be decoded" if self._damaged else ""
-                raise AudioError(f"{name} has a header but no samples{of}")
-            rate, channels = first.audio.sample_rate, first.audio.layout.nb_channels
-            super().__init__(name, rate, channels, None)
+            if (first := next(frames, None)) is None:
+                raise AudioError(f"{name} has a header but no samples")
+            rate = sample_rate or first.sample_rate
+            super().__init__(name, rate, first.layout.nb_channels, None)
         except BaseException:
             self.close()
             raise
-        self.sample_rate = sample_rate or rate
-        self._frames: Iterator[Frame] | None = chain([first], frames)
+        self._frames: Iterator[av.AudioFrame] | None = chain([first], frames)
 
     def samples(self, first: int, count: int | None) -> Iterator[np.ndarray]:
         frames, self._frames = self._frames or self._open(), None
-        longest = CLOCK_JUMP if self._is(*CLOCKS) else LONGEST_HOLE
-        times = Times(self._origin(), longest, has_times=not self._is("aac"))
         convert, position = Converter(self.sample_rate, self.num_channels), 0
         end = MAX_SECONDS * self.sample_rate if count is None else first + count
-        for frame, following in pairwise(chain(frames, [None, None])):
-            gap = times.silence_before(frame, following, position / self.sample_rate)
+        for frame in chain(frames, [None]):
+            gap = self._silence_before(frame, position / self.sample_rate)
             silent = silence(round(gap * self.sample_rate), self.num_channels)
             for samples in chain(silent, convert(frame)):
                 if len(part := samples[max(0, first - position) : max(0, end - position)]):
@@ -97,20 +81,22 @@ class Container(AudioFile):
         if position > MAX_SECONDS * self.sample_rate:
             raise AudioError(f"{self.name} is longer than {MAX_SECONDS // 3600} hours")
         self.problems += self._about_tracks()
-        self.problems += self._missing(times, position / self.sample_rate, at_end=position <= end)
+        self.problems += self._missing(position / self.sample_rate, position <= end)
 
     def close(self) -> None:
         if self._container is not None:
             self._container.close()
         self._data.close()
 
-    def _open(self) -> Iterator[Frame]:
+    def _open(self) -> Iterator[av.AudioFrame]:
         """Open the container at its start; return the frames of the track."""
         if self._container is not None:
             self._container.close()
         self._packets = self._damaged = self._empty = self._end = 0
-        self._complaint, self._is_cut = "", False
+        self._complaint, self._is_cut, self._is_after_damage = "", False, False
+        self._holes = self._jumps = 0.0
         self._container = open_container(self._data, self.name)
+        self._origin = self._start_time()
         streams = self._container.streams.audio
         if not streams:
             kinds = " and ".join(sorted({each.type for each in self._container.streams}))
@@ -130,10 +116,9 @@ class Container(AudioFile):
             codec.options = {"err_detect": "crccheck+explode"}
         return self._decoded()
 
-    def _decoded(self) -> Iterator[Frame]:
+    def _decoded(self) -> Iterator[av.AudioFrame]:
         """Decode the track; note packets that cannot be decoded, and damage between packets."""
         packets, failures = self._container.demux(self._stream), 0
-        self._ends_damaged = damaged = False
         while failures < MAX_FAILURES:
             packet, frames = None, []
             try:
@@ -144,7 +129,7 @@ class Container(AudioFile):
             except EOFError:
                 break
             except Exception:  # PyAV raises a dozen types, AttributeError among them
-                self._ends_damaged = damaged = True
+                self._is_after_damage = True
                 self._damaged += packet is not None
             for level, source, text in messages:
                 if level <= av.logging.ERROR and source == self._container.format.name:
@@ -155,39 +140,55 @@ class Container(AudioFile):
             failures = 0
             if packet.size:
                 self._packets, self._is_cut = self._packets + 1, packet.is_corrupt
-            self._empty += packet.size > 0 and not any(each.samples for each in frames)
-            self._end = max(self._end, (packet.pos or 0) + packet.size)
+                self._empty += not any(each.samples for each in frames)
+                self._end = max(self._end, (packet.pos or 0) + packet.size)
             for frame in frames:
                 if frame.samples:
-                    yield Frame(frame, damaged)
-                    self._ends_damaged = damaged = False
+                    yield frame
+                    self._is_after_damage = False
         if failures and not self._complaint:
             self._complaint = f"the container cannot be read beyond packet {self._packets}"
 
-    def _missing(self, times: "Times", seconds: float, at_end: bool) -> Iterator[str]:
-        """Yield a line for each part that is missing in `seconds` of the track, or at its end."""
-        missing = self._stated_seconds() - seconds
-        is_cut = at_end and (missing > TOLERANCE or self._lacks_end())
-        if is_cut:
-            yield cut_off(missing)
-        if at_end and (more := self._bytes_after()) > PADDING:
-            yield bytes_after(more)
-        if times.jumps:
-            yield f"has time stamps that jump by {times.jumps:.0f} s, which is not taken as silence"
-        lost = self._empty if self._empty - self._damaged > MAX_EMPTY else self._damaged
-        if lost > (self._ends_damaged and is_cut):
-            yield f"is damaged: {lost} of {self._packets} packets cannot be decoded"
-        elif self._complaint and not is_cut:
-            yield f"is damaged ({self._complaint}); the parts that decode are used"
-        if times.holes > TOLERANCE and not self._damaged:
-            yield f"has gaps in its time stamps, {times.holes:.2f} s in all, replaced by silence"
-
-    def _origin(self) -> float | None:
+    def _start_time(self) -> float | None:
         """Return the time of the recording's start in seconds; None if its first sample is it."""
         if (start := self._container.start_time) is None:
             return None
         seconds = float(start) / 1e6
         return 0.0 if self._is(*FROM_ZERO) and -STEP_BACK < seconds <= LATEST_START else seconds
+
+    def _silence_before(self, frame: av.AudioFrame | None, position: float) -> float:
+        """Return the seconds of silence before a frame, after `position` seconds of audio, so that
+        the frame is at the time of its playback."""
+        if frame is None or frame.time is None or self._is("aac"):  # which has no times
+            return 0.0
+        origin = frame.time if self._origin is None else self._origin
+        gap = frame.time - origin - position
+        if not -STEP_BACK <= gap <= LONGEST_HOLE:
+            origin, self._jumps, gap = origin + gap, self._jumps + max(0.0, gap), 0.0
+        elif position and gap <= (ROUNDING if self._is_after_damage else TOLERANCE):
+            gap = 0.0
+        self._origin, gap = origin, max(0.0, gap)
+        self._holes += gap * (position > 0.0)  # seconds of silence between frames
+        return gap
+
+    def _missing(self, seconds: float, at_end: bool) -> Iterator[str]:
+        """Yield a line for each part that is missing in `seconds` of the track, or at its end."""
+        missing = self._stated_seconds() - seconds
+        is_cut = at_end and (missing > TOLERANCE or self._lacks_end())
+        if is_cut:
+            yield cut_off(missing)
+        more = self._data.seek(0, os.SEEK_END) - self._end
+        if at_end and more > PADDING and self._is(*SAMPLES_LAST) and self._is_pcm():
+            yield bytes_after(more)
+        if self._jumps:
+            yield f"has time stamps that jump by {self._jumps:.0f} s, which is not taken as silence"
+        lost = self._empty if self._empty - self._damaged > MAX_EMPTY else self._damaged
+        if lost > (self._is_after_damage and is_cut):
+            yield f"is damaged: {lost} of {self._packets} packets cannot be decoded"
+        elif self._complaint and not is_cut:
+            yield f"is damaged ({self._complaint}); the parts that decode are used"
+        if self._holes > TOLERANCE and not self._damaged:
+            yield f"has gaps in its time stamps, {self._holes:.2f} s in all, replaced by silence"
 
     def _stated_seconds(self) -> float:
         """Return the end of the track by the file's header; 0 if it states none."""
@@ -205,27 +206,12 @@ class Container(AudioFile):
         return float(seconds + start * stream.time_base)
 
     def _lacks_end(self) -> bool:
-        """Return whether an Ogg file lacks its last page, an AVI file bytes, or others a part of
-        the last packet."""
-        size = self._data.seek(0, os.SEEK_END)
+        """Return whether an Ogg file lacks its last page, or others a part of the last packet."""
         if self._is("ogg"):
-            self._data.seek(max(0, size - LAST_PAGES))
+            self._data.seek(max(0, self._data.seek(0, os.SEEK_END) - LAST_PAGES))
             page = self._data.read().rpartition(b"OggS")[2]
             return not page[1:2] or not page[1] & 4
-        if self._is("avi"):
-            self._data.seek(4)
-            stated = 8 + int.from_bytes(self._data.read(4), "little")
-            return size + PADDING < stated <= MAX_RIFF
         return self._is_cut and not self._is_pcm()
-
-    def _bytes_after(self) -> int:
-        """Return the number of bytes after the samples of a format that ends with them."""
-        size, start = self._data.seek(0, os.SEEK_END), self._end
-        if self._is("wav") and not self._is_pcm():  # another file may follow, after other chunks
-            self._data.seek(start)
-            place = self._data.read(CHUNKS).find(b"RIFF")
-            return size - start - place if place >= 0 else 0
-        return size - start if self._is(*SAMPLES_LAST) and self._is_pcm() else 0
 
     def _about_tracks(self) -> list[str]:
         """Return a line about tracks that are not read, if any."""
@@ -245,67 +231,29 @@ class Container(AudioFile):
         return self._container.format.name.split(",")[0] in formats
 
 
-@dataclass
-class Times:
-    """Computes the silence before each frame, so that each frame is at the time of its playback."""
-
-    origin: float | None  # time of the recording's start, seconds; None: the first frame's
-    longest: float  # seconds; longer steps are not silence
-    has_times: bool  # without, FFmpeg counts packets: wrong after a change of rate
-    holes: float = 0.0  # seconds of silence between frames
-    jumps: float = 0.0  # seconds of steps that are not silence
-
-    def silence_before(
-        self, frame: Frame | None, following: Frame | None, position: float
-    ) -> float:
-        """Return the seconds of silence before a frame, after `position` seconds of audio.
-
-        A frame whose time the `following` one steps back from has a wrong time.
-        """
-        if frame is None or (time := frame.audio.time) is None:
-            return 0.0
-        if self.origin is None:
-            self.origin = time
-        gap, after_damage = time - self.origin - position, frame.after_damage
-        later = following.audio.time if following else None
-        is_wrong = later is not None and gap > STEP_BACK and time - later > STEP_BACK
-        is_jump = gap > self.longest or is_wrong
-        if is_jump or gap < -STEP_BACK or not (self.has_times or not position or after_damage):
-            self.origin += gap
-            self.jumps += gap * is_jump
-            return 0.0
-        if not position:
-            return max(0.0, gap)
-        if gap <= (ROUNDING if after_damage else TOLERANCE):
-            return 0.0
-        self.holes += gap
-        return gap
-
-
 class Converter:
     """Converts frames to one rate and number of channels; both may change in a broadcast."""
 
     def __init__(self, sample_rate: int, num_channels: int) -> None:
-        self._target, self.num_channels = sample_rate, num_channels
+        self.sample_rate, self.num_channels = sample_rate, num_channels
         self._kind: tuple[int, str, str] | None = None
         self._resampler: av.AudioResampler | None = None
 
-    def __call__(self, frame: Frame | None) -> list[np.ndarray]:
+    def __call__(self, frame: av.AudioFrame | None) -> list[np.ndarray]:
         """Return the samples (n, channels) that a frame completes; None ends the stream."""
-        audio, kind, frames = frame and frame.audio, None, []
-        if audio:
-            kind = audio.sample_rate, audio.layout.name, audio.format.name
+        kind, frames = None, []
+        if frame:
+            kind = checked_rate(frame.sample_rate), frame.layout.name, frame.format.name
         if kind != self._kind and self._resampler:
             frames += self._resampler.resample(None)
-        if audio and kind != self._kind:
-            same, self._kind = checked_rate(audio.sample_rate) == self._target, kind
-            self._resampler = None if same else av.AudioResampler("flt", audio.layout, self._target)
-        if audio:
-            frames += self._resampler.resample(audio) if self._resampler else [audio]
-        return [self._mixed(each) for each in frames]
+        if frame and kind != self._kind:
+            self._kind = kind
+            self._resampler = av.AudioResampler("flt", frame.layout, self.sample_rate)
+        if frame and self._resampler:
+            frames += self._resampler.resample(frame)
+        return [self._mixed(each.to_ndarray().reshape(each.samples, -1)) for each in frames]
 
-    def _mixed(self, audio: av.AudioFrame) -> np.ndarray:
-        samples = samples_of(audio)
+    def _mixed(self, samples: np.ndarray) -> np.ndarray:
         if samples.shape[1] != self.num_channels:
             samples = np.repeat(samples.mean(axis=1, keepdims=True), self.num_channels, axis=1)
         return samples
@@ -316,21 +264,6 @@ def silence(num_samples: int, num_channels: int) -> Iterator[np.ndarray]:
     size = ZEROS // num_channels
     for left in range(num_samples, 0, -size):
         yield np.zeros((min(size, left), num_channels), np.float32)
-
-
-def samples_of(frame: av.AudioFrame) -> np.ndarray:
-    """Return a frame's samples (n, channels) in float32, full scale 1."""
-    dtype, channels = np.dtype(DTYPES[frame.format.name.rstrip("p")]), frame.layout.nb_channels
-    buffers: Any = frame.planes  # of many channels more than there are, whose memory is not theirs
-    planes = [np.frombuffer(plane, dtype) for plane in buffers[:channels]]
-    if frame.format.is_planar:
-        samples = np.stack([plane[: frame.samples] for plane in planes], axis=1)
-    else:
-        samples = planes[0][: frame.samples * channels].reshape(-1, channels)
-    if dtype.kind == "f":
-        return samples.astype(np.float32, copy=False)
-    middle, scale = (128.0, 128.0) if dtype.kind == "u" else (0.0, -float(np.iinfo(dtype).min))
-    return ((samples - middle) / scale).astype(np.float32)
 
 
 def described(stream: Any) -> str:
@@ -355,7 +288,8 @@ def open_container(data: BinaryIO, name: str) -> Any:
 
     hidden = SimpleNamespace(read=data.read, seek=seek, tell=data.tell)  # without the name
     alone = {"protocol_whitelist": "", "format_whitelist": CONTAINERS}
-    for kind in [None, "mp3"] if begins_as_mp3(data) else [None]:
+    data.seek(0)
+    for kind in [None, "mp3"] if re.match(b"ID3|\xff[\xe0-\xff]", data.read(3)) else [None]:
         data.seek(0)
         try:
             with quiet():
@@ -367,13 +301,6 @@ def open_container(data: BinaryIO, name: str) -> Any:
     raise AudioError(
         f"{name} is not audio that soundfile or FFmpeg reads ({printable(reason)[:300]}){hint}"
     )
-
-
-def begins_as_mp3(data: BinaryIO) -> bool:
-    """Return whether a file begins with an ID3 tag or with the sync word of MPEG audio."""
-    data.seek(0)
-    head = data.read(3)
-    return head == b"ID3" or (head[:1] == b"\xff" and head[1:2] >= b"\xe0")
 
 
 def quiet() -> Any:

@@ -4,18 +4,23 @@ import io
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
+from functools import partial
 from typing import BinaryIO
 
 import numpy as np
 import soundfile
 
-from asrkit.audio.reader import AudioFile, bytes_after, cut_off
+from asrkit.audio.reader import PADDING, AudioFile, bytes_after, cut_off
 from asrkit.audio.samples import MAX_SECONDS, AudioError, Source, bytes_of
 
 READ = 1 << 16  # samples of a channel that are read at once
-BEGINNINGS = [
-    b"RIFF", b"RIFX", b"RF64", b"riff", b"FORM", b"fLaC", b".snd", b"caff", b"OggS", b"Crea",
-]  # fmt: skip
+BEGINNINGS = (
+    b"RIFF", b"RIFX", b"RF64", b"riff", b"FORM", b"fLaC", b".snd", b"caff", b"OggS",
+)  # fmt: skip
+FORMATS = ("WAV", "WAVEX", "RF64", "W64", "AIFF", "FLAC", "AU", "CAF", "OGG")
+CODECS = (  # the beginnings of their names
+    "PCM_", "FLOAT", "DOUBLE", "ULAW", "ALAW", "IMA_", "MS_", "VORBIS", "OPUS",
+)  # fmt: skip
 # Stated and real sizes of a file and its chunks in libsndfile's log, not of its other doubts.
 SIZES = re.compile(r"^(?! *(?:Bytes/sec|Block Align)).*?(\d+) \(?should be (\d+)", re.MULTILINE)
 UNKNOWN_SIZES = (0x7FFFF000, 0xFFFFF000)  # a size with these bits means "to the end"
@@ -23,7 +28,6 @@ SHORTEST_CUT = 0.01  # seconds; some writers include their header in the size
 FIRST_PAGE = b"OggS\0\2"  # start of each stream of an Ogg file
 DAMAGED = ("reports a hole", "Corrupted", "lacks an end-of-stream")  # in the log of an Ogg file
 UNTAGGED = ("FLAC", "AU", "CAF")  # formats with few bytes or none after the samples
-PADDING = 8  # bytes after the samples that only fill the last chunk
 
 
 class Exact(AudioFile):
@@ -38,17 +42,16 @@ class Exact(AudioFile):
     def is_exact(self) -> bool:
         """Return whether libsndfile reads and counts all samples.
 
-        It guesses some lengths of MPEG audio, and reads another block of some GSM in wav. It may
-        count chunks of W64 and 8SVX as samples. It reads only the first of joined Ogg files.
+        It guesses lengths of MPEG audio, may count chunks of W64 as samples, and reads only the
+        first of joined Ogg files.
         """
-        file, length = self._file, self._file.frames
+        file = self._file
+        is_known = file.format in FORMATS and file.subtype.startswith(CODECS)
         if file.format == "OGG":
-            is_doubtful = self._is_damaged() or not self._has_one_stream()
-        else:
-            is_doubtful = file.format in ("W64", "SVX") and "Exiting parser" in file.extra_info
-        is_guessed = "MPEG" in file.subtype or file.subtype == "GSM610"
-        is_counted = 0 < length <= MAX_SECONDS * self.sample_rate
-        return is_counted and not is_guessed and not is_doubtful
+            is_known = is_known and not self._is_damaged() and self._has_one_stream()
+        elif file.format == "W64":
+            is_known = is_known and "Exiting parser" not in file.extra_info
+        return is_known and 0 < file.frames <= MAX_SECONDS * self.sample_rate
 
     def _is_damaged(self) -> bool:
         """Return whether libsndfile has left out pages of an Ogg file."""
@@ -56,32 +59,25 @@ class Exact(AudioFile):
         return any(each in log for each in DAMAGED)
 
     def _has_one_stream(self) -> bool:
-        streams, rest = 0, b""
         with closing(bytes_of(self._source)) as data:
-            while block := data.read(1 << 20):
-                streams += (rest + block).count(FIRST_PAGE)
-                rest = block[1 - len(FIRST_PAGE) :]
-        return streams == 1
+            blocks = iter(partial(data.read, 1 << 20), b"")
+            return sum(block.count(FIRST_PAGE) for block in blocks) == 1
 
     def samples(self, first: int, count: int | None) -> Iterator[np.ndarray]:
         length = self._file.frames
         end = length if count is None else min(length, first + count)
         place = min(first, end)
         with suppress(soundfile.LibsndfileError):
-            if self._file.seekable():
-                self._file.seek(place)
-            else:  # some ADPCM, which is read from its start each time
-                self._file.close()
-                self._file, place = opened_unnamed(self._data), 0
+            self._file.seek(place)
             while place < end:
                 # SoundFile.blocks would repeat old samples of a file that is cut off.
                 block = self._file.read(min(end - place, READ), "float32", always_2d=True)
                 if not len(block) or self._is_damaged():
                     break
-                yield block[max(0, first - place) :]
+                yield block
                 place += len(block)
         if place < end:
-            yield from self._rest(max(place, first), end)
+            yield from self._rest(place, end)
         elif end == length:
             self.problems += self._about_end()
 
@@ -123,19 +119,15 @@ class Exact(AudioFile):
         self._data.close()
 
 
-def opened_unnamed(data: BinaryIO) -> soundfile.SoundFile:
-    """Open a file from its start without its name, by which libsndfile would guess formats."""
-    data.seek(0)
-    unnamed = data if isinstance(data, io.BytesIO) else data.fileno()
-    return soundfile.SoundFile(unnamed, closefd=False)
-
-
 def by_libsndfile(source: Source, name: str) -> Exact | None:
     """Return the file if libsndfile reads and counts all samples."""
     with ExitStack() as stack, suppress(soundfile.LibsndfileError):
         data = stack.enter_context(bytes_of(source))
         if data.read(4) in BEGINNINGS:
-            file = stack.enter_context(opened_unnamed(data))
+            data.seek(0)
+            # Without its name, by which libsndfile would guess formats.
+            unnamed = data if isinstance(data, io.BytesIO) else data.fileno()
+            file = stack.enter_context(soundfile.SoundFile(unnamed, closefd=False))
             exact = Exact(name, source, data, file)
             if exact.is_exact():
                 stack.pop_all()

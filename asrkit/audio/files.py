@@ -7,14 +7,14 @@ import logging
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from asrkit.audio.exact import by_libsndfile
 from asrkit.audio.reader import AudioFile
 from asrkit.audio.resampler import Resampler
-from asrkit.audio.samples import AudioError, Mixer, Source, bytes_of, name_of
+from asrkit.audio.samples import AudioError, Source, bytes_of, mono, name_of
 from asrkit.errors import no_file
 
 logger = logging.getLogger(__name__)
@@ -107,35 +107,27 @@ def joined(blocks: Iterable[np.ndarray], empty: tuple[int, ...]) -> np.ndarray:
     parts, size = [np.zeros(empty, np.float32)], 0
     for block in blocks:
         parts.append(block)
-        size += len(block)
-        refuse_too_many(size, block[:1].size)
+        size += block.size
+        if size > MAX_VALUES:
+            raise AudioError(
+                f"more than {MAX_VALUES} samples are too many to be read at once; cut the "
+                "recording, or read a part of it"
+            )
     return np.concatenate(parts)
-
-
-def refuse_too_many(num_samples: float, num_channels: int) -> None:
-    """Raise AudioError for more samples than fit into memory."""
-    if not num_samples * num_channels <= MAX_VALUES:
-        raise AudioError(
-            f"{num_samples:.0f} samples of {num_channels} channels are too many to be read at once "
-            f"(limit: {MAX_VALUES} in all); cut the recording, or read a part of it"
-        )
 
 
 def part_of_file(
     file: AudioFile, size: int, start: float = 0.0, duration: float | None = None
 ) -> Iterator[np.ndarray]:
     """Yield part of an open file in blocks (n, channels) of `size` samples; log its problems."""
-    place, known = start * file.sample_rate, file.num_samples
-    longest = float("inf") if known is None else known + 0.5
-    is_inside = -0.5 <= place <= longest and place != float("inf")
-    first = min(round(place), longest) if is_inside else 0
+    place = start * file.sample_rate
+    first = round(place) if -0.5 <= place < 2.0**62 else -1
     count = None if duration is None else round(min(duration * file.sample_rate, 2.0**62))
     block = None
-    if is_inside:
-        for block in file.blocks(size, int(first), count):
+    if first >= 0:
+        for block in file.blocks(size, first, count):
             yield block
-    is_doubtful = block is None and first and known is None and count != 0
-    if not is_inside or (is_doubtful and first > file.count()):
+    if first < 0 or (block is None and count != 0 and first > file.count()):
         seconds = file.count() / file.sample_rate
         raise AudioError(f"{file.name} has {seconds:.2f} s; start {start} s is not in it")
     for problem in file.problems:
@@ -147,36 +139,26 @@ def blocks(
     seconds: float = 10.0,
     start: float = 0.0,
     duration: float | None = None,
+    channel: int | Literal["split"] | None = None,
     track: int | None = None,
 ) -> Iterator[tuple[np.ndarray, int]]:
-    """Yield part of a file in blocks (n, channels) in float32, with the rate in Hz; see `read`.
+    """Yield part of a file in mono blocks (n,) in float32, with the rate in Hz; see `read`.
 
     So an hour of audio is never in memory at once. Blocks of very high rates or many channels are
     shorter than `seconds`.
+
+    Args:
+        channel: number of the channel; None for the mean; "split" for blocks (n, channels).
     """
     with opened(path, track) as file:
         for block in part_of_file(file, block_size(file, seconds), start, duration):
-            yield block, file.sample_rate
+            samples = block if channel == "split" else mono(block, channel, file.name)
+            yield samples, file.sample_rate
 
 
 def block_size(file: AudioFile, seconds: float) -> int:
     """Return the samples of a channel in a block of `seconds`, limited by memory."""
     return max(1, min(round(seconds * file.sample_rate), BLOCK_VALUES // file.num_channels))
-
-
-def mono_blocks(
-    path: Source,
-    seconds: float = 10.0,
-    start: float = 0.0,
-    duration: float | None = None,
-    channel: int | None = None,
-    track: int | None = None,
-) -> Iterator[tuple[np.ndarray, int]]:
-    """Yield part of a file in mono blocks (n,): the mean of channels, or one; see `blocks`."""
-    mixer = Mixer(name_of(path), channel)
-    for block, rate in blocks(path, seconds, start, duration, track):
-        yield mixer(block), rate
-    mixer.warn()
 
 
 def load(
@@ -187,7 +169,7 @@ def load(
     track: int | None = None,
 ) -> np.ndarray:
     """Read part of a file as float32 mono (n,) at 16 kHz, resampled in blocks; see `read`."""
-    return at_16_khz(mono_blocks(path, 10.0, start, duration, channel, track))
+    return at_16_khz(blocks(path, 10.0, start, duration, channel, track))
 
 
 def at_16_khz(blocks: Iterable[tuple[np.ndarray, int]]) -> np.ndarray:

@@ -6,6 +6,8 @@ import numpy as np
 
 from asrkit.audio.samples import MAX_CHANNELS, MAX_RATE, MIN_RATE, AudioError
 
+PADDING = 8  # bytes after the samples that only fill the last chunk
+
 
 class AudioFile:
     """An audio file that is open for reading.

@@ -1,7 +1,6 @@
 """Samples in memory: errors, limits, mono from several channels."""
 
 import io
-import logging
 import math
 from pathlib import Path
 from typing import BinaryIO
@@ -19,8 +18,6 @@ CANCELLED_DB = -12.0  # `mix_db` below which channels cancel each other out
 
 Source = str | Path | io.BytesIO
 IN_MEMORY = "audio in memory"  # its name in messages
-
-logger = logging.getLogger(__name__)
 
 
 class AudioError(UserError):
@@ -78,71 +75,35 @@ def no_channel(name: str, channel: int, num_channels: int) -> AudioError:
     return AudioError(f"{name} has {has}, got channel {channel}")
 
 
-class Mixer:
-    """Converts blocks (n, channels) of one recording to mono (n,): the mean, or one channel."""
-
-    def __init__(self, name: str, channel: int | None = None) -> None:
-        self.name, self.channel = name, channel
-        self._energies: np.ndarray | float = 0.0  # energy of each channel
-        self._mixed = 0.0  # energy of the mix
-
-    def __call__(self, block: object) -> np.ndarray:
-        """Return the mono samples of a block (n, channels) or (n,), float32 or int16."""
-        samples = array_of(block)
-        channels = samples.shape[1] if samples.ndim == 2 else 1
-        if self.channel is not None:
-            if not 0 <= self.channel < channels:
-                raise no_channel(self.name, self.channel, channels)
-            return mono(samples if samples.ndim == 1 else samples[:, self.channel])
-        mixed = mono(samples)
-        if channels > 1:
-            scale = 32768.0 if samples.dtype == np.int16 else 1.0
-            energies = np.square(samples / scale, dtype=np.float64).sum(axis=0)
-            self._energies = self._energies + energies
-            self._mixed += float(np.square(mixed, dtype=np.float64).sum())
-        return mixed
-
-    def problems(self) -> list[str]:
-        """Return a line if the channels cancelled each other out."""
-        level = mix_db(self._mixed, self._energies)
-        if level >= CANCELLED_DB:
-            return []
-        channel = int(np.argmax(self._energies))
-        return [
-            f"has channels that cancel each other out: their mix is {-level:.0f} dB below that "
-            f"of independent channels; --channel {channel} reads only the loudest one"
-        ]
-
-    def warn(self) -> None:
-        """Log the problem, if there is one."""
-        for problem in self.problems():
-            logger.warning("%s %s", self.name, problem)
-
-
-def mono(samples: np.ndarray) -> np.ndarray:
+def mono(samples: object, channel: int | None = None, name: str = "the audio") -> np.ndarray:
     """Return float samples (n,) in [-1, 1] from int16 or float samples (n,) or (n, channels).
 
-    Float samples may exceed 1 up to LOUDEST, as mixes do. Larger ones are usually int16 values
-    without scaling.
+    They are the mean of the channels, or one channel. Float samples may exceed 1 up to LOUDEST, as
+    mixes do. Larger ones are usually int16 values without scaling.
     """
-    samples = array_of(samples)
-    if samples.ndim not in (1, 2):
-        raise AudioError(f"samples must be (n,) or (n, channels), got shape {samples.shape}")
-    if samples.ndim == 2 and not 1 <= samples.shape[1] <= MAX_CHANNELS:
-        raise AudioError(f"samples must be (n, channels), got {samples.shape}: transpose them?")
-    if samples.dtype == np.int16:
-        samples = samples.astype(np.float32) / 32768.0
+    array = array_of(samples)
+    if array.ndim not in (1, 2):
+        raise AudioError(f"samples must be (n,) or (n, channels), got shape {array.shape}")
+    if array.ndim == 2 and not 1 <= array.shape[1] <= MAX_CHANNELS:
+        raise AudioError(f"samples must be (n, channels), got {array.shape}: transpose them?")
+    if channel is not None:
+        channels = array.reshape(len(array), -1)
+        if not 0 <= channel < channels.shape[1]:
+            raise no_channel(name, channel, channels.shape[1])
+        array = channels[:, channel]
+    if array.dtype == np.int16:
+        array = array.astype(np.float32) / 32768.0
     # Comparisons with NaN are false.
-    if not (samples.max(initial=0.0) <= LOUDEST and samples.min(initial=0.0) >= -LOUDEST):
-        raise AudioError(out_of_range(samples))
-    if samples.ndim == 2:
-        return samples.mean(axis=1)
-    return np.require(samples, requirements=["C", "W"])  # torch needs writable, contiguous arrays
+    if not (array.max(initial=0.0) <= LOUDEST and array.min(initial=0.0) >= -LOUDEST):
+        raise AudioError(out_of_range(array))
+    if array.ndim == 2:
+        return array.mean(axis=1)
+    return np.require(array, requirements=["C", "W"])  # torch needs writable, contiguous arrays
 
 
 def apart(samples: np.ndarray) -> np.ndarray:
     """Return float samples (n, channels) like `mono`, with the channels kept apart."""
-    return np.stack([mono(channel) for channel in array_of(samples).T], axis=1)
+    return np.stack([mono(samples, channel) for channel in range(samples.shape[1])], axis=1)
 
 
 def array_of(samples: object) -> np.ndarray:

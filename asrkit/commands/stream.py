@@ -216,7 +216,7 @@ def file_packets(options: argparse.Namespace) -> tuple[int, int, Iterator[np.nda
     from asrkit import audio
     from asrkit.audio.pcm_pipe import piped
 
-    (source,), split = options.source, options.channel == "split"
+    (source,) = options.source
     found: Iterator[tuple[np.ndarray, int]]
     if source == "-":
         name, channels = "standard input", SPLIT if split else None
@@ -224,13 +224,10 @@ def file_packets(options: argparse.Namespace) -> tuple[int, int, Iterator[np.nda
         found = ((block, rate) for block in blocks)
     else:
         name, seconds = shown(Path(source)), options.packet_ms / 1000
-        if split:
-            found = audio.blocks(source, seconds, track=options.track)
-        else:
-            chosen = {"channel": options.channel, "track": options.track}
-            found = audio.mono_blocks(source, seconds, **chosen)
+        chosen = {"channel": options.channel, "track": options.track}
+        found = audio.blocks(source, seconds, **chosen)
     first = next(found, None)
     if first is None:
         raise UserError(f"{name} has no samples")
     packets = (block for block, _ in chain([first], found))
-    return first[1], first[0].shape[1] if split else 1, packets
+    return first[1], first[0].shape[1] if options.channel == "split" else 1, packets

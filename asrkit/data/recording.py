@@ -55,7 +55,7 @@ class Recording(BaseModel):
 
     def blocks(self) -> Iterator[tuple[np.ndarray, int]]:
         """Yield mono samples (n,) of at most PIECE_SECONDS, and the sample rate in Hz."""
-        return audio.mono_blocks(
+        return audio.blocks(
             self.source(), PIECE_SECONDS, self.start or 0.0, self.duration, self.channel, self.track
         )
 

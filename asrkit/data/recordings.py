@@ -181,10 +181,7 @@ def load(recording: Recording, factor: float = 1.0) -> np.ndarray:
     if factor != 1.0:
         length = round(float(at_speed(len(samples) / rate, rate, factor)) * rate)
         samples = Speed(factor)(np.ascontiguousarray(samples.T), rate).T[:length]
-    mixer = audio.Mixer(recording.id)
-    mixed = mixer(samples)
-    mixer.warn()
-    return np.ascontiguousarray(audio.resample(mixed, rate), dtype=np.float32)
+    return np.ascontiguousarray(audio.resample(audio.mono(samples), rate), dtype=np.float32)
 
 
 def place_of(recording: Recording, folder: str) -> list[object]:

@@ -313,12 +313,10 @@ class Recognizer:
             UserError: for hotwords that cannot be used.
         """
         if (source := audio.source_of(samples)) is not None:
-            blocks = audio.mono_blocks(source, PACKET_SECONDS, channel=channel)
+            blocks = audio.blocks(source, PACKET_SECONDS, channel=channel)
             return self.transcribe_blocks(blocks, hotwords)
         session = self.start(sample_rate, hotwords)
-        mixer = audio.Mixer("the array", channel)
-        session.accept(mixer(samples))
-        mixer.warn()
+        session.accept(audio.mono(samples, channel, "the array"))
         return session.finish()
 
     def transcribe_blocks(
@@ -327,7 +325,7 @@ class Recognizer:
         """Transcribe a whole recording that is read block by block.
 
         Args:
-            blocks: blocks of samples with their rate in Hz, as `audio.mono_blocks` yields them;
+            blocks: blocks of samples with their rate in Hz, as `audio.blocks` yields them;
                 see `transcribe` for their types.
             hotwords: phrases, see `with_hotwords`.
         """

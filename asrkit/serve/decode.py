@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from asrkit.audio.files import block_size, opened
-from asrkit.audio.samples import AudioError, Mixer, apart
+from asrkit.audio.samples import AudioError, apart, mono
 from asrkit.errors import UserError
 
 # A header: sample rate in Hz, number of samples or UNKNOWN, number of channels.
@@ -81,12 +81,12 @@ def connected(job: Job) -> socket.socket:
 def send(job: Job, sink: socket.socket) -> list[str]:
     with opened(job.path) as file:
         known = UNKNOWN if file.num_samples is None else file.num_samples
-        channels, mixer = file.num_channels if job.split else 1, Mixer(file.name)
+        channels = file.num_channels if job.split else 1
         sink.sendall(HEADER.pack(file.sample_rate, known, channels))
         for block in file.blocks(block_size(file, BLOCK_S)):
-            samples = apart(block) if job.split else mixer(block)
+            samples = apart(block) if job.split else mono(block)
             sink.sendall(samples.astype(DTYPE).tobytes())
-        return [*file.problems, *mixer.problems()]
+        return file.problems
 
 
 def confine(memory: int, seconds: float) -> None:

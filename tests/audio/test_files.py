@@ -19,9 +19,9 @@ import soundfile
 
 from asrkit import audio
 from asrkit.audio import containers, files
-from asrkit.audio.containers import Container, begins_as_mp3
+from asrkit.audio.containers import Container
 from asrkit.audio.files import opened
-from tests.conftest import speech, write_wav
+from tests.conftest import speech
 
 RATE = 16000
 SPEECH = (speech(2.0) * 20000).astype(np.int16)
@@ -104,13 +104,6 @@ def flac_of(total: int) -> bytes:
     return bytes(data)
 
 
-def stale_au(path: Path) -> bytes:
-    """An AU file whose header counts half of its samples."""
-    data = bytearray(written(format="AU"))
-    data[8:12] = (len(data) // 2 - 12).to_bytes(4, "big")
-    return bytes(data)
-
-
 def ima(path: Path) -> bytes:
     """An ADPCM WAV file as ffmpeg writes it: 2000 bytes a second too many in its header."""
     data = bytearray(written(format="WAV", subtype="IMA_ADPCM"))
@@ -118,19 +111,14 @@ def ima(path: Path) -> bytes:
     return bytes(data)
 
 
-def wrong_time(number: int, bit: int = 24) -> Make:
-    """An FLV file in which a bit of a tag's time in ms is flipped."""
-
-    def make(path: Path) -> bytes:
-        data = bytearray(muxed(path, "aac"))
-        tags, at = [], 13
-        while at < len(data):
-            tags.append(at)
-            at += 15 + int.from_bytes(data[at + 1 : at + 4], "big")
-        data[tags[number] + (6, 5, 4, 7)[bit // 8]] ^= 1 << bit % 8
-        return bytes(data)
-
-    return make
+def wrong_time(path: Path) -> bytes:
+    """An FLV file in which a bit of a tag's time is flipped."""
+    data = bytearray(muxed(path, "aac"))
+    at = 13
+    for _ in range(12):
+        at += 15 + int.from_bytes(data[at + 1 : at + 4], "big")
+    data[at + 7] ^= 1
+    return bytes(data)
 
 
 def changing_rates(path: Path) -> bytes:
@@ -146,62 +134,36 @@ def of_ffmpeg(codec: str, *starts: float, times: int = 1, **options: Any) -> Mak
 
 
 TAG = struct.pack("<4sI", b"LIST", 4) + b"abcd"
-TELEPHONE = written(SPEECH[::2], 8000, format="WAV", subtype="GSM610")
 AFTER, CUT, TRACKS = "bytes after its samples", "is cut off", "has 2 audio tracks"
 # name: the file, its length in seconds, and what is said of it; None: nothing
 FILES: dict[str, tuple[Make, float, str | None]] = {
     **{f"joined.{end}": (data_of(written(format=end.upper()) * 2), 2.0, AFTER)
-       for end in ("wav", "aiff", "au", "caf", "w64", "flac")},
-    **{f"more.{end}": (data_of(written(format=form) + wav()[44:]), 2.0, AFTER)
-       for end, form in (("aiff", "AIFF"), ("caf", "CAF"), ("w64", "W64"), ("iff", "SVX"))},
+       for end in ("wav", "aiff", "flac")},
+    "more.aiff": (data_of(written(format="AIFF") + wav()[44:]), 2.0, AFTER),
     **{f"cut.{end}": (data_of(written(format=end.upper())[: size + 32000]), 1.0, CUT)
-       for end, size in (("wav", 44), ("aiff", 46), ("w64", 104), ("au", 24), ("caf", 4096),
-                         ("nist", 1024))},
+       for end, size in (("wav", 44), ("aiff", 46), ("caf", 4096), ("nist", 1024))},
     "vbr_no_xing.mp3": (mp3_without_xing, 5.0, None),
     "joined.mp3": (data_of(written(format="MP3") * 2), 4.0, None),
     "joined.ogg": (data_of(ogg() * 3), 6.0, None),
     "joined.opus": (data_of(ogg(np.tile(SPEECH, 2), "OPUS") * 2), 8.0, None),
     "joined_short.opus": (data_of(ogg(SPEECH[:8000], "OPUS") * 4), 0.54, "cannot be decoded"),
     "joined_kinds.ogg": (data_of(ogg() + ogg(SPEECH, "OPUS")), 2.0, "or replace stream"),
-    "joined_kinds_later.ogg": (
-        data_of(ogg() * 2 + ogg(SPEECH, "OPUS")), 4.0, "or replace stream",
-    ),
-    "joined_cut.opus": (
-        data_of(ogg(SPEECH, "OPUS").rpartition(b"OggS")[0] + ogg(SPEECH, "OPUS")), 2.97, None,
-    ),
     "two_tracks.ogg": (of_ffmpeg("libopus", tracks=2), 2.0, TRACKS),
     "two_tracks.mka": (of_ffmpeg("pcm_s16le", tracks=2), 2.0, TRACKS),
     "tagged.wav": (data_of(wav() + TAG), 2.0, None),
-    "tagged_gsm.wav": (data_of(TELEPHONE + TAG), 2.0, None),
-    "joined_gsm.wav": (data_of((TELEPHONE + TAG) * 2), 2.0, AFTER),
     "joined.ts": (of_ffmpeg("aac", times=2), 4.2, None),
     "rates.aac": (changing_rates, 6.3, None),
-    "g721.au": (data_of(written(SPEECH[::2], 8000, format="AU", subtype="G721_32")), 2.0, None),
-    "nms.wav": (  # FFmpeg would take it for AMR
-        data_of(written(SPEECH[::2], 8000, format="WAV", subtype="NMS_ADPCM_32")), 2.0, None,
-    ),
     "ima.wav": (ima, 2.0, None),
     "size_0.wav": (data_of(wav(0)), 2.0, None),
     "size_max.wav": (data_of(wav(0xFFFFFFFF)), 2.0, None),
     "no_total.flac": (data_of(flac_of(0)), 2.0, None),
     "late.mkv": (of_ffmpeg("pcm_s16le", 2.0), 4.0, None),
     "hole.mkv": (of_ffmpeg("pcm_s16le", 0.0, 5.0), 7.0, "gaps in its time"),
-    "time.flv": (wrong_time(12), 2.1, "jump by 16777"),
-    "hour.flv": (wrong_time(12, 21), 2.1, "jump by 2097 s"),
-    "seconds.flv": (wrong_time(12, 12), 2.1, "jump by 4 s"),
-    "last_time.flv": (wrong_time(-1), 2.1, "jump by 16777 s"),
-    "stale.au": (stale_au, 1.0, AFTER),
-    "stale.flac": (data_of(flac_of(len(SPEECH) // 2)), 1.0, AFTER),
+    "time.flv": (wrong_time, 2.1, "jump by 16777"),
     "stale.wav": (data_of(wav(32000)), 1.0, "32000 bytes after its samples"),
     "cut.flac": (data_of(written(**FLAC)[:20000]), 0.9, CUT),
     "cut.ogg": (data_of(ogg(np.tile(SPEECH, 3))[:12000]), 1.7, "it lacks its end"),
     "cut.mp3": (data_of(written(np.tile(SPEECH, 2), format="MP3")[:8000]), 2.0, CUT),
-    "cut_tagged.mp3": (  # 300 bytes of ID3
-        data_of(b"ID3\4\0\0\0\0\2\x2c" + bytes(300)
-                + written(np.tile(SPEECH, 2), format="MP3")[:8000]), 2.0, CUT,
-    ),
-    "cut.avi": (lambda path: muxed(path, "mp2")[:-20_000], 1.08, "it lacks its end"),
-    "whole.avi": (of_ffmpeg("mp2"), 2.0, None),
     "cut.webm": (lambda path: muxed(path, "libopus")[:8000], 1.0, CUT),
     "whole.m4a": (of_ffmpeg("aac"), 2.0, None),
 }  # fmt: skip
@@ -228,8 +190,7 @@ def test_all_that_plays_is_read_or_it_is_said(
         assert audio.info(path).num_samples == len(samples)
 
 
-@pytest.mark.parametrize("ending", [".au", ".vox", ".gsm"])
-@pytest.mark.parametrize("kind", ["flv", "wav"])
+@pytest.mark.parametrize(("ending", "kind"), [(".au", "flv"), (".vox", "wav")])
 def test_a_wrong_name_makes_no_noise_of_a_file(ending: str, kind: str, tmp_path: Path) -> None:
     """libsndfile takes what it does not know and has such a name for a telephone's samples."""
     right, wrong = tmp_path / f"x.{kind}", tmp_path / f"y{ending}"
@@ -241,10 +202,9 @@ def test_a_wrong_name_makes_no_noise_of_a_file(ending: str, kind: str, tmp_path:
         audio.read(wrong)
 
 
-@pytest.mark.parametrize("name", ["x.mp4", "x.vox", "x.au"])
-def test_a_film_without_sound_is_named(name: str, tmp_path: Path) -> None:
-    with pytest.raises(audio.AudioError, match=rf"{name} has no audio track, only video"):
-        audio.read(film(tmp_path / name))
+def test_a_film_without_sound_is_named(tmp_path: Path) -> None:
+    with pytest.raises(audio.AudioError, match=r"x\.mp4 has no audio track, only video"):
+        audio.read(film(tmp_path / "x.mp4"))
 
 
 @pytest.mark.parametrize("codec", ["VORBIS", "OPUS"])
@@ -305,8 +265,7 @@ def test_damaged_packets_are_silent_and_counted(
     assert "packets cannot be decoded" in caplog.text
 
 
-@pytest.mark.parametrize("codec", ["VORBIS", "OPUS"])
-@pytest.mark.parametrize("is_mark", [False, True])
+@pytest.mark.parametrize(("codec", "is_mark"), [("VORBIS", True), ("OPUS", False)])
 def test_a_damaged_ogg_page_does_not_shift_what_follows(
     codec: str, is_mark: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -360,24 +319,18 @@ def test_the_default_track_is_read_and_any_other(
     assert "track 1 is read" in caplog.text
 
 
-def test_channels_that_cancel_out_are_named_and_can_be_chosen(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    path, silent = tmp_path / "x.wav", 0 * SPEECH
+def test_channels_are_mixed_or_one_is_chosen(tmp_path: Path) -> None:
+    path = tmp_path / "x.wav"
     soundfile.write(path, np.stack([SPEECH, -SPEECH], 1), RATE)
     assert not audio.load(path).any()
-    assert "has channels that cancel each other out: their mix is 100 dB below" in caplog.text
-    caplog.clear()
     assert np.array_equal(audio.load(path, channel=1), -SPEECH / np.float32(32768))
-    for channels in ([SPEECH, silent], [silent, silent, SPEECH, silent, silent, silent]):
-        soundfile.write(path, np.stack(channels, 1), RATE)  # one of two speaks; a film's centre
-        audio.load(path)
-        assert not caplog.text
-    with pytest.raises(audio.AudioError, match="has the channels 0 to 5, got channel 6"):
-        audio.load(path, channel=6)
+    both = np.concatenate([block for block, _ in audio.blocks(path, 0.3, channel="split")])
+    assert np.array_equal(both, audio.read(path)[0])
+    with pytest.raises(audio.AudioError, match=r"x\.wav has the channels 0 to 1, got channel 2"):
+        audio.load(path, channel=2)
 
 
-@pytest.mark.parametrize("subtype", ["PCM_U8", "PCM_16", "PCM_24", "PCM_32", "FLOAT", "DOUBLE"])
+@pytest.mark.parametrize("subtype", ["PCM_U8", "PCM_16", "PCM_24", "FLOAT", "DOUBLE"])
 def test_ffmpeg_gives_the_samples_of_libsndfile(subtype: str, tmp_path: Path) -> None:
     """So that a file may go from one reader to the other in the middle."""
     path = tmp_path / "x.wav"
@@ -387,16 +340,6 @@ def test_ffmpeg_gives_the_samples_of_libsndfile(subtype: str, tmp_path: Path) ->
         assert np.array_equal(np.concatenate(list(other.samples(0, None))), audio.read(path)[0])
     assert other.sample_rate == 44100
     other.close()
-
-
-def test_libraries_write_nothing_on_standard_error(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    data = written(np.tile(SPEECH, 2), format="MP3")
-    audio.load(io.BytesIO(data[:5000] + bytes(2000) + data[7000:]))
-    with pytest.raises(audio.AudioError, match="is not audio"):
-        audio.load(io.BytesIO(muxed(tmp_path / "y.m4a", "aac")[:5000]))
-    assert "mpg123" not in capfd.readouterr().err
 
 
 def test_a_container_that_cannot_be_read_further_is_named(
@@ -527,13 +470,7 @@ def test_any_name_that_a_file_may_have(tmp_path: Path, monkeypatch: pytest.Monke
         ("header.wav", "header.wav has a header but no samples"),
         ("-", "- is a pipe, which is not read here: asrkit stream - reads it"),
         ("pipe", "pipe is a pipe, which is not read here: asrkit stream - reads it"),
-        (
-            "m/https://host/a.wav",
-            "it is a URL, which is not read: download the file and name its path",
-        ),
-        ("file:///rec/a.wav", "does not exist: write the path without file:"),
-        ("m/~/a.wav", "does not exist: only a shell knows ~: write the path of the home folder"),
-        ("m/rec\\a.wav", "does not exist: write / between folders in place of \\"),
+        ("m/https://host/a.wav", "which is not read: download the file and name its path"),
         ("a~b: 1.wav", "a~b: 1.wav does not exist"),  # a name like any other
     ],
 )
@@ -569,7 +506,8 @@ def test_pieces_give_the_samples_of_the_whole(
     for values in (2**22, 5000):
         monkeypatch.setattr(files, "BLOCK_VALUES", values)
         assert np.array_equal(audio.load(path, 0.25, 1.0), whole)
-        assert max(block.size for block, _ in audio.blocks(path, 60.0)) <= values
+        sizes = [block.size for block, _ in audio.blocks(path, 60.0, channel="split")]
+        assert max(sizes) <= values
 
 
 @pytest.mark.parametrize("name", ["x.wav", "x.m4a"])
@@ -591,25 +529,3 @@ def test_starts_outside_the_file(start: float, data: bytes) -> None:
     assert len(audio.read(io.BytesIO(data), 0.0, 1e308)[0]) == 32000
     assert len(audio.load(io.BytesIO(data), start=1.5)) == 8000
     assert not len(audio.load(io.BytesIO(data), start=2.0))
-
-
-def test_an_error_of_who_reads_is_not_the_files(tmp_path: Path) -> None:
-    path = write_wav(tmp_path / "x.wav", speech(1.0))
-    with pytest.raises(OSError, match="disk full"), opened(path):
-        raise OSError("disk full")
-
-
-@pytest.mark.parametrize(("count", "notes"), [(16_000, 0), (32_000, 1), (None, 1)])
-def test_a_part_that_ends_with_a_file_reaches_its_end(count: int | None, notes: int) -> None:
-    """Its reader notes there what the file lacks."""
-    container = Container(io.BytesIO(written(format="AIFF") + bytes(99)), "x")
-    assert sum(map(len, container.samples(0, count))) == (count or 32_000)
-    assert len(container.problems) == notes
-
-
-@pytest.mark.parametrize(("head", "is_mp3"), [
-    (b"ID3\4", True), (b"\xff\xfb\x90", True), (b"\xff\xe0", True), (b"\xff\xd8\xff", False),
-    (b"\0\xff\xfb", False), (b"\xff", False), (b"", False), (b"ID2\4", False), (b"RIFF", False),
-])  # fmt: skip
-def test_the_first_bytes_of_mp3(head: bytes, is_mp3: bool) -> None:
-    assert begins_as_mp3(io.BytesIO(head)) == is_mp3

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from asrkit.audio import Mixer
+from asrkit.audio import mono
 
 S16, CODE = np.dtype("<i2"), np.dtype("u1")  # 16-bit values; codes of G.711
 
@@ -24,7 +24,7 @@ class SampleReader:
         mixes: bool = False,
     ) -> None:  # fmt: skip
         self.dtype, self.channels, self.table = dtype if table is None else CODE, channels, table
-        self.past, self.mixer = b"", Mixer("the audio") if mixes else None
+        self.past, self.mixes = b"", mixes
 
     def read(self, data: bytes) -> np.ndarray:
         """Return the samples (n,) of a packet, or (n, channels) of several that are not mixed."""
@@ -34,13 +34,12 @@ class SampleReader:
         samples = np.frombuffer(data[:whole], self.dtype).astype(self.dtype.newbyteorder("="))
         samples = samples if self.table is None else self.table[samples]
         samples = samples if self.channels == 1 else samples.reshape(-1, self.channels)
-        return samples if self.mixer is None else self.mixer(samples)
+        return mono(samples) if self.mixes else samples
 
     def problems(self) -> list[str]:
         """Return a warning for each part of the audio that is not used."""
         past = f"the audio ends within a sample: {len(self.past)} bytes are not used"
-        mixed = () if self.mixer is None else self.mixer.problems()
-        return [*([past] if self.past else []), *(f"the audio {each}" for each in mixed)]
+        return [past] if self.past else []
 
 
 def mu_law(code: int) -> int:
