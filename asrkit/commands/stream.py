@@ -219,7 +219,7 @@ def file_packets(options: argparse.Namespace) -> tuple[int, int, Iterator[np.nda
     (source,) = options.source
     found: Iterator[tuple[np.ndarray, int]]
     if source == "-":
-        name, channels = "standard input", SPLIT if split else None
+        name, channels = "standard input", SPLIT if options.channel == "split" else None
         rate, blocks = piped(sys.stdin.buffer, options.packet_ms, options.sample_rate, channels)
         found = ((block, rate) for block in blocks)
     else:

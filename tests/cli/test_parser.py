@@ -106,7 +106,7 @@ def test_contexts(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[st
         "export": ["--output", tmp_path / "x.ts"], "bench": [],
     }.get(command, [wav])  # fmt: skip
     named = [model] if command == "report" else ["--model", model]
-    for option in ("--chunk-ms", "--left-ms")[: 1 + (command != "verify")]:
+    for option in ("--chunk-ms", "--left-ms")[: 1 + (command not in ("verify", "align"))]:
         for value in ["-40", "100", "9" * 5000, "\x1b"]:
             assert run(command, *named, *rest, f"{option}={value}") == 2
             assert f"{option} must be " in one_line(command, capsys)
