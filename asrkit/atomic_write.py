@@ -65,6 +65,12 @@ def new_folder(path: Path) -> Iterator[Path]:
         flush(path.parent)
 
 
+def refuse_existing(path: Path) -> None:
+    """Raise UserError if the path of a new folder exists."""
+    if path.exists():
+        raise UserError(f"{shown(path)} exists already: name a new folder")
+
+
 def remove_folder(path: Path) -> None:
     """Remove a folder; it is renamed first, so that none is ever half removed."""
     with _temporary(path, path) as temporary:

@@ -45,7 +45,7 @@ LONGEST_TEXT = 10_000_000  # bytes: 200 hours of speech
 def segment(options: argparse.Namespace) -> int:
     from asrkit.cli.recognizer import load_plain
     from asrkit.data.corpora.cues import read_cues
-    from asrkit.data.corpora.entry import lines_of
+    from asrkit.data.corpora.source import lines_of
     from asrkit.data.inputs import file_of
     from asrkit.evaluation.wer import without_errors
     from asrkit.text.graphemes import in_one_line, units

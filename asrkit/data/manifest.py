@@ -2,6 +2,7 @@
 
 import json
 import logging
+import shlex
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
@@ -12,9 +13,9 @@ import pydantic
 
 from asrkit import lines
 from asrkit.audio.samples import name_of
-from asrkit.data.foreign import advice, wrong_keys
+from asrkit.data.foreign import wrong_keys
 from asrkit.data.recording import Recording
-from asrkit.errors import UserError, no_file, printable, shown
+from asrkit.errors import UserError, no_file, printable, reason, shown
 
 logger = logging.getLogger(__name__)
 
@@ -40,10 +41,6 @@ class LeftOut(NamedTuple):
         return reason if reason.startswith(f"{name} ") else f"{name}: {reason}"
 
 
-class WrongKeysError(ValueError):
-    """A line with another toolkit's keys instead of those of a recording."""
-
-
 def lines_of(path: str | Path) -> Iterator[tuple[int, bytes]]:
     """Yield the lines of a manifest or a text that are not empty, with their numbers from 1.
 
@@ -67,27 +64,27 @@ def read_manifest(path: str | Path) -> Iterator[Recording]:
 
 def invalid_line(path: str | Path, number: int, problem: str) -> ManifestError:
     """Return the error of a line that is not a recording."""
+    others = f"{import_command(path)} reads other forms, and " if number == 1 else ""
     return ManifestError(
-        f"{path}:{number}: {problem}; asrkit data check {path} --write FILE removes such lines"
+        f"{path}:{number}: {problem}; {others}asrkit data check {path} --write FILE removes such "
+        "lines"
     )
+
+
+def import_command(path: str | Path) -> str:
+    """Return the command that turns another toolkit's file or folder into a manifest."""
+    return f"asrkit data import auto {shlex.quote(printable(str(path)))} --output DIR"
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, Recording | str]]:
     """Yield the number of each line with its recording, or with what is wrong."""
     unused = Counter[str]()
-    refuse_foreign(path)
     for number, line in lines_of(path):
         try:
             yield number, parse_line(line, path.parent, unused)
         except ValueError as error:  # not JSON, not UTF-8, or not a recording
             yield number, what_is_wrong(error)
     name_unused(path, unused)
-
-
-def refuse_foreign(path: Path) -> None:
-    """Reject another toolkit's file or folder."""
-    if path.exists() and (remedy := advice(path)):
-        raise ManifestError(f"{path} is not a manifest: {remedy}")
 
 
 def name_unused(path: Path, unused: Counter[str]) -> None:
@@ -108,10 +105,12 @@ def parse_line(line: bytes, folder: Path, unused: Counter[str]) -> Recording:
     try:
         values = json.loads(line)
     except RecursionError:
-        raise ValueError("nested too deeply") from None
+        raise ValueError("not JSON: nested too deeply") from None
+    except ValueError as error:  # or not UTF-8
+        raise ValueError(f"not JSON: {reason(error)}") from None
     if isinstance(values, dict):
-        if problem := wrong_keys(values, Recording.model_fields):
-            raise WrongKeysError(problem)
+        if problem := wrong_keys(values):
+            raise ValueError(problem)
         known = Recording.model_fields.keys() | NOTES
         unused.update(key for key in values if key not in known)
     recording = Recording.model_validate(values)
@@ -119,10 +118,8 @@ def parse_line(line: bytes, folder: Path, unused: Counter[str]) -> Recording:
 
 
 def what_is_wrong(error: ValueError) -> str:
-    if isinstance(error, WrongKeysError):
-        return str(error)
     if not isinstance(error, pydantic.ValidationError):
-        return f"not JSON: {error}"
+        return str(error)
     first = error.errors()[0]
     key = "".join(f"'{part}': " for part in first["loc"])
     expected = f"{first['msg'][0].lower()}{first['msg'][1:]}"

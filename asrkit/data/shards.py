@@ -14,13 +14,13 @@ from pyarrow import compute
 from tqdm import tqdm
 
 from asrkit import audio
-from asrkit.atomic_write import new_folder
+from asrkit.atomic_write import new_folder, refuse_existing
 from asrkit.audio.files import opened
-from asrkit.data.foreign import INDEX
-from asrkit.data.manifest import LeftOut, ManifestError, refuse_foreign
+from asrkit.data.manifest import LeftOut, ManifestError, import_command
 from asrkit.data.recording import MAX_BYTES, TOLERANCE, Recording
-from asrkit.errors import UserError, reason, shown
+from asrkit.errors import reason, shown
 
+INDEX = "index.arrow"  # file of a folder of shards
 NUMBERS = {"start": "double", "duration": "double", "channel": "uint16", "track": "uint16",
            "sample_rate": "uint32", "num_channels": "uint16", "first_byte": "uint64",
            "num_bytes": "uint64"}  # fmt: skip
@@ -51,9 +51,9 @@ def open_index(folder: str, left_out: list[LeftOut]) -> pyarrow.Table:
         if table.schema != SCHEMA:
             raise ValueError(f"its columns are {', '.join(table.column_names)}")
     except FileNotFoundError:
-        refuse_foreign(Path(folder))
         raise ManifestError(
-            f"{shown(Path(folder))} is not a folder of shards, which have {INDEX}: name a manifest"
+            f"{shown(Path(folder))} is not a folder of shards, which have {INDEX}: name a "
+            f"manifest, or make one with {import_command(folder)}"
         ) from None
     except (pyarrow.ArrowException, OSError, ValueError) as error:
         raise ManifestError(
@@ -109,8 +109,7 @@ def pack(
     error the folder does not exist.
     """
     refuse_undecodable(output)
-    if output.exists():
-        raise UserError(f"the folder {shown(output)} exists already; name a new folder")
+    refuse_existing(output)
     with new_folder(output) as part, pyarrow.ipc.new_file(str(part / INDEX), SCHEMA) as index:
         packed = packable(tqdm(recordings, str(output), disable=None, unit=" utt"), left_out)
         rows: list[dict[str, object]] = []

@@ -4,15 +4,12 @@ import hashlib
 import json
 import os
 import re
-from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from asrkit.atomic_write import flush, replacing
-from asrkit.data.corpora.entry import Ids
-from asrkit.errors import shown
+from asrkit.atomic_write import replacing
 
 NAMES = ("train", "dev", "test")
 OTHER_NAMES = {"validation": "dev", "valid": "dev"}
@@ -26,39 +23,6 @@ def split_of(path: Path) -> str | None:
     words = (re.split(r"[-_.]", part)[0] for part in path.parts)
     found = (OTHER_NAMES.get(word, word) for word in words)
     return next((word for word in found if word in NAMES), None)
-
-
-def with_roles(rows: list[Row], warn: Callable[[str], object]) -> list[Row]:
-    """Return the rows with a speaker for each file and role.
-
-    A role, such as agent or customer, is a speaker who occurs beside others in most files.
-    """
-    files = _grouped((row["audio"], row["speaker"]) for row in rows if row.get("speaker"))
-    places = Counter(name for names in files.values() if len(names) > 1 for name in names)
-    roles = [name for name in sorted(places) if places[name] > len(files) / 2]
-    if len(files) < 2 or not roles:
-        return rows
-    named = ", ".join(map(shown, roles[:5]))
-    warn(
-        f"{named} speak in most files and are taken as roles: a speaker is a file and a role, and "
-        "the same person may be in train and in dev"
-    )
-    ids = Ids()
-    stems = {audio: ids(Path(audio)) for audio in sorted(files)}
-    return [
-        row | {"speaker": f"{stems[row['audio']]}-{row['speaker']}"}
-        if row.get("speaker") in roles
-        else row
-        for row in rows
-    ]
-
-
-def _grouped(pairs: Iterable[tuple[str, str]]) -> dict[str, set[str]]:
-    """Return the second values of each first value."""
-    found: dict[str, set[str]] = {}
-    for first, second in pairs:
-        found.setdefault(first, set()).add(second)
-    return found
 
 
 def divide(rows: list[Row], share: float, warn: Callable[[str], object]) -> Splits:
@@ -79,14 +43,16 @@ def divide(rows: list[Row], share: float, warn: Callable[[str], object]) -> Spli
 def taken(
     rows: list[Row], share: float, warn: Callable[[str], object]
 ) -> tuple[list[Row], list[Row]]:
-    """Return utterances for train and for dev, which have different speakers if possible."""
-    without = sum(1 for row in rows if row.get("speaker") is None)
-    speakers = {row["speaker"] for row in rows if row.get("speaker") is not None}
-    if len(speakers) > 1:
+    """Return utterances for train and for dev, which share no speaker and no file if possible."""
+    voices = voices_of(rows)
+    without = voices.count(None)
+    if len({*voices} - {None}) > 1:
         if without:
             warn(f"{without} utterances without a speaker are in train")
-        return _by(rows, voices_of(rows), share)
-    known = "all utterances have one speaker" if speakers and not without else "no speaker is known"
+        return _by(rows, voices, share)
+    known = "no speaker is known"
+    if without < len(rows):
+        known = "all utterances have one speaker, or speakers who share recordings"
     first: dict[Hashable, str] = {}  # audio -> an id, which is the same wherever the audio lies
     for row in sorted(rows, key=lambda row: str(row["id"]), reverse=True):
         first[row["audio"]] = row["id"]
@@ -96,19 +62,24 @@ def taken(
 
 
 def voices_of(rows: list[Row]) -> list[str | None]:
-    """Return the group of each row that stays together: its speaker, or a file with several.
+    """Return the group of each row that stays together: the first name of its speakers, or None.
 
-    A file whose speakers occur in no other file is a group, named by its first speaker.
+    Speakers who occur in one recording are in one group.
     """
-    pairs = [(row["audio"], row["speaker"]) for row in rows if row.get("speaker") is not None]
-    files, places = _grouped(pairs), _grouped((speaker, audio) for audio, speaker in pairs)
-    first: dict[str | None, str | None] = {
-        name: min(names)
-        for names in files.values()
-        if len(files) > 1 and all(len(places[name]) == 1 for name in names)
-        for name in names
-    }
-    return [first.get(speaker, speaker) for speaker in (row.get("speaker") for row in rows)]
+    above: dict[str, str] = {}  # a speaker -> an earlier name of the group
+
+    def first(name: str) -> str:
+        while above.setdefault(name, name) != name:
+            name = above[name]
+        return name
+
+    in_file: dict[Hashable, str] = {}
+    for row in rows:
+        if speaker := row.get("speaker"):
+            other = in_file.setdefault((row["audio"], row.get("first_byte")), speaker)
+            one, two = sorted((first(speaker), first(other)))
+            above[two] = one
+    return [first(row["speaker"]) if row.get("speaker") else None for row in rows]
 
 
 def _by(
@@ -143,21 +114,13 @@ def _scattered(name: Hashable) -> bytes:
 
 
 def write_splits(splits: Mapping[str, list[Row]], folder: Path) -> None:
-    """Write a manifest for each split; audio paths are written as they are.
-
-    A process that is killed leaves the old manifests, or some of the new ones, never a mixture:
-    else train of one division and dev of another could have the same recordings.
-    """
+    """Write a manifest for each split, or none; audio paths are written as they are."""
     with ExitStack() as stack:
-        paths = [folder / f"{name}.jsonl" for name in splits]
-        for path, rows in [*zip(paths, splits.values(), strict=True)][::-1]:
-            temporary = stack.enter_context(replacing(path))  # the last one is renamed first
+        for name, rows in splits.items():
+            temporary = stack.enter_context(replacing(folder / f"{name}.jsonl"))
             with temporary.open("w", encoding="utf-8") as file:
                 for row in rows:
                     file.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")
-            flush(temporary)
-        for path in paths[1:]:
-            Path(os.path.realpath(path)).unlink(missing_ok=True)  # a link stays
 
 
 def from_folder(audio: str, folder: Path) -> str:

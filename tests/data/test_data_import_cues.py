@@ -1,12 +1,11 @@
 """Subtitles, TextGrids, labels and LibriSpeech as sources of `asrkit data import`."""
 
-import time
 from pathlib import Path
 
 import pytest
 
 from asrkit.data.corpora.cues import read_cues
-from asrkit.data.corpora.entry import CorpusError
+from asrkit.data.corpora.source import CorpusError
 from tests.data.test_data_import import Output, imported, sound
 from tests.running import run
 
@@ -103,10 +102,7 @@ def cues_of(text: bytes, ending: str, tmp_path: Path) -> list[tuple[str, float |
     ("text", "ending"),
     [
         (SRT, ".srt"), (VTT, ".vtt"), (SRT.replace("\n", "\r\n"), ".SRT"),
-        ("1000000 3000000 Hello there\n3000000 9000000 world & co\n9000000 10000000 good", ".lab"),
-        ("0.100\t0.300\tHello there\n0.300\t0.9\tworld & co\n0.9\t1.0\tgood", ".txt"),
-        ("0.1\t0.3\tHello there\n\\\t100.0\t4000.0\n0.3\t0.9\tworld & co\n\\\t-1.0\t9.5\n"
-         "0.9\t1.0\tgood\n", ".txt"),  # with the frequencies of Audacity's spectral selection
+        ("0.100\t0.300\tHello there\n0.300\t0.9\tworld & co\n0.9\t1.0\tgood", ".lab"),
     ],
 )  # fmt: skip
 def test_cues_are_parts_of_the_file(text: str, ending: str, tmp_path: Path) -> None:
@@ -127,9 +123,10 @@ def test_textgrids(encoding: str, tmp_path: Path) -> None:
     assert cues_of(LONG.encode(encoding), ".TextGrid", tmp_path) == expected
     found = imported(tmp_path / "out", "train")
     assert [each["speaker"] for each in found.values()] == ["anna", "OTHER"]
+    head, tiers = LONG.split("\n\n")
     kept = [line.partition("=")[2].strip() or "<exists>" * ("?" in line) for line in
-            LONG.splitlines()]  # fmt: skip
-    short = "\n".join(line for line in kept if line)
+            tiers.splitlines()]  # fmt: skip
+    short = "\n".join([head, "", *filter(None, kept)])
     assert cues_of(short.encode(encoding), ".TextGrid", tmp_path / "short") == expected
 
 
@@ -149,9 +146,7 @@ def test_texts_that_cannot_be_used(
     texts = {
         "a.txt": "fine", "b.lab": "also fine", "c.TextGrid": LONG[:300], "d.TextGrid": "no",
         "e.srt": "no cue", "f.srt": SRT.replace("00:00:01,000", "00:00:09,000"),
-        "g.TextGrid": LONG.replace("size = 3\nitem", "size = 99999999999\nitem"),
         "h.TextGrid": WORDS.replace("words", "phones"),
-        "k.txt": "[00:00.100 --> 00:00.300]  Hello\nthere",
         "m.txt": "0.1\t0.3\tyes\n0.3 0.4 no\n0.4\tno", "n.lab": "10 20 thirty\nforty\nfifty",
     }  # fmt: skip
     for name, text in texts.items():
@@ -173,30 +168,11 @@ def test_texts_that_cannot_be_used(
     errors = capsys.readouterr().err
     assert "1 other files are not read: " in caplog.text
     for line in (
-        "left out 1, second text beside an audio file: a.txt", "left out 7, text that cannot be r",
+        "left out 1, file with the name of another: a.txt", "left out 5, text that cannot be read",
         "c.TextGrid: is not a whole TextGrid of Praat",
         "left out 1, time outside the file: f-0003: 0.90 to 9.00 s of ",
     ):  # fmt: skip
         assert line in errors, errors
-
-
-@pytest.mark.parametrize("text", ["<v.", "<v ", "<v" + " " * 99, "{\\", "<", '"', ":1["])
-def test_long_lines_take_no_time(text: str, tmp_path: Path) -> None:
-    """A pattern that tries each place again would take minutes."""
-    line = text * (900_000 // len(text))
-    path = sound(tmp_path / "in/a.wav", 1.0)
-    path.with_suffix(".srt").write_text(f"1\n00:00:00,100 --> 00:00:00,300\n{line}\n")
-    sound(tmp_path / "in/b.wav", 1.0).with_suffix(".TextGrid").write_text(line)
-    (tmp_path / "in/wav.scp").write_text(f"a {line}\n")
-    (tmp_path / "in/text").write_text("a yes\n")
-    started = time.process_time()
-    for kind in ("folder", "kaldi"):
-        assert run("data", "import", kind, tmp_path / "in", "--output", tmp_path / kind) in (
-            0,
-            1,
-            2,
-        )
-    assert time.process_time() - started < 20
 
 
 @pytest.mark.parametrize(("name", "wrong", "counts"), [

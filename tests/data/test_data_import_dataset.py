@@ -95,7 +95,7 @@ def test_bad_rows(tmp_path: Path, capsys: Output) -> None:
     for line in (
         "left out 2, empty text: d.parquet: row 3; d.parquet: row 4",
         "left out 1, audio that cannot be read: ",
-        "left out 1, row without audio: d.parquet: row 5",
+        "left out 1, impossible value: d.parquet: row 5: 'audio': field required",
     ):  # fmt: skip
         assert line in errors, errors
     assert sorted(each.name for each in (tmp_path / "out/audio").iterdir()) == ["5.flac", "y.mp3"]

@@ -32,12 +32,11 @@ def test_nemo(audio: Path, tmp_path: Path, capsys: Output) -> None:
          "offset": None},
         {"audio_filepath": "audio/c.wav", "text": "three", "duration": 0.2, "offset": 0.1},
         {"audio_filepath": "audio/c.wav", "text": "four", "duration": 0.2, "offset": 0.3},
-        {"audio_filepath": "audio/c.wav", "text": "five", "duration": 0.5, "offset": 0.3},
+        {"audio_filepath": "audio/c.wav", "text": "five", "duration": 0.9, "offset": 0.3},
         {"audio_filepath": "audio/d.wav", "duration": 0.5},
         {"audio_filepath": ["a"], "text": "x"}, {"audio_filepath": "audio/d.wav", "text": {"a": 1}},
         [1], {"audio_filepath": "audio/d.wav", "text": "x", "duration": True and "long"},
         {"audio_filepath": "e.wav", "text": "in a tar", "shard_id": 0},
-        {"audio_filepath": "audio/d.wav", "text": "unpacked", "id": "e", "shard_id": 0},
     )  # fmt: skip
     with path.open("a") as file:
         file.write("{not json\n" + "[" * 100_000 + "\n")
@@ -45,26 +44,18 @@ def test_nemo(audio: Path, tmp_path: Path, capsys: Output) -> None:
     found = imported(tmp_path / "out")
     assert {name: (each["text"], each.get("start"), each["duration"]) for name, each in
             found.items()} == {"a": ("one", None, 0.5), "b": ("two", None, 0.5),
-                               "c": ("three", 0.1, 0.2), "c-2": ("four", 0.3, 0.2),
-                               "e": ("unpacked", None, 0.5)}  # fmt: skip
+                               "c": ("three", 0.1, 0.2), "c-2": ("four", 0.3, 0.2)}  # fmt: skip
     assert found["a"]["speaker"] == "7"
     errors = capsys.readouterr().err
     for line in (
         "left out 3, line that is not a JSON object: train_manifest.json:9",
-        "left out 1, time outside the file: c-3: 0.30 to 0.80 s of 0.50 s",
-        "left out 1, empty text: d", "left out 1, line without audio: train_manifest.json:7",
-        "left out 1, value that is not a text: train_manifest.json:8: text {'a': 1}",
-        "left out 1, time or channel that is not a number: ",
-        "left out 1, audio in a tar archive: unpack it with tar xf and name its folder",
+        "left out 1, time outside the file: c-3: 0.30 to 1.20 s of 0.50 s",
+        "left out 1, empty text: d", "left out 1, audio that cannot be read: ",
+        "left out 3, impossible value: train_manifest.json:7: 'audio': input should be a valid st",
+        "; train_manifest.json:8: 'text': input should be a valid string, got {'a': 1};",
+        "'duration': input should be a valid number, unable to parse string as a number, got 'lo",
     ):  # fmt: skip
         assert line in errors, line
-
-
-def test_training_on_a_nemo_manifest_names_the_command(audio: Path, capsys: Output) -> None:
-    path = write_manifest(audio / "m.json", {"audio_filepath": "audio/a.wav", "text": "one"})
-    assert run("data", "check", path) == 2
-    expected = f"{path} is not a manifest: use asrkit data import nemo {path} --"
-    assert expected in capsys.readouterr().err
 
 
 LINES = '{"path": "audio/a.wav", "sentence": "one", "client_id": "x"}\n'
@@ -128,13 +119,15 @@ def test_wenet(audio: Path, tmp_path: Path) -> None:
 def test_kaldi(audio: Path, tmp_path: Path, capsys: Output) -> None:
     (audio / "wav.scp").write_text(
         f"r1 audio/a.wav\nr2 {audio}/audio/b.wav\nr3 touch {tmp_path}/ran |\nr4 x.ark:17\n"
-        "r5\nr6 ../../x.wav\nr2 audio/a.wav\nr7 audio/d.wav\n"
+        "r5\nr2 audio/a.wav\nr7 audio/d.wav\n"
     )
-    (audio / "text").write_text("u1 one two\nu2 three\nu3 four\nu9 nine\nu5\nu6 six\nu7 seven\n")
+    (audio / "text").write_text(
+        "u1 one two\nu2 three\nu3 four\nu9 nine\nu5\nu6 six\nu7 seven\nua a\nub b\n"
+    )
     (audio / "utt2spk").write_text("u1 s1\nu2 s1\nu3 s2\nu5 s2\nu7 u7\n\u2028\n\u3000", "utf-8")
     (audio / "segments").write_text(
         "u1 r1 0.0 0.2\nu2 r1 0.2 0.5\nu3 r2 0.1 -1\nu4 r2 0 0.1\nu5 r2 0.2 0.3\nu6 r3 0 1\n"
-        "u7 r7 0 0.5\nu8 r7 0\n"
+        "u7 r7 0 0.5\nu8 r7 0\nua r4 0 1\nub r8 0 1\n"
     )
     assert run("data", "import", "auto", audio, "--output", tmp_path / "out") == 1
     found = imported(tmp_path / "out")
@@ -146,12 +139,11 @@ def test_kaldi(audio: Path, tmp_path: Path, capsys: Output) -> None:
     assert not (tmp_path / "ran").exists()
     errors = capsys.readouterr().err
     for line in (
-        "command in place of a file; commands are never run: write the path of the audio file",
-        "inside an archive of Kaldi: write it as files with wav-copy: r4 x.ark:17",
-        "left out 1, line of wav.scp without a file: r5", "path that leaves the folder",
+        "left out 1, audio that is not a local file: commands are never run: ",
+        "x.ark:17 does not exist",
         "left out 1, line of wav.scp whose key occurs twice: r2", "left out 1, empty text: u5",
         "left out 1, audio without a line in text: u4", "left out 1, text without audio: u9",
-        "segment without a file in wav.scp: u6: r3", "start and an end: u8 r7 0",
+        "segment without a file in wav.scp: ub: r8", "start and an end: u8 r7 0",
         "1 utterances without a speaker are in train",
     ):  # fmt: skip
         assert line in errors, line
@@ -216,8 +208,6 @@ def test_lhotse(
         assert (found["b-0.1"]["start"], found["b-0.1"]["duration"]) == (0.1, 0.3)
         errors = capsys.readouterr().err
         assert "left out 2, recording that is not a single local file" in errors
-        assert "left out 1, supervision without a recording: " in errors
-        assert "left out 1, supervision without an id, a start or a duration: " in errors
 
 
 def cuts_of(audio: Path) -> CutSet:
@@ -254,7 +244,7 @@ def test_supervisions_of_lhotse_keep_their_channels(
     assert run("data", "import", "auto", audio, "--output", tmp_path / "out", "--dev", 0) == 1
     found = {each.id: each.channel for each in read_manifest(tmp_path / "out" / "train.jsonl")}
     assert found == {"only": None, "left": 0, "right": 1, "both": None}
-    assert "left out 1, cut or supervision of some of several channels" in capsys.readouterr().err
+    assert "'channel': input should be a valid integer, got [0, 2]" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("form", ["cuts.jsonl", "cuts.jsonl.gz", "shar"])

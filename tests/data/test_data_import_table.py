@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from asrkit.data.splits import with_roles
 from tests.conftest import speech, write_wav
 from tests.data.test_data_import import Output, imported, sound
 from tests.running import run
@@ -40,9 +39,6 @@ def test_tables_keep_their_own_parts(common_voice: Path, tmp_path: Path, capsys:
     assert one["text"] == 'Mae "hen'  # a quote in TSV is a character
     assert one["audio"] == "../cv-corpus/cy/clips/common_voice_cy_3.mp3"
     assert one["speaker"] == f"{1:0128x}"
-    assert run("data", "import", "auto", common_voice, "--output", tmp_path / "b") == 2
-    expected = f"is not recognised: name a list in this folder, such as {common_voice}/dev.tsv"
-    assert expected in capsys.readouterr().err.replace("'", "")
     assert run("data", "import", "auto", lists[2], "--output", tmp_path / "one") == 0  # divided
     assert len(imported(tmp_path / "one")) == 2
 
@@ -74,15 +70,8 @@ def test_ljspeech(tmp_path: Path, capsys: Output) -> None:
         "LJ001-0000": 'In nineteen hundred, "he', "LJ001-0001": '"Y"',
     }  # fmt: skip
     errors = capsys.readouterr().err
-    assert "left out 1, audio that cannot be read: " in errors
+    assert "left out 2, audio that cannot be read: " in errors
     assert "left out 1, empty text: LJ001-0002" in errors
-
-
-def test_a_table_without_an_ending(common_voice: Path, tmp_path: Path) -> None:
-    (common_voice / "train.tsv").rename(common_voice / "list")
-    for kind in ("auto", "table"):
-        command = ("import", kind, common_voice / "list", "--output", tmp_path / kind)
-        assert run("data", *command) == 0
 
 
 CSV = 'wav_filename,transcript,spk,begin,end\na.wav,"one, two",x,0.1,0.3\nsub/b.wav,"a ""b""",y,,\n'
@@ -95,11 +84,10 @@ CSV = 'wav_filename,transcript,spk,begin,end\na.wav,"one, two",x,0.1,0.3\nsub/b.
         ("\ufeff" + CSV, []),
         (CSV.replace(",", ";").replace("one; two", "one, two"), []),
         (CSV.replace("wav_filename", "f").replace("transcript", "t"), ["--columns=audio=f,text=t"]),
-        (CSV.replace("spk", "speaker\tof it"), ["--columns=speaker=speaker\tof it"]),
+        (CSV.replace("spk", "who says it"), ["--columns=speaker=who says it"]),
         (CSV.replace(",", "|").replace("one| two", "one, two"), []),
         (CSV.partition("\n")[2], ["--columns=audio=1,text=2,speaker=3,start=4,end=5"]),
         (CSV.replace("\n", "\r\n"), []),
-        (CSV.replace(",", ";").replace("one; two", "one, two").replace("0.", "0,"), []),
     ],
 )
 def test_a_table(text: str, options: list[str], tmp_path: Path) -> None:
@@ -107,9 +95,8 @@ def test_a_table(text: str, options: list[str], tmp_path: Path) -> None:
     sound(folder / "a.wav", 0.5)
     sound(folder / "sub/b.wav", 0.5)
     (folder / "list.csv").write_bytes(text.encode())
-    for kind in ("table", "auto"):
-        command = ("import", kind, folder / "list.csv", "--output", tmp_path / "out", "--force")
-        assert run("data", *command, *options) == 0
+    command = ("import", "auto", folder / "list.csv", "--output", tmp_path / "out")
+    assert run("data", *command, *options) == 0
     found = imported(tmp_path / "out")
     assert (found["a"]["text"], found["a"]["start"], found["a"]["duration"]) == (
         "one, two", 0.1, 0.2,
@@ -138,24 +125,22 @@ def test_bad_lines_of_a_table(tmp_path: Path, capsys: Output) -> None:
     assert (
         run("data", "import", "auto", tmp_path / "in/list.csv", "--output", tmp_path / "out") == 1
     )
-    assert sorted(imported(tmp_path / "out")) == ["a", "q2"]
+    assert sorted(imported(tmp_path / "out")) == ["a", "i", "k", "q2"]
     errors = capsys.readouterr().err
     for line in (
         "left out 1, id that occurs twice: a",
         "left out 2, audio that occurs twice: d; q",
         "left out 1, audio that occurs twice with another text: e",
         "left out 1, empty text: g",
-        "left out 1, line without audio: list.csv:8",
-        "left out 2, time outside the file: i: 0.40 to 0.70 s of 0.50 s; n: 0.60",
-        "left out 2, time or channel that is not a number: list.csv:10: start 'x'; list.csv:15",
-        "left out 1, path that leaves the folder (--audio-root names another folder): ../x.wav",
-        "left out 1, audio that is not a local file: http://host/x.wav",
+        "left out 5, impossible value: list.csv:8: 'audio': field required, ",
+        "list.csv:10: 'start': input should be a valid number, unable to parse string as a number",
+        "list.csv:15: 'start': input should be a finite number, got 'nan'; …",
+        "left out 1, time outside the file: n: 0.60",
+        "left out 1, audio that is not a local file: commands are never run: ",
         "left out 1, line without 5 columns: list.csv:13: 3",
-        "left out 3, audio that cannot be read: ",
-        "left out 1, impossible value: ",
+        "left out 2, audio that cannot be read: ",
     ):
         assert line in errors, line
-    assert "/etc/passwd is not audio" in errors
     root = ("--audio-root", tmp_path)
     (tmp_path / "in/list.csv").write_text("audio,text\nx.wav,no\nin/a.wav,yes\n")
     assert (
@@ -190,95 +175,39 @@ def test_wrong_columns(value: str, tmp_path: Path, capsys: Output) -> None:
     (tmp_path / "list.csv").write_text("path,text\n")
     command = ("import", "table", tmp_path / "list.csv", "--output", tmp_path / "out")
     assert run("data", *command, f"--columns={value}") == 2
-    assert "--columns must be KEY=COLUMN" in capsys.readouterr().err
+    assert "--columns: must be KEY=COLUMN" in capsys.readouterr().err
     assert run("data", *command, "--columns=audio=nowhere") == 2
     assert "has no column 'nowhere': its columns are 'path', 'text'" in capsys.readouterr().err
 
 
-@pytest.fixture
-def calls(tmp_path: Path) -> Path:
-    """A table of ten calls, an agent and a customer on channels of their own."""
-    lines = ["file,who,start,end,text"]
+def test_speakers_of_calls_are_roles(
+    tmp_path: Path, capsys: Output, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No call is in both parts, and each has both roles; the mix of both voices is named."""
+    lines = ["file,who,start,end,text,channel"]
     for number in range(10):
         voices = [speech(1.0, seed=2 * number + channel) for channel in range(2)]
         write_wav(tmp_path / f"c{number}.wav", np.stack(voices, axis=1))
-        lines += [f"c{number}.wav,agent,0.1,0.5,good day", f"c{number}.wav,customer,0.4,0.9,hello"]
-    (tmp_path / "calls.csv").write_text("\n".join(lines))
-    return tmp_path / "calls.csv"
-
-
-def test_speakers_of_calls_are_roles(
-    calls: Path, tmp_path: Path, capsys: Output, caplog: pytest.LogCaptureFixture
-) -> None:
-    """No call is in both parts, and each has both roles; the mix of both voices is named."""
+        lines += [f"c{number}.wav,agent,0.1,0.5,good day,0",
+                  f"c{number}.wav,customer,0.4,0.9,hello,1"]  # fmt: skip
+    calls = tmp_path / "calls.csv"
+    calls.write_text("\n".join(lines))
     command = ("data", "import", "auto", calls, "--columns=speaker=who", "--output")
-    assert run(*command, tmp_path / "mixed") == 0
-    assert "10 files have several channels, whose mean is used, such as " in caplog.text
-    assert (
-        "'agent', 'customer' speak in most files and are taken as roles" in capsys.readouterr().err
-    )
-    found = imported(tmp_path / "mixed")
-    assert {each["speaker"] for each in found.values()} == {
-        f"c{number}-{role}" for number in range(10) for role in ("agent", "customer")
-    }
-    parts = [{(each["audio"], each["speaker"][3:]) for each in found.values()
+    assert run(*command, tmp_path / "apart") == 0
+    assert "or speakers who share recordings: dev is split by rec" in capsys.readouterr().err
+    found = imported(tmp_path / "apart")
+    assert {(each["speaker"], each["channel"]) for each in found.values()} == {
+        ("agent", 0), ("customer", 1),
+    }  # fmt: skip
+    parts = [{(each["audio"], each["speaker"]) for each in found.values()
               if each["split"] == part} for part in ("train", "dev")]  # fmt: skip
     assert {role for _, role in parts[1]} == {"agent", "customer"}
     assert not {audio for audio, _ in parts[0]} & {audio for audio, _ in parts[1]}
-    manifest = tmp_path / "mixed/train.jsonl"
-    assert run("data", "check", manifest) == 0
-    assert "the mean of 2 channels that differ" in capsys.readouterr().out
-    caplog.clear()
-    assert run(*command, tmp_path / "apart", "--channels=agent=0,customer=1") == 0
-    found = imported(tmp_path / "apart")
-    assert {(each["speaker"][3:], each["channel"]) for each in found.values()} == {
-        ("agent", 0), ("customer", 1),
-    }  # fmt: skip
     assert "several channels" not in caplog.text
-    assert run("data", "check", tmp_path / "apart/train.jsonl") == 0
-    assert "channels that differ" not in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("value", "problem"),
-    [
-        (
-            "agent",
-            "--channels must be SPEAKER=CHANNEL,… with channels from 0 to 63, each once, got",
-        ),
-        ("agent=x", "got 'agent=x'"),
-        ("agent=64", "got 'agent=64'"),
-        ("agent=0,agent=1", "got 'agent=1'"),
-        ("clerk=0", "--channels 'clerk': no utterance has this speaker"),
-    ],
-)
-def test_wrong_channels(
-    value: str, problem: str, calls: Path, tmp_path: Path, capsys: Output
-) -> None:
-    command = ("import", "auto", calls, "--columns=speaker=who", "--output", tmp_path / "out")
-    assert run("data", *command, f"--channels={value}") == 2
-    assert problem in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
-
-
-def rows(text: str) -> list[dict[str, object]]:
-    """Rows of a second each from words such as FILE:SPEAKER."""
-    pairs = (word.split(":") for word in text.split())
-    return [{"id": f"{i}", "audio": f"/a/{file}.wav", "speaker": speaker, "duration": 1.0}
-            for i, (file, speaker) in enumerate(pairs)]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("text", "speakers"),
-    [
-        ("1:a 1:b 2:a 2:b 3:a 3:b", "1-a 1-b 2-a 2-b 3-a 3-b"),
-        ("1:a 1:b 2:a 2:c 3:a 3:d", "1-a b 2-a c 3-a d"),  # customers have names
-        ("1:a 2:a 3:a 4:b", "a a a b"),  # a person who was recorded often
-        ("1:a 1:b 1:a", "a b a"),
-        ("1:a 1:b 2:a 2:b 3:c 4:c 5:d 6:e", "a b a b c c d e"),
-    ],
-)
-def test_roles(text: str, speakers: str) -> None:
-    said: list[str] = []
-    assert [row["speaker"] for row in with_roles(rows(text), said.append)] == speakers.split()
-    assert bool(said) == ("-" in speakers)
+    calls.write_text("\n".join(line.rpartition(",")[0] for line in lines))
+    assert run(*command, tmp_path / "mixed") == 0
+    assert "10 files have several channels, whose mean is used, such as " in caplog.text
+    for name, is_mixed in (("apart", False), ("mixed", True)):
+        capsys.readouterr()
+        assert run("data", "check", tmp_path / name / "train.jsonl") == 0
+        assert ("the mean of 2 channels that differ" in capsys.readouterr().out) == is_mixed

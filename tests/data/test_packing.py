@@ -15,12 +15,11 @@ import soundfile
 from asrkit import audio
 from asrkit.data import recording
 from asrkit.data.dataset import SpeechDataset
-from asrkit.data.foreign import INDEX
 from asrkit.data.inputs import read_recordings
 from asrkit.data.manifest import LeftOut, ManifestError
 from asrkit.data.recordings import Recordings, load_recordings
 from asrkit.data.sampling import EpochBatches
-from asrkit.data.shards import lossless_form, pack
+from asrkit.data.shards import INDEX, lossless_form, pack
 from tests.conftest import speech, write_manifest, write_wav
 from tests.data.encoding import ENCODE
 from tests.running import run

@@ -9,10 +9,9 @@ import numpy as np
 import pyarrow
 import pytest
 
-from asrkit.data.foreign import INDEX
 from asrkit.data.recordings import Recordings
 from asrkit.data.sampling import EpochBatches
-from asrkit.data.shards import ROWS, SCHEMA
+from asrkit.data.shards import INDEX, ROWS, SCHEMA
 
 
 class Cost(NamedTuple):

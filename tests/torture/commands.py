@@ -32,7 +32,6 @@ TRANSDUCER = "models/transducer.safetensors"
 EXPORT = ["export", "--model", MODEL, "--audio", "audio/0.flac", "--output", "out/m", "--format"]
 PARTS = ["--model", TRANSDUCER]  # three files
 WIDE = ["--chunk-ms", "640"]
-IMPORT = ["data", "import", "manifest", "train.jsonl", "--output", "out", "--copy", "--force"]
 NGRAM = ["ngram", "train.jsonl", "--output", "out/lm.arpa", "--order"]
 SRT = [*DECODE, "--output-dir", "out", "--format", "srt", "--search", "prefix_beam", "audio"]
 TRAIN = ["train", "--config", "config.yaml", "--resume", "training.checkpoint_every_steps=1"]
@@ -41,7 +40,6 @@ BY_WORKERS = ["--workers", "2", "--output-dir", "out", "--format", "jsonl"]
 DEEDS: dict[str, list[list[str]]] = {  # the command, and one that wrote older results before
     "train": [TRAIN],
     "ranks": [RANKS],
-    "import": [[*IMPORT, "--dev", "0.5"], [*IMPORT, "--dev", "0.2"]],
     "shard": [["data", "shard", "train.jsonl", "--output", "out/shards", "--shard-size", "3"]],
     "pack": [["pack", "--model", each, "--output", "out/m"] for each in (MODEL, OTHER)],
     "average": [["average", each, each, "--output", "out/m"] for each in (MODEL, OTHER)],

@@ -1,7 +1,8 @@
 """Readers of corpora in other forms (`asrkit data import`).
 
-A reader turns a folder or file into `Entry` objects. `measure` reads the headers of their audio.
-`asrkit.data.splits` divides and writes them. `registry` has the readers by kind.
+A reader turns a folder or file into rows: keys of a manifest and their values. `rows` checks them
+and reads the headers of the audio, and `asrkit.data.splits` divides them. `registry` has the
+readers by kind.
 """
 
 KINDS = {  # kinds of corpora, with their meanings for the help
@@ -14,12 +15,4 @@ KINDS = {  # kinds of corpora, with their meanings for the help
     "librispeech": "folders of speakers and chapters with .trans.txt",
     "huggingface": "parquet files, or a folder of save_to_disk",
     "lhotse": "recordings and supervisions, cuts or Shar of lhotse, or their folder",
-}
-
-FORMER = {  # kinds of former versions, with what replaces them
-    "commonvoice": "table LANGUAGE/train.tsv LANGUAGE/dev.tsv LANGUAGE/test.tsv",
-    "ljspeech": "table metadata.csv --columns audio=1,text=3",
-    "audiofolder": "auto, with each metadata.csv or metadata.jsonl as a SOURCE",
-    "wenet": "jsonl",
-    "webdataset": "folder, after tar xf",
 }

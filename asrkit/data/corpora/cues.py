@@ -1,4 +1,4 @@
-"""Texts with times beside the audio: SRT, WebVTT, TextGrid, labels of HTK and Audacity."""
+"""Texts with times beside the audio: SRT and WebVTT, TextGrid, labels of Audacity."""
 
 import html
 import io
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from asrkit.data.corpora.entry import CorpusError, lines_of
+from asrkit.data.corpora.source import CorpusError, lines_of
 from asrkit.data.manifest import log_once
 from asrkit.errors import reason, shown
 from asrkit.extras import need
@@ -15,8 +15,6 @@ from asrkit.extras import need
 LONGEST = 1 << 24  # bytes of a file
 PLACEMENT = re.compile(r"\{\\[^{}]*\}")  # marks of SubStation in SRT, such as {\an8}
 LABEL = re.compile(r"(\d+(?:\.\d+)?)\s+(\d+(?:\.\d+)?)(?:\s+(.*))?")
-SPECTRAL = re.compile(r"\\\t.*")  # Audacity's line of the frequencies of the label before it
-HTK_SECOND = 1e7  # HTK counts 100 ns
 TOKEN = re.compile(
     r'"(?:[^"]|"")*"|<exists>|(?<![\w\[.-])-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?![\w\].])'
 )
@@ -77,21 +75,15 @@ def subtitles(path: Path, lines: list[tuple[int, str]]) -> list[Cue]:
 
 def labels(path: Path, lines: list[tuple[int, str]]) -> list[Cue]:
     """Return the labels of lines that all begin with two times; else one text of all lines."""
-    spoken = [text for _, line in lines if not SPECTRAL.fullmatch(text := line.strip())]
-    if subtitle := next((line for line in spoken if " --> " in line), None):
-        raise CorpusError(
-            f"{path}: {shown(subtitle, 40)} has times of subtitles: write it as .srt or .vtt"
-        )
+    spoken = [line.strip() for _, line in lines]
     found = [LABEL.fullmatch(line) for line in spoken]
     times = [each.groups(default="") for each in found if each]
-    if not all(found) and 2 * len(times) > len(found):
+    if 2 * len(times) > len(found) > len(times):
         line = spoken[found.index(None)]
         raise CorpusError(f"{path}: a line lacks the times of the others: {shown(line, 40)}")
-    if not found or not all(found):
+    if not times or len(times) < len(found):
         return [Cue("\n".join(spoken))]
-    is_htk = all(cell.isdecimal() for start, end, _ in times for cell in (start, end))
-    unit = HTK_SECOND if is_htk else 1.0
-    return [Cue(text, float(start) / unit, float(end) / unit) for start, end, text in times]
+    return [Cue(text, float(start), float(end)) for start, end, text in times]
 
 
 def textgrid(path: Path, text: str) -> list[Cue]:

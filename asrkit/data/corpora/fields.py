@@ -1,56 +1,49 @@
-"""Named values of an utterance, from the columns of a table or the keys of an object."""
+"""The columns of a table, or the keys of objects, that an import reads."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from asrkit.data.corpora.entry import Entry, Ids, Omitted, found_audio, seconds_of
-from asrkit.data.foreign import ENDS, KEYS, plain
+from asrkit.data.corpora.source import CorpusError
+from asrkit.data.foreign import field_of
 from asrkit.errors import shown
 
 FIELDS = ("audio", "text", "speaker", "id", "start", "duration", "end", "channel")
-NOT_A_TIME = "time or channel that is not a number"
+OWN_FIELDS = (*FIELDS, "track", "first_byte", "num_bytes")  # of manifests of asrkit
+NEEDED = ("audio", "text")
+SHOWN_COLUMNS = 20
 
 
-def field_of(name: str) -> str:
-    """Return the field of a key by its name, or "" for a key that is not read."""
-    bare = plain(name)
-    if bare in ENDS:
-        return "end"
-    found = KEYS.get(bare, bare)
-    return found if found in FIELDS else ""
+def is_numbered(columns: Mapping[str, str]) -> bool:
+    """Return whether columns are named by numbers, so that the first line has no names."""
+    return bool(columns) and all(name.isdecimal() for name in columns.values())
 
 
-def entry_of(
-    values: Mapping[str, Any], root: Path, ids: Ids, omitted: Omitted, where: str
-) -> Entry | None:
-    """Return the utterance of a line; None, with a reason in `omitted`, if it cannot be used."""
-    named, texts = values.get("audio"), {}
-    if not named or not isinstance(named, str):
-        omitted.add("line without audio", where)
-        return None
-    for field in ("id", "text", "speaker"):
-        value = values.get(field)
-        texts[field] = str(value) if isinstance(value, int) else value
-        if not isinstance(texts[field], str | None):
-            omitted.add("value that is not a text", f"{where}: {field} {shown(value, 30)}")
-            return None
-    audio = found_audio(named, root, omitted)
-    if audio is None:
-        return None
-    numbers: dict[str, float] = {}
-    for field in ("start", "duration", "end", "channel"):
-        if values.get(field) in (None, ""):
+def columns_of(
+    path: Path,
+    names: Sequence[str],
+    wanted: Mapping[str, str],
+    fields: Collection[str] = FIELDS,
+) -> dict[str, int]:
+    """Return the place of each column that is read, by the key of a manifest."""
+    known = ", ".join(shown(name, 30) for name in names[:SHOWN_COLUMNS])
+    places: dict[str, int] = {}
+    for field, name in wanted.items():
+        if name not in names and not (name.isdecimal() and 1 <= int(name) <= len(names)):
+            raise CorpusError(f"{shown(path)} has no column {shown(name)}: its columns are {known}")
+        places[field] = names.index(name) if name in names else int(name) - 1
+    for place, name in enumerate([] if is_numbered(wanted) else names):
+        field = field_of(name)
+        if field in wanted or field not in fields:
             continue
-        number = seconds_of(values[field])
-        if number is None or (field == "channel" and number % 1):
-            omitted.add(NOT_A_TIME, f"{where}: {field} {shown(values[field], 30)}")
-            return None
-        numbers[field] = number
-    start, duration = numbers.get("start", 0.0), numbers.get("duration")
-    if duration is None and "end" in numbers:
-        duration = numbers["end"] - start
-    return Entry(
-        texts["id"] or ids(audio), audio, texts["text"], texts["speaker"], start,
-        duration, int(numbers["channel"]) if "channel" in numbers else None,
-    )  # fmt: skip
+        if field in places:
+            raise CorpusError(
+                f"{shown(path)}: the columns {shown(names[places[field]])} and {shown(name)} can "
+                f"both be {field}: name one with --columns {field}=COLUMN"
+            )
+        places[field] = place
+    if missing := [field for field in NEEDED if field not in places]:
+        raise CorpusError(
+            f"{shown(path)} has no column for {' and '.join(missing)}: name it with --columns "
+            f"{','.join(f'{field}=COLUMN' for field in missing)}; its columns are {known}"
+        )
+    return places

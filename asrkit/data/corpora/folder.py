@@ -7,79 +7,53 @@ from pathlib import Path
 
 from asrkit.audio.files import SUFFIXES
 from asrkit.data.corpora.cues import read_cues
-from asrkit.data.corpora.entry import CorpusError, Entry, Omitted, Source
-from asrkit.data.foreign import TEXTS
-from asrkit.errors import reason, shown
+from asrkit.data.corpora.source import CorpusError, Omitted, Source
+from asrkit.data.splits import Row
+from asrkit.errors import shown
 
 logger = logging.getLogger(__name__)
 
-NO_TEXT, NO_AUDIO = "audio without a text beside it", "text without audio beside it"
-SAME_NAME = "audio with the name of another file"
-SECOND_TEXT = "second text beside an audio file"
-UNREADABLE = "text that cannot be read"
-NOT_SPEAKERS = {"audio", "clips", "data", "recordings", "wav", "wavs"}  # names of folders
+TEXTS = (".txt", ".lab", ".srt", ".vtt", ".textgrid")  # endings of texts beside recordings
 
 
-def read_folder(source: Source, omitted: Omitted) -> Iterator[Entry]:
+def read_folder(source: Source, omitted: Omitted) -> Iterator[Row]:
     """Yield the recordings of a folder and its subfolders that have a text beside them.
 
-    The speaker is the name of the first subfolder, below the folder that all recordings share. If
-    all are in one subfolder, its name is the speaker.
+    The speaker is the name of the first subfolder, below the folder that all recordings share.
     """
-    sound: dict[str, Path] = {}  # by path without ending
-    texts: dict[str, Path] = {}
-    others: list[Path] = []
+    found: tuple[dict[str, Path], dict[str, Path]] = ({}, {})  # audio and texts by path, no ending
+    others = []
     for path in files_of(source.path):
         name, ending = os.path.splitext(path)
-        if ending.lower() in SUFFIXES:
-            if sound.setdefault(name, path) is not path:
-                omitted.add(SAME_NAME, path.relative_to(source.path))
-        elif ending.lower() in TEXTS:
-            if texts.setdefault(name, path) is not path:
-                omitted.add(SECOND_TEXT, path.relative_to(source.path))
-        else:
+        if ending.lower() not in (*SUFFIXES, *TEXTS):
             others.append(path)
+        elif found[ending.lower() in TEXTS].setdefault(name, path) is not path:
+            omitted.add("file with the name of another", path.relative_to(source.path))
     if others:
         named = ", ".join(map(shown, others[:3])) + (" …" if len(others) > 3 else "")
         logger.warning("%d other files are not read: %s", len(others), named)
+    sound, texts = found
     for name in texts.keys() - sound.keys():
-        omitted.add(NO_AUDIO, texts[name].relative_to(source.path))
-    places = [path.parent for path in sound.values()] or [source.path]
-    shared = Path(os.path.commonpath(places))
-    is_named = shared != source.path and shared.name.lower() not in NOT_SPEAKERS
+        omitted.add("text without audio beside it", texts[name].relative_to(source.path))
+    shared = os.path.commonpath([path.parent for path in sound.values()] or [source.path])
     for name, path in sound.items():
-        if name in texts:
-            below = path.relative_to(source.path)
-            *first, _ = path.relative_to(shared).parts
-            speaker = first[0] if first else shared.name if is_named else None
-            yield from entries_of(path, texts[name], below, speaker, omitted)
-        else:
-            omitted.add(NO_TEXT, path.relative_to(source.path))
-
-
-def entries_of(
-    audio: Path, text: Path, below: Path, speaker: str | None, omitted: Omitted
-) -> Iterator[Entry]:
-    """Yield an entry for each cue of a text, or one for a text without times."""
-    try:
-        cues = read_cues(text)
-    except CorpusError as error:
-        omitted.add(UNREADABLE, error)
-        return
-    except OSError as error:
-        omitted.add(UNREADABLE, f"{text}: {error.strerror or reason(error)}")
-        return
-    if not cues:
-        omitted.add("empty text", text)
-    for number, cue in enumerate(cues, start=1):
-        duration = None if cue.end is None else cue.end - cue.start
-        name = id_of(below) if cue.end is None else f"{id_of(below)}-{number:04d}"
-        yield Entry(name, audio, cue.text, cue.speaker or speaker, cue.start, duration)
-
-
-def id_of(path: Path) -> str:
-    """Return the id of a recording: the parts of its path, without the ending."""
-    return "-".join(path.with_suffix("").parts)
+        below = path.relative_to(source.path)
+        if name not in texts:
+            omitted.add("audio without a text beside it", below)
+            continue
+        try:
+            cues = read_cues(texts[name])
+        except (CorpusError, OSError) as error:
+            omitted.add("text that cannot be read", error)
+            continue
+        if not cues:
+            omitted.add("empty text", texts[name])
+        speaker = path.relative_to(shared).parts[0] if path.parent != Path(shared) else None
+        for number, cue in enumerate(cues, start=1):
+            id_ = "-".join(below.with_suffix("").parts)
+            yield {"id": id_ if cue.end is None else f"{id_}-{number:04d}", "audio": str(path),
+                   "text": cue.text, "speaker": cue.speaker or speaker, "start": cue.start,
+                   "end": cue.end}  # fmt: skip
 
 
 def files_of(folder: Path) -> Iterator[Path]:
@@ -94,6 +68,5 @@ def files_of(folder: Path) -> Iterator[Path]:
                 logger.warning("%s is a link to a folder and is not read", shown(path))
         for name in sorted(names):
             path = Path(place, name)
-            if name.startswith(".") or not path.is_file():
-                continue
-            yield path
+            if not name.startswith(".") and path.is_file():
+                yield path

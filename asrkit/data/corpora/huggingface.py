@@ -1,5 +1,6 @@
 """Hugging Face's datasets: parquet files and folders of save_to_disk by pyarrow."""
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,32 +8,20 @@ from typing import Any
 
 from asrkit.atomic_write import replacing
 from asrkit.audio.files import SUFFIXES
-from asrkit.data.corpora.entry import CorpusError, Entry, Ids, Omitted, Source
-from asrkit.data.corpora.fields import entry_of, field_of
+from asrkit.data.corpora.fields import columns_of
 from asrkit.data.corpora.folder import files_of
-from asrkit.data.corpora.measure import EMPTY
-from asrkit.data.corpora.table import columns_of
-from asrkit.data.splits import split_of
+from asrkit.data.corpora.source import CorpusError, Ids, Omitted, Source
+from asrkit.data.foreign import field_of
+from asrkit.data.splits import Row, split_of
 from asrkit.errors import reason, shown
 from asrkit.extras import need
 
 ROWS = 32  # rows of which the audio is in memory
-MAX_BYTES = 1 << 30  # of the audio of a row
 MAGIC = {b"RIFF": ".wav", b"fLaC": ".flac", b"OggS": ".ogg"}  # others are .mp3
+DATA = re.compile(r"(?!cache-|tmp|indices).*\.(parquet|arrow)")  # names of files, without caches
 
 
-def files_in(path: Path) -> list[Path]:
-    """Return the parquet and Arrow files of a dataset, without caches."""
-    found = files_of(path) if path.is_dir() else iter([path])
-    return [
-        each
-        for each in found
-        if each.suffix in (".parquet", ".arrow")
-        and not each.name.startswith(("cache-", "tmp", "indices"))
-    ]
-
-
-def read_dataset(source: Source, omitted: Omitted) -> Iterator[Entry]:
+def read_dataset(source: Source, omitted: Omitted) -> Iterator[Row]:
     """Yield the rows of a dataset. Audio in its files is written to `source.audio_output`.
 
     The dataset's own parts are kept.
@@ -41,72 +30,54 @@ def read_dataset(source: Source, omitted: Omitted) -> Iterator[Entry]:
     import pyarrow
 
     names, root = Ids(), source.audio_root or source.path
-    for path in files_in(source.path):
+    for path in files_of(source.path) if source.path.is_dir() else [source.path]:
+        if not DATA.fullmatch(path.name):
+            continue
         split = split_of(path.relative_to(source.path.parent))
         try:
-            for number, values in enumerate(rows_in(path, source), start=1):
+            for number, row in enumerate(rows_in(path, source), start=1):
                 where = f"{path.name}: row {number}"
-                if values.get("text") in (None, ""):
-                    omitted.add(EMPTY, where)
+                if row.get("text") in (None, ""):
+                    omitted.add("empty text", where)
                     continue
-                audio = audio_of(values.pop("audio"), source.audio_output, names, omitted, where)
-                if audio and (
-                    entry := entry_of(values | {"audio": audio}, root, source.ids, omitted, where)
-                ):
-                    yield entry._replace(split=split)
+                audio = audio_of(row["audio"], source.audio_output, names)
+                audio = os.path.join(root, audio) if audio else None
+                yield row | {"audio": audio, "where": where, "split": split}
         except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
             raise CorpusError(f"{shown(path)} cannot be read: {reason(error)}") from error
 
 
-def rows_in(path: Path, source: Source) -> Iterator[dict[str, Any]]:
+def rows_in(path: Path, source: Source) -> Iterator[Row]:
     """Yield the values of the columns that are read, by the key of a manifest."""
-    schema, batches = opened(path)
+    from pyarrow import ipc, memory_map, parquet
+
+    file = parquet.ParquetFile(path) if path.suffix == ".parquet" else None
+    data = file or ipc.open_stream(memory_map(str(path)))
+    schema = file.schema_arrow if file else data.schema
     kinds = {name: str(schema.field(name).type) for name in schema.names}
     sound = [name for name in kinds if field_of(name) == "audio" and kinds[name] != "string"]
     # Beside a column with audio, others may have its path.
     header = [
         "" if sound and field_of(name) == "audio" and name != sound[0] else name for name in kinds
     ]
-    places, _ = columns_of(path, header, source.columns)
+    places = columns_of(path, header, source.columns)
     chosen = {field: schema.names[place] for field, place in places.items()}
-    for batch in batches(list(chosen.values())):
+    names = [*chosen.values()]
+    batches = file.iter_batches(ROWS, columns=names) if file else (b.select(names) for b in data)
+    for batch in batches:
         for first in range(0, len(batch), ROWS):
             for row in batch.slice(first, ROWS).to_pylist():
                 yield {field: row[name] for field, name in chosen.items()}
 
 
-def opened(path: Path) -> tuple[Any, Any]:
-    """Return the schema of a file, and a function of columns that yields batches of rows."""
-    from pyarrow import ipc, memory_map, parquet
-
-    if path.suffix == ".parquet":
-        file = parquet.ParquetFile(path)
-        return file.schema_arrow, lambda columns: file.iter_batches(ROWS, columns=columns)
-    data = memory_map(str(path))
-    if data.read(6) == b"ARROW1":
-        table = ipc.open_file(data)
-        parts = (table.get_batch(number) for number in range(table.num_record_batches))
-    else:
-        data.seek(0)
-        table = ipc.open_stream(data)
-        parts = iter(table)
-    return table.schema, lambda columns: (part.select(columns) for part in parts)
-
-
-def audio_of(value: Any, folder: Path, names: Ids, omitted: Omitted, where: str) -> str | None:
+def audio_of(value: Any, folder: Path, names: Ids) -> str | None:
     """Return the path of a row's audio (a path, bytes, or both), after writing the bytes."""
     given = value if isinstance(value, dict) else {"path": value}
     data, path = given.get("bytes"), given.get("path")
     if isinstance(path, bytes):
         data, path = path, None
     if not isinstance(data, bytes):
-        if isinstance(path, str) and path:
-            return path
-        omitted.add("row without audio", where)
-        return None
-    if not 0 < len(data) <= MAX_BYTES:
-        omitted.add("audio that is empty or too large", f"{where}: {len(data)} bytes")
-        return None
+        return path
     named = Path(path or "audio")
     ending = named.suffix.lower()
     if ending not in SUFFIXES:

@@ -1,0 +1,70 @@
+"""The sources of an import, and what it leaves out."""
+
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from asrkit.errors import UserError, printable, shown
+from asrkit.lines import LineKind, text_lines
+
+EXAMPLES = 3  # of each reason
+
+
+class CorpusError(UserError):
+    """A corpus that cannot be imported; the message has its path and what to do."""
+
+
+TEXT = LineKind("a text", CorpusError, longest=1 << 20, most_empty=10_000)
+
+
+class Source(NamedTuple):
+    """A corpus to read, with the options of the command."""
+
+    path: Path  # file or folder
+    # Folder in which relative paths of audio begin; None for the reader's default.
+    audio_root: Path | None = None
+    # Columns of a table by the keys of a manifest, as the user named them.
+    columns: Mapping[str, str] = {}
+    audio_output: Path = Path("audio")  # folder for audio that is inside other files
+    split: str | None = None  # the part that a list is, by its name beside other lists
+
+
+class Omitted:
+    """Counts of what an import leaves out by reason, with a few examples of each."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = {}
+        self.examples: dict[str, list[str]] = {}
+
+    def add(self, reason: str, example: object) -> None:
+        """Count one thing that is left out, for a reason that is equal for all its examples."""
+        self.counts[reason] = self.counts.get(reason, 0) + 1
+        examples = self.examples.setdefault(reason, [])
+        if len(examples) < EXAMPLES:
+            examples.append(
+                shown(example) if isinstance(example, Path) else printable(str(example))
+            )
+
+    def lines(self) -> Iterator[str]:
+        """Yield a line for each reason, the most frequent first."""
+        for reason, count in sorted(self.counts.items(), key=lambda each: -each[1]):
+            more = "; …" if count > EXAMPLES else ""
+            yield f"left out {count}, {reason}: {'; '.join(self.examples[reason])}{more}"
+
+
+class Ids:
+    """Unique ids from the names of files: a, then a-2 for another part or another file."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = {}
+
+    def __call__(self, path: Path) -> str:
+        stem = path.stem
+        count = self.counts[stem] = self.counts.get(stem, 0) + 1
+        return stem if count == 1 else f"{stem}-{count}"
+
+
+def lines_of(path: Path, most: float = math.inf) -> Iterator[tuple[int, str]]:
+    """Yield the lines of a text file that are not empty; see `asrkit.lines.text_lines`."""
+    return text_lines(path, TEXT, most)
