@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from asrkit.cli.options import add_context, add_device, add_model_file
 from asrkit.cli.parser import Parser, whole
@@ -20,7 +19,7 @@ def main(argv: list[str] | None = None) -> int:
     arguments = Parser(
         "asrkit bench", __doc__,
         "asrkit bench --model small-en-alnum --threads 1,2 --streams 1,8,32\n"
-        "  asrkit bench --model exp/mine/model.safetensors --backends eager,onnx --format json",
+        "  asrkit bench --model exp/mine/model.safetensors --backends eager,onnx",
     )  # fmt: skip
     add_model_file(arguments)
     add_device(arguments)
@@ -37,7 +36,6 @@ def main(argv: list[str] | None = None) -> int:
         "--streams", type=counts, default=[1, 8], metavar="N,…",
         help="numbers of streams (default 1,8)",
     )  # fmt: skip
-    arguments.add_argument("--format", choices=["text", "json"], default="text")
     return arguments.run(bench, argv)
 
 
@@ -49,18 +47,7 @@ def counts(text: str) -> list[int]:
 WARM_UP, CHUNKS = 3, 100  # chunks of each stream that are not timed, and that are
 
 
-class Row(NamedTuple):
-    """Times for a chunk of each of several streams, from samples to results."""
-
-    backend: str
-    threads: int
-    streams: int
-    load_s: float
-    p50_ms: float
-    p95_ms: float
-    p99_ms: float
-    real_time_factor: float  # for one stream
-    streams_a_core: float  # number of streams that are in real time at p50
+TITLES = "backend", "threads", "streams", "load s", "p50 ms", "p95 ms", "p99 ms", "streams a core"
 
 
 def bench(options: argparse.Namespace) -> int:
@@ -75,10 +62,8 @@ def bench(options: argparse.Namespace) -> int:
     context = context_of(options, file)
     if context.full:
         raise UserError("--chunk-ms must be a chunk, got full: bench measures streams")
-    facts = facts_of(recognizer_of(file, context, device=options.device))
-    if options.format == "text":
-        print("\n".join(f"{name:<12}{fact}" for name, fact in facts.items()), flush=True)
-    rows: list[Row] = []
+    print(about(recognizer_of(file, context, device=options.device)), flush=True)
+    rows = []
     for threads in options.threads:
         for backend in options.backends or BACKENDS:
             torch.set_num_threads(threads)
@@ -91,47 +76,41 @@ def bench(options: argparse.Namespace) -> int:
                 if threads == options.threads[0]:
                     print(f"not measured: {error}", file=sys.stderr)
                 continue
-            load = time.perf_counter() - start
-            rows += [row_of(made, load, backend, threads, streams) for streams in options.streams]
-    if options.format == "json":
-        print(json.dumps({**facts, "rows": [row._asdict() for row in rows]}, indent=1))
-        return 0
-    cells = [[f"{x:.4g}" if isinstance(x, float) else str(x) for x in row] for row in rows]
-    print(table([name.replace("_", " ") for name in Row._fields], cells))
+            load = f"{time.perf_counter() - start:.4g}"
+            for streams in options.streams:
+                times = times_of(made, threads, streams)
+                cells = (f"{each:.4g}" for each in times)
+                rows.append([backend, str(threads), str(streams), load, *cells])
+    print(table(TITLES, rows))
     return 0
 
 
-def facts_of(recognizer: Recognizer) -> dict[str, str]:
-    """Return context, latency and state of a model, which are not timed."""
+def about(recognizer: Recognizer) -> str:
+    """Describe a model's context, latency and state, which are not timed."""
     from asrkit import audio
 
     engine = recognizer.engine
     spec = engine.spec
     chunk, left, right = (frames * spec.rate.frame_ms for frames in spec.context)
     soonest = right + (audio.WINDOW - audio.HOP) // 16
-    after = f" and {right} ms after them" if right else ""
     state = sum(each.numel() * each.element_size() for each in engine.init_state(1))
-    return {
-        "chunks": f"{chunk} ms with {left} ms before them{after}",
-        "latency": f"{soonest} to {chunk + soonest} ms, and the time of a step",
-        "state": f"{state / 1e6:.2f} MB a stream",
-    }
+    return (
+        f"chunks of {chunk} ms with {left} ms before and {right} ms after them; latency of "
+        f"{soonest} to {chunk + soonest} ms and the time of a step; {state / 1e6:.2f} MB a stream"
+    )
 
 
-def row_of(recognizer: Recognizer, load: float, backend: str, threads: int, streams: int) -> Row:
-    """Measure streams that share steps."""
+def times_of(recognizer: Recognizer, threads: int, streams: int) -> list[float]:
+    """Return percentiles of the ms of a chunk of all streams, which share steps; streams a core."""
     import numpy as np
 
     from asrkit import audio
     from asrkit.runtime.threads import leave_cores
 
     leave_cores(recognizer.backend.kind, threads)
-    p50, p95, p99 = (
-        1000 * float(each) for each in np.percentile(seconds_of(recognizer, streams), (50, 95, 99))
-    )
+    found = 1000 * np.percentile(seconds_of(recognizer, streams), (50, 95, 99))
     chunk_ms = 1000 * audio.HOP * recognizer.engine.spec.chunk_frames / audio.SAMPLE_RATE
-    share = p50 / streams / chunk_ms
-    return Row(backend, threads, streams, load, p50, p95, p99, share, 1 / share / threads)
+    return [*map(float, found), streams * chunk_ms / float(found[0]) / threads]
 
 
 def seconds_of(recognizer: Recognizer, streams: int) -> list[float]:

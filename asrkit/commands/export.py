@@ -89,11 +89,9 @@ def export(options: argparse.Namespace) -> int:
     from asrkit.export.verification import eager_step, largest_difference, tolerance
     from asrkit.model import TransducerHead
 
-    if options.manifest is not None and not options.format.endswith("int8"):
-        raise UserError(
-            f"--manifest has no effect with --format {options.format}: its recordings are for a "
-            "test of int8"
-        )
+    is_int8 = options.format.endswith("int8")
+    if options.manifest is not None and not is_int8:
+        raise UserError(f"--manifest is for a test of int8, got --format {options.format}")
     file = load_file(options)
     exported = exported_of(options, file)
     if exported.what != "encoder":
@@ -105,10 +103,9 @@ def export(options: argparse.Namespace) -> int:
     output = Path(options.output or default_output(options, file, exported))
     recordings = replayed(options.audio, file)
     samples, source = torch.from_numpy(recordings[0][0])[None], recordings[0][1]
-    trial = None
-    if options.format.endswith("int8"):
+    if is_int8:
         need("jiwer")
-        trial = with_texts(options.manifest or file.config.data.dev)
+    trial = with_texts(options.manifest or file.config.data.dev) if is_int8 else None
     writer = torchscript if options.format == "torchscript" else onnx
     in_parts = exported.what != "encoder" and isinstance(file.model.head, TransducerHead)
     output, *parts = paths_of(output, layout, in_parts)
@@ -258,44 +255,38 @@ def default_output(options: argparse.Namespace, file: ModelFile, exported: Expor
 
 
 def exported_of(options: argparse.Namespace, file: ModelFile) -> Exported:
+    """Return what to export. Raises UserError for options that do not fit each other or a file."""
     from asrkit.backends.export_metadata import Exported, read_by
     from asrkit.cli.recognizer import context_of
     from asrkit.config import MOST_FRAMES
+    from asrkit.export.onnx import MOST_BYTES
 
-    readable, heads = read_by(file.model.head), {"ctc", "transducer"}
-    what = options.what or ("encoder" if options.format == "torchscript" else readable)
-    context = context_of(options, file)
-    if what in heads - {readable}:
-        raise UserError(f"--what {what} does not fit the head of this model: use --what {readable}")
-    if options.format == "torchscript" and what != "encoder":
+    form, readable, context = options.format, read_by(file.model.head), context_of(options, file)
+    fitting = {"encoder", readable, "model"}
+    if form == "torchscript":
+        fitting = {"encoder"}
+    elif form.endswith("int8") or context.full:  # int8 is tested by its texts
+        fitting = {readable}
+    what = options.what or ("encoder" if form == "torchscript" else readable)
+    if what not in fitting:
         raise UserError(
-            f"--format torchscript holds the encoder, got --what {what}: use --what encoder, or "
-            "--format onnx"
+            f"--what must be {' or '.join(sorted(fitting))} for this model as {form}"
+            f"{' in full context' * context.full}, got {what}"
         )
-    if context.full and (options.format == "torchscript" or what != readable):
-        raise UserError(f"in full context, --format onnx and onnx-int8 need --what {readable}")
+    if context.full and form == "torchscript":
+        raise UserError("full context needs --format onnx or onnx-int8, got torchscript")
     exported = Exported(what, context, file.model.encoder.rate.frame_ms)
     if not context.full and max(context) > MOST_FRAMES:
         longest = MOST_FRAMES * exported.frame_ms
         raise UserError(f"--chunk-ms, --left-ms and --right-ms must be at most {longest}")
     size = sum(each.nbytes for each in file.model.parameters())
-    if options.format.startswith("sherpa-onnx") or options.format.endswith("int8"):
-        check_size(options.format, size)
-    if options.format.endswith("int8") and exported.what != readable:
-        raise UserError(f"onnx-int8 is tested by its texts: it needs --what {readable}")
-    return exported
-
-
-def check_size(form: str, size: int) -> None:
-    """Raise UserError for weights of `size` bytes in float32 that one file cannot hold."""
-    from asrkit.export import onnx
-
-    held, other = (size / 4, "onnx") if form.endswith("int8") else (size, f"{form}-int8")
-    if held > onnx.MOST_BYTES:
+    held = size // 4 if form.endswith("int8") else size
+    if held > MOST_BYTES and form not in ("torchscript", "onnx"):
         raise UserError(
-            f"a file of {form} holds at most {onnx.MOST_BYTES / 1e9:.1f} GB of weights, this model "
-            f"needs {held / 1e9:.1f} GB: use --format {other}"
+            f"a file of {form} holds at most {MOST_BYTES / 1e9:.1f} GB of weights, this model needs"
+            f" {held / 1e9:.1f} GB: use --format onnx, or {form.removesuffix('-int8')}-int8"
         )
+    return exported
 
 
 def with_texts(manifest: str) -> list[Recording]:
@@ -308,7 +299,7 @@ def with_texts(manifest: str) -> list[Recording]:
     except ManifestError as error:
         raise UserError(f"int8 needs a --manifest for a test: {error}") from None
     if not labelled:
-        raise UserError(f"int8 needs a test on recordings with texts; {manifest} has none")
+        raise UserError(f"int8 needs a --manifest with texts for a test; {manifest} has none")
     return labelled
 
 

@@ -213,7 +213,7 @@ FULL = ["--chunk-ms", "full"]
         ("evaluate", ["--second-search", "greedy", "x.jsonl"], "effect without a second pass"),
         ("stream", [*FULL, "--second-search", "greedy", "x.wav"], "effect without a second pass"),
         ("stream", ["--partials", "--format", "jsonl", "x.wav"], "--partials has no effect with"),
-        ("export", ["--manifest", "x.jsonl", "--output", "x.ts"], "--manifest has no effect with"),
+        ("export", ["--manifest", "x.jsonl", "--output", "x.ts"], "--manifest is for a test of"),
     ],
 )  # fmt: skip
 def test_bad_options(
@@ -271,7 +271,7 @@ def test_export(model: Path, wav: Path, shown: Shown, refused: Shown) -> None:
     path = wav.with_name("encoder.ts")
     options = ["--output", path, "--audio", wav, "--chunk-ms", 320]
     said = refused("export", "--model", model, *options, "--what", "model")
-    assert "use --what encoder, or --format onnx" in said
+    assert "--what must be encoder for this model as torchscript, got model" in said
     assert "largest difference from eager" in shown("export", "--model", model, *options)
 
 

@@ -138,8 +138,11 @@ def test_those_that_are_refused(kind: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--format", "torchscript"], "in full context, --format onnx and onnx-int8"),
-        (["--format", "onnx", "--what", "model"], "need --what ctc"),
+        (["--format", "torchscript"], "full context needs --format onnx or onnx-int8"),
+        (
+            ["--format", "onnx", "--what", "model"],
+            "--what must be ctc for this model as onnx in full",
+        ),
     ],
 )
 def test_mistakes(

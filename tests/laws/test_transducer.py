@@ -332,7 +332,7 @@ def test_what_a_transducer_does_not_have_is_refused(tmp_path: Path, capsys: Any)
 
     save_model(path, file._replace(model=build_model(config.model, 4).eval(), config=config))
     for options, told in (
-        (("--format", "onnx", "--what", "ctc"), "use --what transducer"),
+        (("--format", "onnx", "--what", "ctc"), "--what must be encoder or model or transducer"),
         (("--format", "sherpa-onnx"), "train with model.frontend=sherpa_nemo"),
     ):
         output = tmp_path / "out"
