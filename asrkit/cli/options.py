@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Iterable
+from pathlib import Path
 
 from asrkit.cli.parser import Parser, one_of, real, whole, word_or
 from asrkit.errors import UserError, checked_token, shown
@@ -205,16 +206,14 @@ def formats() -> Iterable[str]:
     return FORMATS
 
 
-def given_token(options: argparse.Namespace) -> str | None:
-    if options.token is not None and options.token_file is not None:
-        raise UserError("--token and --token-file exclude each other: leave one out")
-    token: str | None = options.token
-    if options.token_file is not None:
-        try:
-            token = options.token_file.read_text(encoding="utf-8-sig").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise UserError(f"--token-file {shown(options.token_file)}: {error}") from None
-    return None if token is None else checked_token(token)
+def token_in(path: Path | None) -> str | None:
+    """Return the token in the file of --token-file; None without a file."""
+    if path is None:
+        return None
+    try:
+        return checked_token(path.read_text(encoding="utf-8-sig").strip())
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"--token-file {shown(path)}: {error}") from None
 
 
 def add_terms(arguments: Parser, default: str) -> None:

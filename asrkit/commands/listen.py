@@ -5,13 +5,11 @@ import os
 from contextlib import ExitStack, closing
 from pathlib import Path
 
-from asrkit.cli.options import add_hotwords, eagerness, given_token
-from asrkit.cli.parser import Parser, one_of, whole
+from asrkit.cli.options import add_hotwords, token_in
+from asrkit.cli.parser import Parser
 from asrkit.cli.source import add_live_output, add_source
-from asrkit.errors import UserError
+from asrkit.errors import UserError, checked_token
 from asrkit.extras import need
-
-ENCODINGS = ["pcm_s16le", "pcm_f32le"]
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -29,21 +27,9 @@ def main(argv: list[str] | None = None) -> int:
     )  # fmt: skip
     add_source(arguments)
     group = arguments.group("server")
-    group.add_argument("--token", help="token for the server (default: ASRKIT_TOKEN, if set)")
-    group.add_argument("--token-file", type=Path, metavar="FILE", help="file with the token")
     group.add_argument(
-        "--encoding", choices=ENCODINGS,
-        help="encoding for the transfer (default: pcm_s16le for the microphone, else pcm_f32le,"
-        " which is exact)",
-    )  # fmt: skip
-    group.add_argument(
-        "--pause-ms", type=whole(0, 60_000), metavar="MS",
-        help="pause that ends a segment; 0: none does (default: the server's)",
-    )  # fmt: skip
-    group.add_argument(
-        "--end-of-turn", type=one_of(eagerness), metavar="EAGERNESS",
-        help="eagerness to end a segment at the end of a turn, too: off, low, medium or high "
-        "(default: the server's)",
+        "--token-file", type=Path, metavar="FILE",
+        help="file with the token for the server (default: the variable ASRKIT_TOKEN, if set)",
     )  # fmt: skip
     add_hotwords(arguments)
     add_live_output(arguments)
@@ -61,20 +47,17 @@ def listen(options: argparse.Namespace) -> int:
     from asrkit.serve.dialects.messages import Start, problem
 
     check_source(options)
-    if options.encoding is None:
-        options.encoding = "pcm_s16le" if options.mic else "pcm_f32le"
-    address = address_of(options.url)
-    if options.token is None and options.token_file is None:
-        options.token = os.environ.get("ASRKIT_TOKEN")
-    token, hotwords = given_token(options), hotwords_of(options) or {}
+    address, token = address_of(options.url), token_in(options.token_file)
+    if token is None and "ASRKIT_TOKEN" in os.environ:
+        token = checked_token(os.environ["ASRKIT_TOKEN"])
     with ExitStack() as stack, screen_of(options) as screen:
 
         def start(sample_rate: int, channels: int) -> RemoteSession:
             try:
                 first = Start(
-                    type="start", sample_rate=sample_rate, encoding=options.encoding,
-                    hotwords=hotwords, pause_ms=options.pause_ms, end_of_turn=options.end_of_turn,
-                    channels=channels,
+                    type="start", sample_rate=sample_rate, channels=channels,
+                    encoding="pcm_s16le" if options.mic else "pcm_f32le",  # the latter is exact
+                    hotwords=hotwords_of(options) or {},
                 )  # fmt: skip
             except ValidationError as error:  # an invalid hotword
                 raise UserError(problem(error)) from None

@@ -13,7 +13,7 @@ a lost replica resumes its call with another one, from the store that all replic
 
 from typing import TYPE_CHECKING, Any
 
-from asrkit.cli.options import given_token
+from asrkit.cli.options import token_in
 from asrkit.commands.serve import (
     arguments_of,
     check_origins,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 BESIDE = 50  # further requests of a replica at a time, such as health checks and uploads
 # Options of `asrkit serve` without effect here.
-OF_RAY = "host", "port", "workers", "wyoming", "trust_proxy", "tls_cert", "tls_key"
+OF_RAY = "host", "port", "workers", "wyoming", "trust_proxy"
 
 
 def application(*arguments: str, **deployment: Any) -> "Application":
@@ -57,7 +57,7 @@ def application(*arguments: str, **deployment: Any) -> "Application":
             "a caller of a lost replica comes back to another one: give --redis, or a --state-dir "
             "if all replicas are on one machine"
         )
-    token = given_token(options)
+    token = token_in(options.token_file)
     if token is None and not options.insecure:
         raise UserError(
             "Ray's proxies may be reached from elsewhere: give --token-file, or --insecure if "

@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from asrkit import hub
-from asrkit.cli.options import MODEL, add_device, add_recognizer, given_token
+from asrkit.cli.options import MODEL, add_device, add_recognizer, token_in
 from asrkit.cli.parser import Parser, complain, real, whole
 from asrkit.errors import UserError, reason, shown
 from asrkit.extras import need
@@ -88,9 +88,8 @@ def add_network(arguments: Parser) -> None:
         "10300)",
     )  # fmt: skip
     group.add_argument(
-        "--token", help="token that clients have to send; other users of the machine see it"
+        "--token-file", type=Path, metavar="FILE", help="file with the token of the clients"
     )
-    group.add_argument("--token-file", type=Path, metavar="FILE", help="file that holds the token")
     group.add_argument(
         "--insecure",
         action="store_true",
@@ -111,8 +110,6 @@ def add_network(arguments: Parser) -> None:
         help="address or network of a proxy in front, whose X-Forwarded-For names the client; "
         "may be repeated",
     )  # fmt: skip
-    group.add_argument("--tls-cert", metavar="FILE", help="certificate, in PEM")
-    group.add_argument("--tls-key", metavar="FILE", help="key of the certificate, in PEM")
 
 
 def add_limits(arguments: Parser) -> None:
@@ -133,12 +130,6 @@ def add_limits(arguments: Parser) -> None:
     )  # fmt: skip
     group.add_argument(
         "--upload-mb", type=whole(1, 100_000), default=200, help="largest upload, MB (default 200)"
-    )
-    group.add_argument(
-        "--call-minutes",
-        type=whole(1, 100_000),
-        default=240,
-        help="longest call, minutes (default 240)",
     )
 
 
@@ -187,8 +178,6 @@ def serve(options: argparse.Namespace) -> int:
     token = token_of(options)
     check_origins(options, token)
     check_proxies(options)
-    if options.tls_key is not None and options.tls_cert is None:
-        raise UserError("--tls-key needs --tls-cert")
     if options.wyoming is not None:
         refuse_token(options, token)
     set_threads()
@@ -208,8 +197,8 @@ def serve(options: argparse.Namespace) -> int:
         app = application_of(options, wyoming, models)
     config = config_of(
         app, limits_of(options), options.trust_proxy, factory=workers > 1, workers=workers,
-        host=options.host, port=options.port, ssl_certfile=options.tls_cert,
-        ssl_keyfile=options.tls_key, timeout_graceful_shutdown=5, timeout_worker_healthcheck=60,
+        host=options.host, port=options.port, timeout_graceful_shutdown=5,
+        timeout_worker_healthcheck=60,
     )  # fmt: skip
     print_addresses(options, about, web, wyoming)
     if workers > 1:
@@ -288,7 +277,7 @@ def limits_of(options: argparse.Namespace) -> Limits:
     from asrkit.serve.server import Limits
 
     return Limits(
-        streams=options.streams, upload_mb=options.upload_mb, call_s=60.0 * options.call_minutes,
+        streams=options.streams, upload_mb=options.upload_mb,
         save_s=options.save_seconds or Limits().save_s,
     )  # fmt: skip
 
@@ -310,7 +299,7 @@ def print_addresses(
     """Print or log what is served, how many calls, and where."""
     from asrkit.serve import logs
 
-    addresses = {"address": f"{'https' if options.tls_cert else 'http'}://{place_of(web)}/"}
+    addresses = {"address": f"http://{place_of(web)}/"}
     if wyoming is not None:
         addresses["wyoming"] = f"tcp://{place_of(wyoming)}"
     if options.log == "json":
@@ -383,7 +372,7 @@ def store_of(options: argparse.Namespace) -> tuple[Store | None, bytes | None]:
 
 def token_of(options: argparse.Namespace) -> str | None:
     """Return the token that clients have to send."""
-    token = given_token(options)
+    token = token_in(options.token_file)
     if token is None and not options.insecure and not is_loopback(options.host):
         raise UserError(
             f"--host {shown(options.host)} can be reached from elsewhere: give --token-file, or "

@@ -24,7 +24,6 @@ from tests.running import PARSERS, run
         ("decode", "--end-of-turn", EAGERNESS),
         ("decode", "--format", FORMATS),
         ("decode", "--engine", ENGINES),
-        ("listen", "--end-of-turn", EAGERNESS),
         ("stream", "--endpoint-ms", [str(PAUSE_MS)]),
         ("import", "TOOLKIT", CHECKPOINTS),
         ("export", "--what", CONTENTS),

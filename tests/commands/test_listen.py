@@ -31,7 +31,6 @@ def test_no_server_no_file_no_token(wav: Path, refused: Shown) -> None:
         (["none.wav"], "none.wav does not exist"),
         ([], "needs one source: FILE, --mic, or -"),
         ([wav, "--token-file", "none"], "--token-file"),
-        ([wav, "--token-file", wav, "--token", "x"], "exclude each other"),
         ([wav, "--token-file", marked], "got another one as character 4"),  # the mark is none
         ([wav, "--hotwords", words], "hotwords"),
     ):

@@ -92,7 +92,6 @@ def test_calls_go_on_without_a_replica(
     [
         (("--redis", "redis://x", "--workers", "2"), "--workers has no effect in Ray Serve"),
         (("--redis", "redis://x", "--port", "80"), "--port has no effect in Ray Serve"),
-        (("--state-dir", "calls", "--tls-cert", "c"), "--tls-cert has no effect in Ray Serve"),
         ((), "give --redis, or a --state-dir if all replicas are on one"),
         (("--redis", "redis://x", "--insecure"), "--redis needs --state-key-file"),
         (("--state-dir", "calls"), "give --token-file, or --insecure"),

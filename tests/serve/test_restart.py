@@ -268,7 +268,6 @@ REFUSED = [
     (["--save-seconds", "0"], "--save-seconds"),
     (["--save-seconds", "3"], "need --state-dir or --redis"),
     (["--state-key-file", "/dev/null"], "need --state-dir or --redis"),
-    (["--tls-key", "/dev/null"], "--tls-key needs --tls-cert"),
 ]
 
 
