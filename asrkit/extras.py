@@ -3,10 +3,7 @@
 The name asrkit on the package index is another project's.
 """
 
-import json
-import shlex
 from collections.abc import Collection
-from contextlib import suppress
 from importlib.util import find_spec
 
 from asrkit.errors import UserError
@@ -62,18 +59,5 @@ def pip_install(*packages: str) -> str:
 
 
 def requirement(*extras: str) -> str:
-    """Return the requirement with which pip adds extras to this installation, quoted for a shell.
-
-    It is the folder that asrkit was installed from, if any, or else the distribution's name.
-    """
-    from importlib.metadata import distributions
-    from urllib.parse import unquote, urlsplit
-
-    bracket = f"[{','.join(extras)}]"
-    for each in distributions(name=DISTRIBUTION):  # a clone's own egg-info comes before pip's
-        with suppress(ValueError, KeyError):
-            origin = json.loads(each.read_text("direct_url.json") or "{}")
-            folder = unquote(urlsplit(origin["url"]).path)
-            editable = "--editable " if origin["dir_info"].get("editable") else ""
-            return editable + shlex.quote(folder + bracket)
-    return shlex.quote(DISTRIBUTION + bracket)
+    """Return the requirement with which pip adds extras to this installation, for a shell."""
+    return f"'{DISTRIBUTION}[{','.join(extras)}]'"
