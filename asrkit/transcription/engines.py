@@ -1,7 +1,7 @@
 """Decoding by several processes: on this machine, or on a Ray cluster.
 
-Both engines call `decode_part` with parts of the work. A process may end at any time: its part is
-decoded again, and the outcomes of a part are yielded once, when all of it is decoded.
+Both engines call `decode_part` with parts of the work, and yield the outcomes of a part when all of
+it is decoded.
 """
 
 import os
@@ -17,15 +17,12 @@ from multiprocessing import active_children, get_context, parent_process
 from typing import Any
 
 from asrkit.data.recording import Recording
-from asrkit.errors import UserError, reason
+from asrkit.errors import UserError, reason, shown
 from asrkit.extras import need
 from asrkit.runtime import Recognizer
 from asrkit.transcription.batches import Decoded, outcomes
 
 LARGEST_PART = 100  # recordings
-ATTEMPTS = 3  # ends of processes in a row after which a part is given up
-
-
 Jobs = Sequence[Recording]
 Shared = tuple[bytes, str, float]  # arguments of `decode_part` that all parts share
 
@@ -69,37 +66,25 @@ def decode_in_parts(
 def in_processes(
     shared: Shared, parts: dict[int, Jobs], workers: int, device: str
 ) -> Iterator[Decoded]:
-    """Yield the outcomes of all parts, decoded by processes of this machine.
-
-    If a process is killed, the first part that is left is tried alone, then all others again. A
-    part whose process ends ATTEMPTS times is given up.
-    """
-    left, failures = {**parts}, 0
-    while left:
-        tried = dict(islice(left.items(), 1)) if failures else left
-        with ProcessPoolExecutor(workers, get_context("spawn"), end_with_parent) as pool:
-            try:
-                futures = {
-                    pool.submit(decode_part, *shared, *part): part[0] for part in tried.items()
-                }
-                for future in as_completed(futures):
-                    yield from future.result()
-                    del left[futures[future]]
-                    failures = 0
-            except BrokenProcessPool:
-                failures += 1
-            except BaseException:
-                for process in active_children():
-                    process.terminate()
-                pool.shutdown(cancel_futures=True)
-                raise
-        if failures == ATTEMPTS:
-            first, jobs = next(iter(left.items()))
-            problem = f"the process of its part of the work ended {ATTEMPTS} times"
-            why = UserError(f"{problem}: is memory short?")
-            yield from (Decoded(first + number, why) for number in range(len(jobs)))
-            del left[first]
-            failures = 0
+    """Yield the outcomes of all parts, decoded by processes of this machine."""
+    left = {**parts}
+    with ProcessPoolExecutor(workers, get_context("spawn"), end_with_parent) as pool:
+        futures = {pool.submit(decode_part, *shared, *part): part[0] for part in parts.items()}
+        try:
+            for future in as_completed(futures):
+                yield from future.result()
+                del left[futures[future]]
+        except BrokenProcessPool:
+            first = next(iter(left.values()))[0].id
+            raise UserError(
+                f"a worker was killed near {shown(first)}: is memory short? With --output-dir, the "
+                "same command decodes what is left"
+            ) from None
+        except BaseException:
+            for process in active_children():
+                process.terminate()
+            pool.shutdown(cancel_futures=True)
+            raise
 
 
 def end_with_parent() -> None:

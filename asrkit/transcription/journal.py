@@ -1,45 +1,40 @@
 """A journal of the transcripts in a folder, with which a command continues where one stopped.
 
-Each run writes a file of its own, so several runs may share a folder. A line is appended after its
-transcript is on the disk. Half a line, as a killed process leaves it, counts as none.
+A line is appended after its transcript was written. A line that was cut by a kill does not count.
 """
 
 import hashlib
 import json
 import os
-import secrets
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from asrkit.atomic_write import sha256_of
 from asrkit.data.recording import Recording
 from asrkit.transcription.output import Heard, Output
 from asrkit.version import __version__
 
-FOLDER = ".decoded"  # in the folder of the transcripts
+NAME = ".decoded.jsonl"  # in the folder of the transcripts
 
 
 class Journal:
-    """The journal of an output folder.
+    """The journal of an output folder. The last line of a transcript counts.
 
     Args:
         same: value, as JSON, that the transcripts depend on besides recordings and format.
     """
 
     def __init__(self, output: Output, same: Any) -> None:
-        self.output, self.same = output, digest([__version__, output.form, same])
-        self.folder = Path(output.folder or "", FOLDER)
-        self.path = self.folder / f"{secrets.token_hex(8)}.jsonl"
-        # By a recording's key and the hash of its transcript: the texts of its channels.
-        self.lines: dict[tuple[str, str], list[Heard]] = {}
-        self.keys: dict[Path, str] = {}  # by transcript: the recording's key before its decode
-        for path in filter(Path.is_file, self.folder.glob("*.jsonl")):
-            for line in path.read_bytes().splitlines():
-                with suppress(ValueError, TypeError):
-                    key, transcript, channels = json.loads(line)
-                    self.lines[key, transcript] = [Heard(*each) for each in channels]
+        self.output, self.same = output, [__version__, output.form, same]
+        self.path = Path(output.folder or "", NAME)
+        # By the name of a transcript: its recording's key, and the texts of the channels.
+        self.lines: dict[str, tuple[str, list[Heard]]] = {}
+        self.keys: dict[str, str] = {}  # by transcript: the recording's key before its decode
+        for line in self.path.read_bytes().splitlines() if self.path.is_file() else ():
+            with suppress(ValueError, TypeError):
+                name, key, channels = json.loads(line)
+                self.lines[name] = key, [Heard(*each) for each in channels]
 
     def key(self, channels: Sequence[Recording]) -> str:
         """Return a hash of all that the transcript of a recording depends on."""
@@ -47,15 +42,15 @@ class Journal:
         with suppress(OSError, ValueError):  # not a file
             found = os.stat(channels[0].audio)
             state = found.st_size, found.st_mtime_ns
-        return digest([self.same, state, [job.model_dump() for job in channels]])
+        value = [self.same, state, [job.model_dump() for job in channels]]
+        return hashlib.sha256(json.dumps(value).encode()).hexdigest()
 
     def find(self, channels: Sequence[Recording]) -> Sequence[Heard | None]:
         """Return the texts of a recording whose transcript is in the folder; otherwise ()."""
         path = self.output.path(channels[0])
-        key = self.keys[path] = self.key(channels)
-        if not self.lines or not path.is_file():
-            return ()
-        return self.lines.get((key, sha256_of(path)), ())
+        key = self.keys[path.name] = self.key(channels)
+        known, heard = self.lines.get(path.name, ("", []))
+        return heard if known == key and path.is_file() else ()
 
     def add(self, channels: Sequence[Recording], heard: Sequence[Heard | None]) -> None:
         """Append a recording that `find` did not find and whose transcript was written.
@@ -64,13 +59,7 @@ class Journal:
         """
         if None in heard:
             return
-        path = self.output.path(channels[0])
-        line = self.keys[path], sha256_of(path), heard
-        self.folder.mkdir(parents=True, exist_ok=True)
+        name = self.output.path(channels[0]).name
+        line = json.dumps([name, self.keys[name], heard])
         with self.path.open("ab") as file:
-            file.write(json.dumps(line).encode() + b"\n")
-
-
-def digest(value: Any) -> str:
-    """Return the hash of a value, as JSON."""
-    return hashlib.sha256(json.dumps(value).encode()).hexdigest()
+            file.write(f"\n{line}".encode())  # a line of its own, also after one that was cut
