@@ -2,8 +2,8 @@
 
 The recording is recognised, and the recognised characters are aligned with those of the text. The
 recording can be cut in each pause between two units of both: words, or characters in scripts
-without spaces. Each piece is then aligned with its
-own part of the text, and has a score: how well its worst word fits.
+without spaces. It is cut in the longest pauses until each piece is short enough and fits its own
+part of the text. The score of a piece is how well its worst word fits.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -14,7 +14,7 @@ import numpy as np
 
 from asrkit.audio import SAMPLE_RATE
 from asrkit.build import build_alignment
-from asrkit.data.recording import Recording, timed
+from asrkit.data.recording import Recording
 from asrkit.errors import UserError
 from asrkit.runtime import Recognizer, Word
 from asrkit.text.graphemes import in_one_line, spaced_units
@@ -43,19 +43,6 @@ class Piece(NamedTuple):
     problem: str = ""  # why the piece cannot be used, or ""
 
 
-class Part(NamedTuple):
-    """The audio of a part of the recording."""
-
-    samples: np.ndarray  # (n,) mono
-    sample_rate: int
-    start: float  # seconds of the recording before it
-
-    def between(self, start: float, end: float) -> np.ndarray:
-        """Return the samples between two times of the recording, in seconds."""
-        first, last = (round((each - self.start) * self.sample_rate) for each in (start, end))
-        return self.samples[max(0, first) : last]
-
-
 class Cut(NamedTuple):
     """A place between two units at which the recording can be cut."""
 
@@ -76,39 +63,29 @@ def pieces_of(
     recognizer: Recognizer, job: Recording, normalize: Callable[[str], str], options: Options
 ) -> Iterator[Piece]:
     """Divide a recording with its text into pieces, in order; no word is lost or repeated."""
-    lengths: list[float] = []
-    heard = recognizer.transcribe_blocks(timed(job.blocks(), lengths.append)).words
-    given, last = spaced_units(in_one_line(job.text or "")), sum(lengths)
+    heard, samples = recognizer.transcribe_blocks(job.blocks()).words, job.load()
+    given, last = spaced_units(in_one_line(job.text or "")), len(samples) / SAMPLE_RATE
     spelled = [unit[: unit.startswith(" ")] + normalize(unit) for unit in given]
     cuts = possible_cuts(heard, spelled, options.pause)
-
-    def piece_of(left: Cut, right: Cut, audible: Part) -> Piece:
+    waiting = [(Cut(0, 0.0, 0.0), Cut(len(given), last, last))]
+    while waiting:
+        left, right = waiting.pop()
         start, end = span(left, right, options.shortest)
         piece = Piece("".join(given[left.unit : right.unit]).strip(), start, end, 0.0)
-        if last < options.shortest:
-            return piece._replace(problem=f"the recording is shorter than {options.shortest:g} s")
-        if end - start > options.longest:
-            pause = f"no pause of {options.pause:g} s where text and audio agree"
-            return piece._replace(problem=f"{pause} for {end - start:.0f} s")
-        said = [word for word in heard if start <= (word.start + word.end) / 2 < end]
-        return scored(recognizer, audible, piece, normalize, said)
-
-    def divided(left: Cut, right: Cut, audible: Part) -> Iterator[Piece]:
-        """Yield one piece, or parts of it: then an error costs no more than its part."""
-        piece = piece_of(left, right, audible)
-        inner = inside(cuts, left, right, options.shortest)
-        if piece.score >= options.least or not inner:
-            yield piece
+        first, most = left.middle + options.shortest, right.middle - options.shortest
+        inner = [cut for cut in cuts if first <= cut.middle <= most]
+        if end - start <= options.longest:
+            said = [word for word in heard if start <= (word.start + word.end) / 2 < end]
+            audible = samples[round(start * SAMPLE_RATE) : round(end * SAMPLE_RATE)]
+            piece = scored(recognizer, audible, piece, normalize, said)
         else:
+            pause = f"no pause of {options.pause:g} s where text and audio agree"
+            piece = piece._replace(problem=f"{pause} for {end - start:.0f} s")
+        if inner and (piece.problem or piece.score < options.least):
             cut = max(inner, key=lambda each: each.pause)
-            yield from divided(left, cut, audible)
-            yield from divided(cut, right, audible)
-
-    edges = [Cut(0, 0.0, 0.0), *chosen(cuts, options, last), Cut(len(given), last, last)]
-    pairs = list(pairwise(edges))
-    spans = [(left.middle, right.middle) for left, right in pairs]
-    for pair, audible in zip(pairs, parts_of(job, spans), strict=True):
-        yield from divided(*pair, audible)
+            waiting += [(cut, right), (left, cut)]
+        else:
+            yield piece
 
 
 def span(left: Cut, right: Cut, shortest: float) -> tuple[float, float]:
@@ -120,21 +97,6 @@ def span(left: Cut, right: Cut, shortest: float) -> tuple[float, float]:
     start = max(left.middle, start - max(0.0, shortest - (end - start)) / 2)
     end = min(right.middle, max(end, start + shortest))
     return max(left.middle, min(start, end - shortest)), end
-
-
-def parts_of(job: Recording, spans: Sequence[tuple[float, float]]) -> Iterator[Part]:
-    """Yield the parts of a recording, which is read once: a seek in an MP3 reads all before it."""
-    blocks, rate, more = job.blocks(), SAMPLE_RATE, True
-    first, samples = 0, np.zeros(0, np.float32)  # number of the first sample that is kept
-    for start, end in spans:
-        while more and first + len(samples) < round(end * rate):
-            block, rate = next(blocks, (None, rate))
-            more = block is not None
-            if block is not None:
-                samples = np.concatenate([samples, block])
-        gone = max(0, round(start * rate) - first)
-        first, samples = first + gone, samples[gone:]
-        yield Part(samples[: max(0, round(end * rate) - first)], rate, start)
 
 
 def possible_cuts(words: Sequence[Word], spelled: Sequence[str], pause: float) -> list[Cut]:
@@ -182,33 +144,9 @@ def boundaries(spelled: Sequence[str]) -> tuple[dict[int, int], dict[int, int]]:
     return starts, ends
 
 
-def inside(cuts: Sequence[Cut], left: Cut, right: Cut, shortest: float) -> list[Cut]:
-    """Return the cuts that divide a piece into two of at least `shortest` seconds each."""
-    first, last = left.middle + shortest, right.middle - shortest
-    return [cut for cut in cuts if first <= cut.middle <= last]
-
-
-def chosen(cuts: Sequence[Cut], options: Options, last: float) -> list[Cut]:
-    """Choose the longest pause for the end of each piece that keeps the piece's length in bounds.
-
-    Without such a pause, the piece is longer, and ends at the next one.
-
-    Args:
-        last: seconds of the recording.
-    """
-    found: list[Cut] = []
-    start, rest = 0.0, [cut for cut in cuts if last - cut.middle >= options.shortest]
-    while rest := [cut for cut in rest if cut.middle - start >= options.shortest]:
-        fitting = [cut for cut in rest if cut.middle - start <= options.longest]
-        cut = max(fitting, key=lambda each: each.pause, default=rest[0])
-        found.append(cut)
-        start, rest = cut.middle, rest[rest.index(cut) + 1 :]
-    return found
-
-
 def scored(
     recognizer: Recognizer,
-    audible: Part,
+    samples: np.ndarray,
     piece: Piece,
     normalize: Callable[[str], str],
     said: Sequence[Word],
@@ -219,11 +157,10 @@ def scored(
     no word of the text overlaps was said but is not in the text: it counts with what its
     confidence lacks to 1.
     """
-    samples = audible.between(piece.start, piece.end)
     try:
         tokens = recognizer.tokenizer.encode(normalize(piece.text))
         aligner = recognizer.with_search(build_alignment(recognizer.backend.head, tokens))
-        aligned = aligner.transcribe(samples, audible.sample_rate).words
+        aligned = aligner.transcribe(samples, SAMPLE_RATE).words
         read = [(word.start + piece.start, word.end + piece.start) for word in aligned]
         extra = [
             1.0 - certainty(word, recognizer)

@@ -18,10 +18,7 @@ from asrkit.text.graphemes import spaced_units
 from asrkit.transcription.segmentation import (
     Cut,
     Options,
-    Part,
     Piece,
-    chosen,
-    parts_of,
     pieces_of,
     possible_cuts,
     scored,
@@ -74,15 +71,6 @@ def test_cuts_in_a_script_without_spaces(text: str, cuts: list[int]) -> None:
     ]
     spelled = [unit.replace("，", "").replace("。", "") for unit in spaced_units(text)]
     assert [cut.unit for cut in possible_cuts(heard, spelled, 0.3)] == cuts
-
-
-def test_pieces_end_at_the_longest_pause_in_bounds() -> None:
-    cuts = [Cut(i, at - pause / 2, at + pause / 2) for i, (at, pause) in enumerate(
-        [(0.5, 0.9), (3.0, 0.3), (4.0, 0.5), (14.0, 0.4), (40.0, 0.2), (40.5, 0.9)], 1
-    )]  # fmt: skip
-    options = Options(shortest=1.0, longest=15.0)
-    assert [cut.unit for cut in chosen(cuts, options, 50.0)] == [3, 4, 5]
-    assert [cut.unit for cut in chosen(cuts, options, 40.9)] == [3, 4]  # else 0.9 s are left
 
 
 @pytest.fixture
@@ -160,19 +148,6 @@ def test_a_text_without_spaces_is_found(
     assert f" {len(''.join(lines))} characters, " in capsys.readouterr().out
 
 
-def test_parts_are_those_of_the_file(talk: tuple[Path, list[str]]) -> None:
-    job = file_of(str(talk[0]))
-    spans = [(0.0, 1.5), (1.5, 1.5), (2.25, 4.0), (4.0, 100.0)]
-    found = list(parts_of(job, spans))
-    whole = job.load()
-    for (start, end), part in zip(spans, found, strict=True):
-        here = whole[round(start * SAMPLE_RATE) : round(end * SAMPLE_RATE)]
-        assert np.array_equal(part.samples, here)
-    inner = found[2].between(3.0, 3.5)
-    assert np.array_equal(inner, whole[3 * SAMPLE_RATE : round(3.5 * SAMPLE_RATE)])
-    assert not np.array_equal(inner, found[2].between(2.5, 3.0))  # control
-
-
 def test_no_piece_is_shorter_than_the_shortest(
     talk: tuple[Path, list[str]], tmp_path: Path
 ) -> None:
@@ -182,9 +157,9 @@ def test_no_piece_is_shorter_than_the_shortest(
     for shortest in (0.5, 1.0, 2.0):
         limits = Options(shortest=shortest, longest=6.0)
         pieces = [*pieces_of(recognizer, job, str, limits)]
+        assert len(pieces) > 2
         assert " ".join(piece.text for piece in pieces) == job.text
-        assert all(round(piece.end - piece.start, 6) >= shortest for piece in pieces)
-    assert min(piece.end - piece.start for piece in pieces) < 6.0
+        assert all(shortest <= round(piece.end - piece.start, 6) <= 6.0 for piece in pieces)
 
 
 @pytest.mark.parametrize(
@@ -219,7 +194,7 @@ def test_a_piece_that_is_too_long_or_has_other_letters_is_left_out(tmp_path: Pat
 def test_a_recognised_word_that_cannot_be_written_costs_its_piece(tmp_path: Path) -> None:
     """Such as the label <unk> of an imported model: it ended the command."""
     recognizer = asrkit.load("small-en-alnum")
-    part, piece = Part(speech(2.0), SAMPLE_RATE, 0.0), Piece("one", 0.0, 2.0, 0.0)
+    part, piece = speech(2.0), Piece("one", 0.0, 2.0, 0.0)
     assert scored(recognizer, part, piece, str, words(("<unk>", 0.0, 2.0))).problem == ""
     found = scored(recognizer, part, piece, str, words(("<unk>", 5.0, 6.0)))
     assert found.problem == "not in the vocabulary: '<unk>' in '<unk>'"
