@@ -56,8 +56,7 @@ def arguments_of() -> Parser:
     add_limits(arguments)
     arguments.add_argument(
         "--log", choices=LOGS, default="off",
-        help="log calls and requests to standard error, without their texts (default off: log "
-        "problems only)",
+        help="log calls to standard error, without their texts (default off: log problems only)",
     )  # fmt: skip
     add_restarts(arguments)
     return arguments

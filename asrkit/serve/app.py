@@ -2,11 +2,9 @@
 
 import asyncio
 import ipaddress
-import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
-from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +12,11 @@ import uvicorn
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
 from starlette.datastructures import Headers, QueryParams
-from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 from starlette.websockets import WebSocket
 
 from asrkit.errors import shown
@@ -33,7 +30,6 @@ from asrkit.serve.dialects.openai_files import Transcription, model_of, refused
 from asrkit.serve.dialects.openai_realtime import Realtime
 from asrkit.serve.dialects.twilio import Twilio
 from asrkit.serve.dialects.vosk import Vosk
-from asrkit.serve.logs import log
 from asrkit.serve.resumable import ResumableConversation
 from asrkit.serve.server import Limits, Model, RefusedError, Server
 from asrkit.serve.uploads import Decoders
@@ -77,9 +73,7 @@ def app_of(server: Server, *beside: AbstractAsyncContextManager[None]) -> Starle
         *(WebSocketRoute(path, partial(talk, path, server=server)) for path in DIALECTS),
         *page_routes(),
     ]
-    app = Starlette(
-        routes=routes, lifespan=lifespan, exception_handlers={HTTPException: http_error}
-    )
+    app = Starlette(routes=routes, lifespan=lifespan)
     app.router.default = elsewhere  # a route would also accept methods that others reject
     app.router.redirect_slashes = False  # a redirect would repeat the client's Host header
     app.add_middleware(Guard, server=server)
@@ -88,7 +82,6 @@ def app_of(server: Server, *beside: AbstractAsyncContextManager[None]) -> Starle
             CORSMiddleware, allow_origins=server.origins, allow_methods=["GET", "POST"],
             allow_headers=["*"], expose_headers=["*"],
         )  # fmt: skip
-    app.add_middleware(Log)
     return app
 
 
@@ -202,49 +195,6 @@ async def reject(error: RefusedError, scope: Scope, receive: Receive, send: Send
         await refused(error)(scope, receive, send)
 
 
-async def http_error(request: Request, error: Exception) -> Response:
-    """The response to a request that Starlette's routes or files rejected."""
-    assert isinstance(error, HTTPException)
-    reason = HTTPStatus(error.status_code).name.lower()
-    response = refused(RefusedError(error.status_code, reason, error.detail))
-    response.headers.update(error.headers or {})
-    return response
-
-
-class Log:
-    """Notes the client, and logs each request and connection at its end: path, status or code."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] not in ("http", "websocket"):
-            await self.app(scope, receive, send)
-            return
-        if scope.get("client"):
-            CLIENT.set(client_of(scope["client"][0]))
-        started, status = time.monotonic(), None
-
-        async def receive_and_note() -> Message:
-            nonlocal status
-            message = await receive()
-            if message["type"] == "websocket.disconnect":
-                status = status or message.get("code")
-            return message
-
-        async def send_and_note(message: Message) -> None:
-            nonlocal status
-            if message["type"].endswith(("http.response.start", "websocket.close")):
-                status = message.get("status", message.get("code"))
-            await send(message)
-
-        try:
-            await self.app(scope, receive_and_note, send_and_note)
-        finally:
-            seconds = round(time.monotonic() - started, 3)
-            log(scope["type"], path=scope["path"][:100], status=status, seconds=seconds)
-
-
 def token_of(scope: Scope) -> str:
     """Return the token of a request: a bearer token, of a subprotocol, or `?token=`; else ""."""
     kind, _, token = Headers(scope=scope).get("authorization", "").partition(" ")
@@ -287,7 +237,7 @@ def is_local(host: str) -> bool:
 
 
 class Guard:
-    """Passes on requests that have the token and do not come from a page of another site.
+    """Notes the client; passes on requests with the token, except those of other sites' pages.
 
     On a server without a token, the host must be an IP address, localhost, or a name from
     --allow-host. Browsers' WebSockets, which set no headers, have other ways for the token, see
@@ -298,6 +248,8 @@ class Guard:
         self.app, self.server = app, server
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope.get("client"):
+            CLIENT.set(client_of(scope["client"][0]))
         if scope["type"] not in ("http", "websocket") or (error := self.why_not(scope)) is None:
             await self.app(scope, receive, send)
             return

@@ -163,14 +163,9 @@ class Call:
         self._send("finish")
 
     def _send(self, item: Item) -> None:
-        if self._over:
-            return
-        if len(self.inbox) >= 2 * MOST_ITEMS:  # requests, which do not wait
-            self.fail(CallError(f"{len(self.inbox)} requests wait already: send them more slowly"))
-            self.cancel()
-            return
-        self.inbox.append(item)
-        self._wake(self)
+        if not self._over:
+            self.inbox.append(item)
+            self._wake(self)
 
     def save(self) -> "asyncio.Future[SavedCall]":
         """Return the future of the call as a value, with all audio accepted until now.
@@ -217,16 +212,8 @@ class Call:
         Raises:
             CallError: if the session failed.
         """
-        while (update := self.waiting_update()) is None and not self._over:
+        while not (self._updates or self._over):
             await self._wait()
-        return update
-
-    def waiting_update(self) -> CallUpdate | None:
-        """Return the oldest update that was not read, or None.
-
-        Raises:
-            CallError: if the session failed.
-        """
         if self._updates:
             return self._updates.popleft()
         if self._error is not None:
@@ -280,7 +267,7 @@ class Call:
         """Return and remove all items that wait, which makes room for more."""
         items: list[Item] = []
         with suppress(IndexError):  # the event loop may drop them meanwhile
-            while len(items) < 2 * MOST_ITEMS:
+            while True:
                 items.append(self.inbox.popleft())
         if len(items) >= MOST_ITEMS:
             self.post(self._changed.set)

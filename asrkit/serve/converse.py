@@ -54,9 +54,7 @@ class Append(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """An item: end the open segment of a channel, or of all."""
-
-    channel: int | None = None
+    """An item: end the open segments of all channels."""
 
 
 class Finish(NamedTuple):
@@ -270,7 +268,7 @@ class Conversation:
             case Append():
                 self.append(item)
             case Commit():
-                for call in self.calls_of(item.channel):
+                for call in self.calls:
                     call.commit()
             case Begin():
                 await self.begin(item)
@@ -278,10 +276,6 @@ class Conversation:
                 await self.finish(item.is_last)
             case _:
                 await self.line.send(item)
-
-    def calls_of(self, channel: int | None) -> list[Call]:
-        """Return the call of a channel, or all."""
-        return self.calls if channel is None else [self.calls[channel]]
 
     async def say(self, messages: Iterable[Message]) -> None:
         for message in messages:
@@ -293,7 +287,8 @@ class Conversation:
         Raises:
             RefusedError: if the call is too long.
         """
-        calls, samples = self.calls_of(item.channel), item.samples
+        calls = self.calls if item.channel is None else [self.calls[item.channel]]
+        samples = item.samples
         longest = self.server.limits.call_s
         if calls[0].seconds_with(len(samples)) > longest:
             text = f"a call may last {longest:g} s: start another one"

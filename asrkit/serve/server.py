@@ -1,7 +1,6 @@
 """A server's models, the workers that run them, its limits and its metrics."""
 
 import asyncio
-import os
 import re
 import secrets
 import time
@@ -16,7 +15,7 @@ from asrkit.serve.admission import CLIENT, Place, displaced, is_free
 from asrkit.serve.calls import Call, CallError, SavedCall
 from asrkit.serve.logs import log
 from asrkit.serve.metrics import Figures
-from asrkit.serve.store import MEMORY, SHORTEST_KEY, AsyncStore, SqliteStore, Store
+from asrkit.serve.store import MEMORY, AsyncStore, SqliteStore, Store
 from asrkit.serve.worker import Worker
 
 UNPREFERRED = "the server's search cannot; start asrkit serve with --second-search prefix_beam"
@@ -122,13 +121,11 @@ class Grant(NamedTuple):
         model: one of the server's models.
         recognizer: its recogniser with the client's options.
         warnings: a line for each part of the wish that has no effect.
-        is_substitute: whether the client named a model of another service.
     """
 
     model: Model
     recognizer: Recognizer
     warnings: list[str]
-    is_substitute: bool
 
 
 class Server:
@@ -161,15 +158,12 @@ class Server:
         self.token, self.origins, self.figures = token, origins, Figures()
         self.hosts = frozenset(name.lower() for name in hosts)
         self.store = AsyncStore(store or SqliteStore(MEMORY, self.limits.resume_s))
-        if key is not None and len(key) < SHORTEST_KEY:
-            raise UserError(f"a key must have {SHORTEST_KEY} bytes or more, got {len(key)}")
         self.key = secrets.token_bytes(32) if key is None else key
         self.models: dict[str, Model] = {}
         for name, recognizer in models.items():
             same = [each for each in self.models.values() if each.recognizer is recognizer]
             self.models[name] = same[0] if same else self._model(name, recognizer, threads)
         self.calls: dict[Call, Place] = {}  # calls now
-        self._process = os.getpid()
         self.resumable: dict[str, Any] = {}  # those that can be resumed, by the call's name
 
     def _model(self, name: str, recognizer: Recognizer, threads: int) -> Model:
@@ -230,7 +224,7 @@ class Server:
         ):  # a thousand take 30 ms, too long for the event loop
             recognizer = await asyncio.to_thread(recognizer.with_hotwords, hotwords)
         warnings += filter(None, (left_out, model.other_language(wish.language)))
-        return Grant(model, recognizer, warnings, is_substitute)
+        return Grant(model, recognizer, warnings)
 
     def _with_pause(
         self, recognizer: Recognizer, pause_ms: int | None, end_of_turn: str | None
@@ -277,11 +271,8 @@ class Server:
         """Free a place for one more call; a full server may end a call without audio for it.
 
         Raises:
-            RefusedError: if all places are taken, or in a forked process: threads stay behind.
+            RefusedError: if all places are taken.
         """
-        if os.getpid() != self._process:
-            text = "the server was built before its process was forked: build it in each process"
-            raise RefusedError(503, "system", text)
         most, client = self.limits.streams, CLIENT.get()
         if is_free(client, self.calls, most):
             return

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from anyio import CapacityLimiter, fail_after, to_thread
 
@@ -28,7 +28,6 @@ T = TypeVar("T")
 MEMORY = ":memory:"  # SQLite's name of a database without a file
 MOST_MEMORY, MOST_DISK, MOST_ENTRIES = 1 << 28, 1 << 31, 20_000  # bytes, bytes, calls
 LOCK_S = 0.4  # time to wait for other processes, which write for milliseconds
-SHORTEST_KEY = 16  # bytes
 PATIENCE_S = 0.5  # time that a call waits for the store
 SWEEP_S = 2.0  # time between two removals of old calls
 THREADS = 4
@@ -59,44 +58,20 @@ class StoredCall(NamedTuple):
     seconds: float = 0.0  # length of the audio
 
 
-class Store(Protocol):
-    """Entries by name. Methods may wait for a disk or a network: call them in a thread.
-
-    Attributes:
-        survives: whether the entries outlive the process.
-    """
-
-    survives: bool
-
-    def put(self, name: str, entry: StoredCall) -> bool:
-        """Write an entry, unless the store has a newer one; return whether it did.
-
-        An entry of the same generation is newer if it has more audio: a thread that nobody waits
-        for any more may write late.
-        """
-
-    def take(self, name: str) -> StoredCall | None:
-        """Return the entry with its new generation, or None if the store has no such entry.
-
-        Raises:
-            OSError: if the store cannot be reached.
-        """
-
-    def drop(self, name: str, generation: int) -> None:
-        """Remove the entry if it has this generation."""
-
-    def sweep(self) -> None:
-        """Remove entries that are too old. Raise OSError if the store cannot be used."""
-
-
 class SqliteStore:
     """Entries in a table of SQLite, in memory or in a file that processes of one machine share.
+
+    The methods may wait for the disk: call them in a thread. They raise OSError if the store cannot
+    be used.
 
     Args:
         path: file, readable by its owner only, in a folder that is created if it is missing;
             MEMORY: no file.
         seconds: time after which an entry is removed.
         most: largest number of bytes of all entries.
+
+    Attributes:
+        survives: whether the entries outlive the process.
 
     Raises:
         UserError: if the file cannot be a store.
@@ -120,6 +95,11 @@ class SqliteStore:
             raise UserError(f"{shown(path)} cannot hold calls: {error}") from None
 
     def put(self, name: str, entry: StoredCall) -> bool:
+        """Write an entry, unless the store has a newer one; return whether it did.
+
+        An entry of the same generation is newer if it has more audio: a thread that nobody waits
+        for any more may write late.
+        """
         with self._changing() as db:
             row = (name, *entry, time.time(), len(entry.data))
             is_written = db.execute(PUT, row).rowcount > 0
@@ -130,6 +110,7 @@ class SqliteStore:
         return is_written
 
     def take(self, name: str) -> StoredCall | None:
+        """Return the entry with its new generation, or None if the store has no such entry."""
         with self._changing() as db:
             db.execute("UPDATE calls SET generation = generation + 1 WHERE name = ?", (name,))
             row = db.execute(
@@ -139,10 +120,12 @@ class SqliteStore:
         return row and StoredCall(*row)
 
     def drop(self, name: str, generation: int) -> None:
+        """Remove the entry if it has this generation."""
         with self._changing() as db:
             db.execute("DELETE FROM calls WHERE name = ? AND generation = ?", (name, generation))
 
     def sweep(self) -> None:
+        """Remove entries that are too old."""
         with self._changing() as db:
             db.execute("DELETE FROM calls WHERE written < ?", (time.time() - self._seconds,))
 
@@ -177,7 +160,7 @@ class SqliteStore:
 
 
 class RedisStore:
-    """Entries in Redis, for processes on several machines.
+    """Like `SqliteStore`, for processes on several machines.
 
     Args:
         url: `redis://host:port/0`, with a password if Redis needs one; `rediss://` for TLS.
@@ -245,6 +228,9 @@ class RedisStore:
             raise TimeoutError(f"Redis: {error}") from error
         except self._error as error:
             raise OSError(f"Redis: {error}") from error
+
+
+Store: TypeAlias = SqliteStore | RedisStore
 
 
 class AsyncStore:

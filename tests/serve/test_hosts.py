@@ -78,8 +78,6 @@ def test_methods(address: str, method: str, path: str, status: int, allowed: str
     answer = httpx.request(method, f"http://{address}{path}")
     assert answer.status_code == status
     assert {*answer.headers.get("allow", "").split(", ")} == {*allowed.split(", ")}
-    if status >= 400:
-        assert {"message", "type", "code"} <= answer.json()["error"].keys()
 
 
 def test_a_new_address_needs_the_token(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,12 +55,6 @@ def test_processes_share_the_key(tmp_path: Path) -> None:
     assert SqliteStore(MEMORY, 60.0).key() not in keys
 
 
-@pytest.mark.parametrize("key", [b"", b"short"])
-def test_a_server_takes_no_key_that_can_be_guessed(served: Recognizer, key: bytes) -> None:
-    with pytest.raises(UserError, match="16 bytes"):
-        Server({"m": served}, key=key)
-
-
 def talked(address: str, samples: np.ndarray, calls: int) -> list[Caller]:
     """Clients that have talked and lost their connections."""
     callers = [Caller([address], samples, 0.0) for _ in range(calls)]

@@ -26,16 +26,13 @@ REFUSED = {  # options that a client relies on, and why they cannot be had
 }
 OFF = ("", "false", "0")
 
-Phrase = Annotated[str, Field(max_length=1000)]
-
 
 class Options(BaseModel):
     """The options of a request that have an effect."""
 
     model: Annotated[str, Field(max_length=200)] | None = None
     language: Annotated[str, Field(max_length=100)] = ""
-    keyterm: list[Phrase] = []
-    keywords: list[Phrase] = []
+    keyterm: list[Annotated[str, Field(max_length=1000)]] = []
     multichannel: bool = False
     """Whether each channel is recognised alone; otherwise channels are mixed."""
 
@@ -45,9 +42,8 @@ class Options(BaseModel):
         return None
 
     def wish(self) -> Wish:
-        # A keyword may have a weight: "seven:1.5".
-        phrases = [*self.keyterm, *(each.partition(":")[0] for each in self.keywords)]
-        return Wish(self.model, MODEL, self.language, phrases=phrases, pause_ms=self.pause_ms)
+        pause_ms = self.pause_ms
+        return Wish(self.model, MODEL, self.language, phrases=self.keyterm, pause_ms=pause_ms)
 
 
 class LiveOptions(Options):
@@ -85,8 +81,7 @@ def options_of(kind: type[Kind], query: QueryParams) -> tuple[Kind, list[str]]:
     Raises:
         UserError: for an invalid value, and for an option that the client relies on.
     """
-    given: dict[str, Any] = dict(query)
-    given |= {name: query.getlist(name) for name in ("keyterm", "keywords") if name in query}
+    given: dict[str, Any] = {**query, "keyterm": query.getlist("keyterm")}
     others = [name for name in query if name not in kind.model_fields and name != "token"]
     without = [name for name in others if query[name].lower() not in OFF]
     for name in REFUSED.keys() & without:
@@ -96,8 +91,6 @@ def options_of(kind: type[Kind], query: QueryParams) -> tuple[Kind, list[str]]:
     pause = given.get("endpointing", "") if kind is LiveOptions else ""
     if pause.isdigit() and 0 < int(pause) < (options.pause_ms or 0):
         warnings.append(f"endpointing {pause} is within words too: {SHORTEST_MS} is used")
-    if any(":" in each for each in options.keywords):
-        warnings.append("keywords: weights have no effect")
     return options, warnings
 
 

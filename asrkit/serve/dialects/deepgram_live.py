@@ -9,7 +9,7 @@ from typing import Any
 
 from starlette.datastructures import QueryParams
 
-from asrkit.errors import UserError, shown, whole_number
+from asrkit.errors import UserError, shown
 from asrkit.runtime import Word
 from asrkit.serve.calls import CallUpdate
 from asrkit.serve.converse import Append, Begin, Commit, Dialect, Finish
@@ -76,15 +76,11 @@ class Deepgram(Dialect):
             yield Append(samples)
             return
         value = {"type": "CloseStream"} if message == b"" else object_of(message, EXPECTED)
-        kind, number = value.get("type"), value.get("channel")
+        kind = value.get("type")
         if kind not in KINDS:
             raise UserError(f"expected {EXPECTED}, got {shown(message, 60)}")
         if kind == "Finalize":
-            last = len(self.channels) - 1
-            channel = whole_number(number, 0, last)
-            if channel is None and number is not None:
-                raise UserError(f"Finalize: channel must be 0 to {last}, got {shown(number, 40)}")
-            yield Commit(channel)
+            yield Commit()
         elif kind == "CloseStream":
             self.warnings += self.reader.problems()
             yield Finish()

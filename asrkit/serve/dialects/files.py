@@ -82,7 +82,7 @@ async def answer(asked: FileRequest, path: Path, decoders: Decoders) -> Response
 
     The calls get the file's audio as fast as the network runs.
     """
-    model, recognizer, _, _ = asked.grant
+    model, recognizer, _ = asked.grant
     async with decoders.decoding(path, asked.split) as decoding:
         with ExitStack() as stack:
             calls = [

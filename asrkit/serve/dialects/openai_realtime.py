@@ -70,7 +70,7 @@ class Realtime(Dialect):
 
     def __init__(self, query: QueryParams, pause_ms: int | None) -> None:
         self.query, self.pause_ms, self.numbers = query, pause_ms, count(1)
-        self.model: str | None = None  # name of the model that is used, if the client has sent one
+        self.model = ""  # name of the model that is used
         self.is_stable = False  # whether the call has stable text before the end of a segment
         self.has_audio, self.commits = False, 0  # of the call
         self.previous: str | None = None  # item that was completed last
@@ -115,8 +115,7 @@ class Realtime(Dialect):
         return Begin(wish, settings.format.rate, settings=session)
 
     def begun(self, begin: Begin, grant: Grant) -> tuple[()]:
-        decoding, asked = grant.recognizer.decoding, begin.wish.model
-        self.model = grant.model.name if grant.is_substitute else asked
+        decoding, self.model = grant.recognizer.decoding, grant.model.name
         self.is_stable = decoding.second is None and decoding.postprocess is None
         self.session, self.has_audio, self.commits = begin.settings, False, 0
         self.reader = SampleReader(table=TABLES.get(self.session.audio.input.format.type))

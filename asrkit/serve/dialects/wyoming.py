@@ -1,12 +1,10 @@
 """Wyoming, the protocol of Home Assistant's voice services: JSON lines and audio over TCP.
 
-A client sends audio-start, audio-chunk and audio-stop. It receives the stable text as
-transcript-chunk events, then the whole text as transcript.
+A client sends audio-start, audio-chunk and audio-stop, and receives a transcript.
 """
 
 import asyncio
 import socket
-import time
 from asyncio import StreamReader, StreamWriter
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -33,8 +31,6 @@ from asrkit.serve.converse import (
 )
 from asrkit.serve.dialects.audio import SampleReader
 from asrkit.serve.dialects.parsing import checked, without_effect
-from asrkit.serve.dialects.stable_text import StableText
-from asrkit.serve.logs import log
 from asrkit.serve.server import Grant, Model, Server, Wish
 from asrkit.version import __version__
 
@@ -64,22 +60,17 @@ class Transcribe(BaseModel):
     transcript_terms: list[str] | None = None
 
 
-class SelectProgram(BaseModel):
-    name: Literal["asrkit"]
-
-
 @asynccontextmanager
 async def wyoming(server: Server, port: socket.socket) -> AsyncIterator[None]:
     """A context manager in which Wyoming's clients are served on a bound socket."""
 
     async def handle(reader: StreamReader, writer: StreamWriter) -> None:
         CLIENT.set(client_of(writer.get_extra_info("peername")[0]))
-        started, line = time.monotonic(), EventLine(reader, writer, 1024 * server.limits.message_kb)
+        line = EventLine(reader, writer, 1024 * server.limits.message_kb)
         try:
             await converse(Conversation(line, server, Wyoming(server.models)))
         finally:
             writer.close()
-            log("wyoming", seconds=round(time.monotonic() - started, 3))
 
     listener = await asyncio.start_server(handle, sock=port, limit=LINE_BYTES)
     try:
@@ -147,7 +138,7 @@ class Wyoming(Dialect):
         self.models, self.asked, self.unused = models, Transcribe(), list[str]()
         # Of the current recording.
         self.form: Format | None = None
-        self.reader, self.text = SampleReader(), StableText()
+        self.reader, self.texts = SampleReader(), list[str]()
         self.language: dict[str, str] = {}
         self.warnings: list[str] = []
 
@@ -179,27 +170,25 @@ class Wyoming(Dialect):
         elif kind == "ping":
             text = message.data.get("text")
             yield Event("pong", {"text": text if isinstance(text, str) else None})
-        elif kind == "select-program":
-            data_of(message, SelectProgram)
 
-    def begun(self, begin: Begin, grant: Grant) -> Iterator[Event]:
-        self.form, self.text = begin.settings, StableText()
+    def begun(self, begin: Begin, grant: Grant) -> tuple[()]:
+        self.form, self.texts = begin.settings, []
         self.reader = SampleReader(channels=begin.settings.channels, mixes=True)
         language = grant.recognizer.language
         self.language = {"language": language} if language else {}
         self.warnings = [*grant.warnings, without_effect(self.unused)]
-        yield Event("transcript-start", self.language)
+        return ()
 
-    def write(self, channel: int, update: CallUpdate) -> Iterator[Event]:
-        if text := self.text.grown(update):
-            yield Event("transcript-chunk", {"text": text})
+    def write(self, channel: int, update: CallUpdate) -> tuple[()]:
+        self.texts += [segment.text for segment in update.segments]
+        return ()
 
     def ended(self) -> Iterator[Event]:
         self.form, self.asked, self.unused = None, Transcribe(), []
         warning = "; ".join(filter(None, [*self.warnings, *self.reader.problems()]))
         more = {"warning": warning} if warning else {}
-        yield Event("transcript", {"text": self.text.text, **self.language, **more})
-        yield Event("transcript-stop")
+        text = " ".join(filter(None, self.texts))
+        yield Event("transcript", {"text": text, **self.language, **more})
 
     def error(self, reason: str, text: str) -> Event:
         return Event("error", {"text": text, "code": reason})
@@ -223,7 +212,6 @@ def info(models: Mapping[str, Model]) -> Event:
         for name, model in models.items()
     ]  # fmt: skip
     program = AsrProgram(
-        name="asrkit", description="streaming speech recognition", models=known,
-        supports_transcript_streaming=True, **about,
+        name="asrkit", description="streaming speech recognition", models=known, **about
     )  # fmt: skip
     return Info(asr=[program]).event()
