@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from websockets.exceptions import ConnectionClosed
 from websockets.frames import Close, Frame, Opcode
 from websockets.sync.client import ClientConnection, connect
 
@@ -79,10 +78,9 @@ class Client:
                 return
 
 
-MANY = [pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 25)]
-
-
-@pytest.mark.parametrize("seed", [*range(4), *MANY])
+@pytest.mark.parametrize(
+    "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 25))]
+)
 def test_cut_anywhere(address: str, served: Recognizer, recordings: Recordings, seed: int) -> None:
     path, samples = recordings[seed % len(recordings)]
     client = Client(address, samples, random.Random(seed))
@@ -90,21 +88,6 @@ def test_cut_anywhere(address: str, served: Recognizer, recordings: Recordings, 
     finals = [each for each in messages if each["type"] in ("started", "final", "ended")]
     assert_is(finals, served.transcribe(path), len(samples))
     assert client.resumes >= 8
-
-
-def test_control_a_client_that_sends_twice_is_noticed(
-    address: str, served: Recognizer, recordings: Recordings
-) -> None:
-    path, samples = recordings[-1]
-    client = Client(address, samples, random.Random(0))
-    socket = client.open({"type": "start"})
-    socket.send(samples[: len(samples) // 2].tobytes())
-    socket.socket.close()
-    socket = client.resume()
-    socket.send(samples[len(samples) // 4 :].tobytes())
-    socket.send('{"type": "end"}')
-    found = [each["text"] for each in answers(socket) if each["type"] == "final"]
-    assert " ".join(found) != served.transcribe(path).text
 
 
 def test_another_connection_takes_over(
@@ -122,29 +105,6 @@ def test_another_connection_takes_over(
     second.send(samples.tobytes())
     second.send('{"type": "end"}')
     assert_is([*client.messages, *answers(second)], served.transcribe(path), len(samples))
-
-
-def test_a_call_that_was_taken_over_is_not_ended_by_the_old_connection(
-    served: Recognizer, recordings: Recordings
-) -> None:
-    """Both the take-over and the old connection's end may be noticed at once."""
-    path, samples = recordings[1]
-    with serving(Server({"m": served}, Limits(resume_s=0.1))) as address:
-        client = Client(address, samples, random.Random(0))
-        socket = client.open({"type": "start"})
-        for start in range(0, len(samples), 3000):
-            socket.send(samples[client.started["ack"] :][:3000].tobytes())
-            old, socket = socket, client.resume()
-            old.socket.close()
-            if start % 9000 == 0:
-                time.sleep(0.15)
-        socket.send(samples[client.started["ack"] :].tobytes())
-        socket.send('{"type": "end"}')
-        found = [*client.messages, *answers(socket)]
-    finals = [each for each in found if each["type"] in ("started", "final", "ended")]
-    texts = [each["text"] for each in finals if each["type"] == "final"]
-    assert " ".join(texts) == served.transcribe(path).text
-    assert finals[-1] == {"type": "ended", "ack": len(samples)}
 
 
 @pytest.mark.parametrize("code", [1000, 1001, None])
@@ -221,24 +181,14 @@ def test_who_may_not_and_who_is_too_late(served: Recognizer) -> None:
     with serving(server) as address:
         client = Client(address, np.zeros(0, np.int16), random.Random(0))
         socket = client.open({"type": "start"})
-        names = {name: client.started[name] for name in ("id", "token")}
+        resume = {name: client.started[name] for name in ("id", "token")} | {"type": "resume"}
         for wrong in ({"token": "x"}, {"id": "x"}, {"token": "ü"}):
-            with connect(f"ws://{address}/v1/stream") as other:
-                other.send(json.dumps({"type": "resume", **names, **wrong}))
-                assert json.loads(other.recv(timeout=5))["reason"] == "unknown"
+            assert client.open(resume | wrong)
+            assert client.started["reason"] == "unknown"
         socket.socket.close()
-        with connect(f"ws://{address}/v1/stream") as back:
-            back.send(json.dumps({"type": "resume", **names}))
-            assert json.loads(back.recv(timeout=5))["type"] == "started"
-            back.socket.close()
-        for _ in range(100):
-            if not server.resumable:
-                break
-            time.sleep(0.05)
-        assert server.streams == 0
+        client.open(resume).socket.close()
+        assert client.started["type"] == "started"  # control
+        wait_until(lambda: not server.resumable)
         time.sleep(0.4)
-        with connect(f"ws://{address}/v1/stream") as late:
-            late.send(json.dumps({"type": "resume", **names}))
-            assert json.loads(late.recv(timeout=5))["reason"] == "unknown"
-            with pytest.raises(ConnectionClosed):
-                late.recv(timeout=5)
+        assert [each["reason"] for each in answers(client.open(resume))] == []
+        assert client.started["reason"] == "unknown"
