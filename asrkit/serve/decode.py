@@ -19,9 +19,8 @@ from asrkit.audio.files import block_size, opened
 from asrkit.audio.samples import AudioError, apart, mono
 from asrkit.errors import UserError
 
-# A header: sample rate in Hz, number of samples or UNKNOWN, number of channels.
+# A header: sample rate in Hz, number of samples by the file's header or 0, number of channels.
 HEADER = struct.Struct("<IQI")
-UNKNOWN = 2**64 - 1  # number of samples of a file whose header does not state it
 GO = b"!"  # the server has accepted the key
 DTYPE = np.dtype("<f4")  # values of interleaved channels
 BLOCK_S = 5.0
@@ -80,9 +79,8 @@ def connected(job: Job) -> socket.socket:
 
 def send(job: Job, sink: socket.socket) -> list[str]:
     with opened(job.path) as file:
-        known = UNKNOWN if file.num_samples is None else file.num_samples
         channels = file.num_channels if job.split else 1
-        sink.sendall(HEADER.pack(file.sample_rate, known, channels))
+        sink.sendall(HEADER.pack(file.sample_rate, file.num_samples or 0, channels))
         for block in file.blocks(block_size(file, BLOCK_S)):
             samples = apart(block) if job.split else mono(block)
             sink.sendall(samples.astype(DTYPE).tobytes())

@@ -13,7 +13,7 @@ from anyio import BrokenWorkerProcess, CapacityLimiter, fail_after, to_process
 from asrkit.audio.samples import MAX_CHANNELS, MAX_RATE, MIN_RATE
 from asrkit.errors import UserError, printable
 from asrkit.serve.calls import MOST_CHANNELS
-from asrkit.serve.decode import BLOCK_S, DTYPE, GO, HEADER, UNKNOWN, Job, decode
+from asrkit.serve.decode import BLOCK_S, DTYPE, GO, HEADER, Job, decode
 from asrkit.serve.server import RefusedError, Server
 
 KEY_BYTES = 16
@@ -28,15 +28,14 @@ class Decoding:
     Attributes:
         sample_rate: Hz.
         channels: number of channels, 1 if they are mixed.
-        num_samples: number of samples by the file's header, or of the blocks so far if the header
-            does not state it; after `blocks`, the number that was read.
+        num_samples: number of samples of the blocks so far.
         warnings: a line for each part of the file that was not read; complete after `blocks`.
     """
 
     def __init__(self, server: Server, limiter: CapacityLimiter, split: bool) -> None:
         self._limits, self._limiter, self._split = server.limits, limiter, split
         self.sample_rate = self.num_samples = 0
-        self.channels, self.warnings, self._is_stated = 1, list[str](), True
+        self.channels, self.warnings = 1, list[str]()
         self._source: asyncio.Future[asyncio.StreamReader] = asyncio.Future()
         self._writers: list[asyncio.StreamWriter] = []  # closed last: data may wait to be read
         self._work: asyncio.Task[list[str]]
@@ -44,7 +43,7 @@ class Decoding:
 
     @property
     def seconds(self) -> float:
-        """Length by the file's header, or of the blocks so far."""
+        """Length of the blocks so far."""
         return self.num_samples / self.sample_rate
 
     async def run(self, path: Path) -> list[str]:
@@ -85,17 +84,13 @@ class Decoding:
         header = await self._read(HEADER.size)
         if len(header) < HEADER.size:
             raise await self._failure()
-        self.sample_rate, self.num_samples, self.channels = HEADER.unpack(header)
-        most = MAX_CHANNELS if self._split else 1
-        is_wrong = not MIN_RATE <= self.sample_rate <= MAX_RATE or not self.num_samples
-        if is_wrong or not 1 <= self.channels <= most:
+        self.sample_rate, known, self.channels = HEADER.unpack(header)
+        if not (MIN_RATE <= self.sample_rate <= MAX_RATE and 1 <= self.channels <= MAX_CHANNELS):
             raise broken("sent a wrong header")
         if self.channels > MOST_CHANNELS:
             text = f"at most {MOST_CHANNELS} channels can be split, the file has {self.channels}"
             raise UserError(text)
-        if self.num_samples == UNKNOWN:
-            self.num_samples, self._is_stated = 0, False
-        self._check_length()
+        self._check_length(known)
 
     async def _begun(self) -> None:
         """Wait until a process has connected, or has failed."""
@@ -120,30 +115,25 @@ class Decoding:
         Raises:
             UserError: for a file that cannot be decoded within the limits.
         """
-        item, count = DTYPE.itemsize * self.channels, 0
+        item = DTYPE.itemsize * self.channels
         size = max(1, min(BLOCK_BYTES // item, round(BLOCK_S * self.sample_rate))) * item
         while data := await self._read(size):
             if len(data) % item:
                 raise await self._failure()
-            count += len(data) // item
-            if not self._is_stated:
-                self.num_samples = count
-                self._check_length()
-            elif count > self.num_samples:
-                raise broken("sent wrong samples")
+            self.num_samples += len(data) // item
+            self._check_length(self.num_samples)
             yield np.frombuffer(data, DTYPE).reshape(-1, self.channels)
         try:
             problems = await self._work
         except Exception:
             raise await self._failure() from None
-        self.num_samples = count  # fewer than the header states if the file is cut off
         self.warnings += [printable(each[:LONGEST]) for each in problems[:MAX_WARNINGS]]
 
-    def _check_length(self) -> None:
+    def _check_length(self, samples: int) -> None:
         """Raise RefusedError for a file that is too long."""
-        if self.seconds > (longest := self._limits.call_s):
-            length = f"{'' if self._is_stated else 'at least '}{self.seconds:.0f} s"
-            text = f"a file may have at most {longest:.0f} s of audio, got {length}"
+        seconds, longest = samples / self.sample_rate, self._limits.call_s
+        if seconds > longest:
+            text = f"a file may have at most {longest:.0f} s of audio, got {seconds:.0f} s or more"
             raise RefusedError(413, "too_long", text)
 
     async def _read(self, size: int) -> bytes:

@@ -18,6 +18,12 @@ def send(job: Job, *parts: bytes) -> list[str]:
     return []
 
 
+def compute(job: Job) -> list[str]:
+    confine(job.memory, job.seconds)
+    while True:
+        sum(range(1000))
+
+
 def hang(job: Job) -> list[str]:
     with connected(job) as sink:
         sink.sendall(GOOD)
@@ -36,10 +42,6 @@ def abort(job: Job) -> list[str]:
 
 def leave(job: Job) -> list[str]:
     os._exit(3)
-
-
-def say_too_much(job: Job) -> list[str]:
-    return send(job, GOOD, bytes(4 * 8001))
 
 
 def stop_within_a_sample(job: Job) -> list[str]:
@@ -91,12 +93,6 @@ def fill_half_of_the_memory(job: Job) -> list[str]:
     confine(job.memory, job.seconds)
     np.ones(job.memory // 2, np.uint8)
     return send(job, GOOD, bytes(4 * 8000))
-
-
-def compute(job: Job) -> list[str]:
-    confine(job.memory, job.seconds)
-    while True:
-        sum(range(1000))
 
 
 def open_files(job: Job) -> list[str]:

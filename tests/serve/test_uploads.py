@@ -89,30 +89,3 @@ def test_a_server_that_ends_leaves_no_upload_behind(tmp_path: Path, how: int, na
         process.send_signal(how)
         process.wait(timeout=30)
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.slow
-def test_a_file_that_waits_loses_and_repeats_nothing(
-    served: Recognizer, recordings: list[tuple[Path, np.ndarray]]
-) -> None:
-    """Also where its header does not state how long it is."""
-    samples = np.concatenate([each for _, each in recordings])
-    file = io.BytesIO()
-    soundfile.write(file, samples, 16_000, format="FLAC")
-    server = Server({"m": served}, Limits(decoders=2, uploads_waiting=10))
-    url = "http://{}/v1/audio/transcriptions"
-    with serving(server) as address:
-        for data in (file.getvalue(), unstated(file.getvalue())):
-            others = [uploading(address, silence(3600)) for _ in range(2)]
-            wait_until(lambda: server.streams == 2)
-            closing = threading.Timer(1.0, lambda others: [one.close() for one in others], [others])
-            closing.start()
-            found = httpx.post(url.format(address), files={"file": ("a", data)}, timeout=30)
-            closing.join()
-            assert found.json()["text"] == served.transcribe(samples, 16_000).text
-
-
-def unstated(flac: bytes) -> bytes:
-    """A FLAC file whose header does not state its length, as from a pipe."""
-    at = flac.index(b"fLaC") + 4 + 4 + 13  # four bits and four bytes of STREAMINFO
-    return flac[:at] + bytes([flac[at] & 0xF0]) + bytes(4) + flac[at + 5 :]
