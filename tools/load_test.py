@@ -2,40 +2,31 @@
 
     python tools/load_test.py --model small-en-alnum --streams 10,50,100 data/an4/dev.jsonl
     python tools/load_test.py --streams 8 --rounds 30 --seconds 60 --misbehaving 8 dev.jsonl
-    python tools/load_test.py --streams 8 --rounds 30 --seconds 60 --serve "--workers 2" \\
-        --disturb-s 150 --redis dev.jsonl
 
 Clients talk at the speed of speech, each a recording after another, in packets of 100 ms. They
 begin one by one over the length of a call. Delays are from the packet that completes a chunk to the
 message with its text, once all clients talk, and from the end of the audio to the last message.
 Every text is compared with that of the recording alone. Processor time is that of the server.
 
-With --misbehaving further clients leave in the middle of a call, stop reading or sending, or cut
-the connection and resume or not. They also send a wrong sample rate, garbage, or audio as fast as
-they can.
-With --disturb-s clients reconnect, and SIGHUP replaces the server's processes from time to time;
-with --redis the server's Redis is stopped and killed in turn with that. The exit status is 1 if a
-text differs or a call is lost.
+With --misbehaving further clients leave in the middle of a call, stop reading, cut the connection,
+or send garbage, or audio as fast as they can. The exit status is 1 if a text differs or a call is
+lost.
 """
 
 import argparse
 import asyncio
 import itertools
 import json
-import math
 import os
 import random
 import re
-import signal
-import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,16 +37,13 @@ from websockets.exceptions import WebSocketException
 from asrkit.cli import table
 from asrkit.data.inputs import jobs_of
 from asrkit.errors import UserError
-from asrkit.serve.client import RemoteSession
-from asrkit.serve.dialects.messages import Start
 
 RATE = 16_000
 PACKET = RATE // 10  # samples
 RECORDINGS = 40  # of the manifest
-LOST = (OSError, KeyError, RuntimeError, UserError, WebSocketException, asyncio.TimeoutError)
+LOST = (OSError, KeyError, RuntimeError, WebSocketException, asyncio.TimeoutError)
 REACH = 240  # samples after a chunk's last frame begins that the frame needs
-AWAY_S = 20.0  # time without Redis
-MISDEEDS = "leaves", "silent", "deaf", "dies", "returns", "lies", "garbage", "floods"
+MISDEEDS = "leaves", "deaf", "dies", "garbage", "floods"
 TITLES = (
     "streams", "calls", "partial p50, p95, p99 ms", "last p50, p95, p99 ms", "server's cores",
     "MB", "clients late ms", "misdeeds", "texts that differ", "calls lost",
@@ -66,8 +54,8 @@ class Talk(NamedTuple):
     """The outcome of one recording of one client."""
 
     partials: list[float]  # seconds from the packet that completes a chunk to its message
-    final: float  # seconds from the end of the audio to the last message; nan if not measured
-    late: float  # seconds that the client itself was behind, at most; nan if not measured
+    final: float  # seconds from the end of the audio to the last message
+    late: float  # seconds that the client itself was behind, at most
     text: str
     recording: int
 
@@ -110,23 +98,9 @@ async def talk(address: str, samples: np.ndarray, recording: int, since: float =
     return Talk(partials, now - sent[-1], late, " ".join(finals), recording)
 
 
-async def talk_again(address: str, samples: np.ndarray, recording: int, since: float) -> Talk:
-    """Stream a recording with a client that reconnects; its delays are not measured."""
-
-    def stream() -> str:
-        session = RemoteSession(address, Start(type="start", sample_rate=RATE))
-        for start in range(0, len(samples), PACKET):
-            session.accept(samples[start : start + PACKET] / np.float32(32768))
-            time.sleep(PACKET / RATE)
-        return session.finish().text
-
-    return Talk([], math.nan, math.nan, await asyncio.to_thread(stream), recording)
-
-
 async def callers(
-    address: str, recordings: list[np.ndarray], count: int, seconds: float, lost: list[str],
-    make_call: Callable[[str, np.ndarray, int, float], Awaitable[Talk]] = talk,
-) -> list[Talk]:  # fmt: skip
+    address: str, recordings: list[np.ndarray], count: int, seconds: float, lost: list[str]
+) -> list[Talk]:
     """Have clients talk, `count` for some seconds; append a line to `lost` for each lost call."""
     call_s = float(np.mean([len(samples) / RATE for samples in recordings]))
     talks, since = list[Talk](), time.monotonic() + call_s
@@ -138,7 +112,7 @@ async def callers(
                 return
             recording = call % len(recordings)
             try:
-                talks.append(await make_call(address, recordings[recording], recording, since))
+                talks.append(await talk(address, recordings[recording], recording, since))
             except LOST as error:  # among them a missed ping
                 lost.append(f"{time.strftime('%X')} {error!r}")
                 await asyncio.sleep(1.0)
@@ -149,17 +123,13 @@ async def callers(
 
 async def misbehave(address: str, samples: np.ndarray, draw: random.Random) -> None:
     """Make a call of a misbehaving client."""
-    deed, start = draw.choice(MISDEEDS), {"type": "start", "sample_rate": RATE}
-    if deed == "lies":
-        start["sample_rate"] = draw.choice([8000, 11025, 44100, 48000, 15999, 7])
+    deed = draw.choice(MISDEEDS)
     async with connect(address, max_size=None, compression=None) as client:
-        await client.send(json.dumps(start))
+        await client.send('{"type": "start"}')
         for place in range(0, draw.randrange(len(samples)), PACKET):
             await client.send(samples[place : place + PACKET].tobytes())
-            await asyncio.sleep(0.1 if deed in ("leaves", "dies", "returns") else 0.0)
-        if deed == "silent":
-            await asyncio.sleep(draw.random() * 20)
-        elif deed == "deaf":  # the buffers of both sides fill up
+            await asyncio.sleep(0.1 if deed in ("leaves", "dies") else 0.0)
+        if deed == "deaf":  # the buffers of both sides fill up
             client.transport.pause_reading()
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(client.send(200 * samples.tobytes()[:1_000_000]), 10)
@@ -169,67 +139,19 @@ async def misbehave(address: str, samples: np.ndarray, draw: random.Random) -> N
         elif deed == "floods":
             for _ in range(50):
                 await client.send(samples.tobytes()[:1_000_000])
-        elif deed in ("dies", "returns"):
-            started = json.loads(await client.recv())
+        elif deed == "dies":
             client.transport.abort()
-            if deed == "returns":
-                first = {"type": "resume", "id": started["id"], "token": started["token"]}
-                async with connect(address) as other:
-                    await other.send(json.dumps(first))
-                    await other.recv()
 
 
-async def troublemaker(
-    address: str, recordings: list[np.ndarray], number: int, deeds: list[int]
-) -> None:
+async def troublemaker(address: str, recordings: list[np.ndarray], deeds: list[int]) -> None:
     """Misbehave again and again; count that in `deeds`."""
-    draw = random.Random(number)
+    draw = random.Random()
     while True:
         # AttributeError: websockets aborts a connection that the server has closed.
         with suppress(*LOST, AttributeError):
             await misbehave(address, draw.choice(recordings), draw)
-        deeds.append(number)
+        deeds.append(0)
         await asyncio.sleep(draw.random())
-
-
-class Redis:
-    """A Redis server of our own, that goes away and comes back.
-
-    Args:
-        folder: folder for the key of the saved calls.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
-        (folder / "key").write_bytes(os.urandom(32))
-        url = f"redis://127.0.0.1:{self.port}/0"
-        self.options = ["--redis", url, "--state-key-file", str(folder / "key")]
-        self.start()
-
-    def start(self) -> None:
-        command = ["redis-server", "--port", str(self.port), "--bind", "127.0.0.1", "--save", ""]
-        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-
-    async def away(self, killed: bool) -> None:
-        """Go away, by SIGKILL or without an answer, and come back."""
-        self.process.send_signal(signal.SIGKILL if killed else signal.SIGSTOP)
-        await asyncio.sleep(AWAY_S)
-        if killed:
-            self.process.wait()
-            self.start()
-        else:
-            self.process.send_signal(signal.SIGCONT)
-
-
-async def disturb(server: int, redis: Redis | None, seconds: float) -> None:
-    """Replace the server's processes, and take its Redis away, in turn."""
-    for number in itertools.count():
-        await asyncio.sleep(seconds)
-        if redis is not None and number % 3:
-            await redis.away(number % 3 == 1)
-        else:
-            os.kill(server, signal.SIGHUP)
 
 
 def family(process: int) -> list[int]:
@@ -252,16 +174,6 @@ def usage(process: int) -> tuple[float, float]:
     return seconds, memory
 
 
-def delays(talks: list[Talk]) -> list[str]:
-    """Return the cells of partial texts, of final texts and of late clients."""
-    lates = [round(1000 * talk.late) for talk in talks if not math.isnan(talk.late)]
-    return [
-        percentiles([seconds for talk in talks for seconds in talk.partials]),
-        percentiles([talk.final for talk in talks if not math.isnan(talk.final)]),
-        str(max(lates, default="-")),
-    ]
-
-
 def percentiles(values: list[float]) -> str:
     """Return median, 95 % and 99 %, in ms."""
     if len(values) < 2:
@@ -271,36 +183,35 @@ def percentiles(values: list[float]) -> str:
 
 
 async def measure(
-    address: str, server: int, recordings: list[np.ndarray], texts: list[str],
-    options: argparse.Namespace, redis: Redis | None,
-) -> int:  # fmt: skip
+    address: str, server: int, recordings: list[np.ndarray], options: argparse.Namespace
+) -> int:
     """Run the clients, print a line for each round, and return the number of bad calls."""
+    # One caller at a time: what is compared with; tests compare that with `transcribe`.
+    texts = [await alone(address, samples) for samples in recordings]
     bad, deeds, counts = 0, list[int](), [*map(int, options.streams.split(","))]
-    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(max(counts)))
-    others = [troublemaker(address, recordings, i, deeds) for i in range(options.misbehaving)]
-    others += [] if options.disturb_s is None else [disturb(server, redis, options.disturb_s)]
-    tasks, make_call = [*map(asyncio.create_task, others)], talk
-    if options.disturb_s is not None:
-        make_call = talk_again
+    others = [
+        asyncio.create_task(troublemaker(address, recordings, deeds))
+        for _ in range(options.misbehaving)
+    ]
+    print(table.head(TITLES))
     for streams in counts * options.rounds:
         (cpu, _), started, lost = usage(server), time.monotonic(), list[str]()
-        talks = await callers(address, recordings, streams, options.seconds, lost, make_call)
+        talks = await callers(address, recordings, streams, options.seconds, lost)
         after, memory = usage(server)
         wrong = sum(each.text != texts[each.recording] for each in talks)
-        partial, final, late = delays(talks)
-        cores = f"{(after - cpu) / (time.monotonic() - started):.2f}"
         cells = [
-            streams, len(talks), partial, final, cores, round(memory), late, len(deeds), wrong,
+            streams, len(talks), percentiles([s for each in talks for s in each.partials]),
+            percentiles([each.final for each in talks]),
+            f"{(after - cpu) / (time.monotonic() - started):.2f}", round(memory),
+            round(1000 * max((each.late for each in talks), default=0.0)), len(deeds), wrong,
             len(lost),
         ]  # fmt: skip
         print(table.row(cells), flush=True)
         print("".join(f"a call is lost: {line}\n" for line in lost), file=sys.stderr, end="")
         bad += wrong + len(lost)
-        for task in tasks:
-            if task.done():
-                task.result()
-    for task in tasks:
-        task.cancel()
+    for task in others:
+        if not task.cancel():
+            task.result()
     return bad
 
 
@@ -313,32 +224,16 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=20.0, help="seconds of each row")
     parser.add_argument("--rounds", type=int, default=1, help="rows for each number of streams")
     parser.add_argument("--serve", default="", help="more options of asrkit serve, in one string")
-    parser.add_argument("--peer", help="folder of an export for sherpa-onnx, which is measured")
     parser.add_argument("--misbehaving", type=int, default=0, help="clients that misbehave")
-    parser.add_argument("--disturb-s", type=float, help="seconds between disturbances")
-    parser.add_argument("--redis", action="store_true", help="save calls in a Redis of our own")
-    parser.add_argument("--log", type=Path, help="file for the server's log")
     parser.add_argument("manifest", type=Path)
     options = parser.parse_args()
     recordings = read(options.manifest)
     command = [
         "-m", "asrkit", "serve", "--port", "0", "--streams", "1000", "--model", options.model
     ]  # fmt: skip
-    if options.peer:
-        command = [str(Path(__file__).with_name("sherpa_server.py")), options.peer]
-    with ExitStack() as stack:
-        redis = None
-        if options.redis:
-            redis = Redis(Path(stack.enter_context(tempfile.TemporaryDirectory())))
-            stack.callback(lambda: redis.process.kill())
-            command += redis.options
-        serve = serving([*command, *options.serve.split()], options.log)
-        address, process, told = stack.enter_context(serve)
-        # One caller at a time: what is compared with; tests compare that with `transcribe`.
-        texts = [asyncio.run(alone(address, samples)) for samples in recordings]
-        print(f"{told}\n\n{table.head(TITLES)}")
-        bad = asyncio.run(measure(address, process, recordings, texts, options, redis))
-    return 1 if bad else 0
+    with serving([*command, *options.serve.split()]) as (address, process, told):
+        print(f"{told}\n")
+        return int(asyncio.run(measure(address, process, recordings, options)) > 0)
 
 
 def read(manifest: Path) -> list[np.ndarray]:
@@ -353,17 +248,15 @@ def read(manifest: Path) -> list[np.ndarray]:
 
 @contextmanager
 def serving(
-    command: list[str], log: Path | None = None, environment: dict[str, str] | None = None
+    command: list[str], environment: dict[str, str] | None = None
 ) -> Iterator[tuple[str, int, str]]:
     """A context manager of a server process: its address, its process id, and its first output.
 
     Args:
         command: arguments of Python.
-        log: file for what it writes to standard error; None for a temporary one.
         environment: variables beside those of this process.
     """
-    # "a": what is read here does not move the place where the server writes.
-    with tempfile.TemporaryFile("a+") if log is None else open(log, "a+") as file:
+    with tempfile.TemporaryFile("a+") as file:  # "a": the server writes where it wrote before
         process = subprocess.Popen(
             [sys.executable, *command], stderr=file, env=os.environ | (environment or {})
         )

@@ -1,7 +1,6 @@
-"""sherpa-onnx behind the messages of /v1/stream, for tools/load_test.py --peer to measure it, too.
+"""sherpa-onnx behind the messages of /v1/stream, for tools/benchmarks/bench_serve.py.
 
     asrkit export --model MODEL --chunk-ms 640 --right-ms 0 --format sherpa-onnx --output FOLDER
-    python tools/load_test.py --peer FOLDER --streams 10,50,100 data/an4/dev.jsonl
 
 The server works like the streaming server among sherpa-onnx's examples: it has an event loop and a
 thread that decodes all ready streams in one call of `decode_streams`. sherpa-onnx runs wenet-ctc

@@ -3,7 +3,6 @@
 import time
 from typing import Any
 
-import numpy as np
 import pytest
 from websockets.sync.client import connect
 
@@ -13,7 +12,6 @@ from asrkit.runtime import Recognizer
 from asrkit.serve.admission import Place, client_of, displaced, is_free
 from asrkit.serve.server import Server
 from tests.serve.running import connected, serving
-from tests.serve.test_stream import converse, start, text_of
 
 GREEDY, OTHER, PROXY = "192.0.2.1", "192.0.2.2", "127.0.0.1"
 
@@ -40,36 +38,14 @@ def test_the_last_eighth_is_for_those_who_have_few(client: str, count: int, free
     assert is_free(client, calls(owner, count, True), 20) == free
 
 
-def test_a_server_with_few_places_keeps_none_back() -> None:
-    assert is_free(GREEDY, calls(GREEDY, 3, True), 4)
-
-
 def test_calls_without_audio_make_room_at_once_for_another_client() -> None:
     idle = calls(GREEDY, 20, False)
     assert displaced(OTHER, idle, 2.0) in idle
     assert displaced(GREEDY, idle, 2.0) is None  # one's own wait a time
     assert displaced(GREEDY, calls(GREEDY, 20, False, age=3.0), 2.0) is not None
     assert displaced(OTHER, calls(GREEDY, 20, True, age=3.0), 2.0) is None  # they have audio
-
-
-def test_clients_with_one_call_each_do_not_push_each_other_out() -> None:
-    every: dict[Any, Place] = {
-        Held(False): Place(time.monotonic(), f"192.0.2.{i}") for i in range(20)
-    }
-    assert displaced("192.0.2.99", every, 2.0) is None
-
-
-def test_a_rejected_call_takes_a_time_that_grows_with_the_calls_only() -> None:
-    """It took the square of their number, which stopped all calls."""
-
-    def seconds(count: int) -> float:
-        every = {Held(True): Place(0.0, str(i)) for i in range(count)}
-        started = time.process_time()
-        for _ in range(3):
-            displaced(GREEDY, every, 2.0)  # type: ignore[arg-type]
-        return time.process_time() - started
-
-    assert seconds(8000) < 25 * seconds(1000)  # 64 times
+    each_one = {Held(False): Place(time.monotonic(), f"192.0.2.{i}") for i in range(20)}
+    assert displaced("192.0.2.99", each_one, 2.0) is None  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -107,11 +83,3 @@ def test_no_message_is_compressed(address: str) -> None:
     with connected(f"ws://{address}/v1/stream", compression="deflate") as client:
         assert client.response is not None
         assert "Sec-WebSocket-Extensions" not in client.response.headers
-
-
-def test_a_client_that_sends_all_before_it_reads_is_served(
-    address: str, served: Recognizer, recordings: list[tuple[Any, np.ndarray]]
-) -> None:
-    path, samples = recordings[0]
-    parts: list[bytes | str] = [each.tobytes() for each in np.split(samples, range(80, 40_000, 80))]
-    assert text_of(converse(start(address), parts)) == served.transcribe(path).text

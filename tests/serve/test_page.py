@@ -22,7 +22,6 @@ from websockets.sync.client import connect
 from asrkit.runtime import Recognizer, formats
 from asrkit.serve.server import Server
 from tests.serve.running import serving
-from tests.serve.test_client import cutting
 from tests.serve.test_stream_channels import call_of
 
 BROWSER = shutil.which("chromium")
@@ -59,10 +58,18 @@ class Page:
             time.sleep(0.1)
         return value
 
-    def screenshot(self, path: Path, width: int) -> None:
-        size = {"width": width, "height": 760, "deviceScaleFactor": 1, "mobile": False}
-        self.command("Emulation.setDeviceMetricsOverride", **size)
-        path.write_bytes(base64.b64decode(self.command("Page.captureScreenshot")["data"]))
+    def upload(self, path: Path) -> None:
+        root = self.command("DOM.getDocument")["root"]["nodeId"]
+        node = self.command("DOM.querySelector", nodeId=root, selector="#file")["nodeId"]
+        self.command("DOM.setFileInputFiles", nodeId=node, files=[str(path)])
+
+    def screenshots(self, name: str) -> None:
+        """Take pictures of a wide and of a narrow window, if a folder is named."""
+        for width in (1280, 390) if "SCREENSHOTS" in os.environ else ():
+            size = {"width": width, "height": 760, "deviceScaleFactor": 1, "mobile": False}
+            self.command("Emulation.setDeviceMetricsOverride", **size)
+            data = base64.b64decode(self.command("Page.captureScreenshot")["data"])
+            (Path(os.environ["SCREENSHOTS"]) / f"{name}_{width}.png").write_bytes(data)
 
 
 @contextmanager
@@ -112,38 +119,10 @@ def test_the_microphone(
         time.sleep(len(samples) / 16000)  # it began before
         tab.evaluate("document.getElementById('talk').click()")
         tab.wait("document.getElementById('status').textContent === 'Done.'")
-        if folder := os.environ.get("SCREENSHOTS"):
-            for name, width in (("wide", 1200), ("narrow", 390)):
-                tab.screenshot(Path(folder) / f"{name}.png", width)
+        tab.screenshots("mono")
         text = tab.evaluate("document.getElementById('text').innerText")
         assert text.split() == served.transcribe(wav).text.split()
         assert tab.evaluate("document.getElementById('talk').textContent") == "Start"
-
-
-def test_a_lost_connection(
-    address: str, served: Recognizer, recordings: list[tuple[Path, np.ndarray]], tmp_path: Path
-) -> None:
-    """The page goes on by another one, and its text has no gap."""
-    wav = tmp_path / "spoken.wav"
-    samples = np.concatenate(
-        [np.zeros(8000, np.int16), recordings[2][1], np.zeros(32_000, np.int16)]
-    )
-    soundfile.write(wav, soxr.resample(samples, 16000, 48000), 48000, subtype="PCM_16")
-    fake = f"--use-file-for-fake-audio-capture={wav}%noloop"
-    with (
-        cutting(address, cuts=0, seed=0) as proxy,
-        page(f"http://{proxy.address}/", tmp_path / "profile", fake) as tab,
-    ):
-        tab.evaluate("document.getElementById('talk').click()")
-        for _ in range(2):
-            time.sleep(1.5)
-            proxy.cut()
-            tab.wait("document.getElementById('status').textContent.includes('lost')")
-        time.sleep(len(samples) / 16000)
-        tab.evaluate("document.getElementById('talk').click()")
-        tab.wait("document.getElementById('status').textContent === 'Done.'")
-        text = tab.evaluate("document.getElementById('text').innerText")
-        assert text.split() == served.transcribe(wav).text.split()
 
 
 def test_a_file(
@@ -151,9 +130,11 @@ def test_a_file(
 ) -> None:
     path = recordings[0][0]
     with page(f"http://{address}/", tmp_path / "profile") as tab:
-        root = tab.command("DOM.getDocument")["root"]["nodeId"]
-        node = tab.command("DOM.querySelector", nodeId=root, selector="#file")["nodeId"]
-        tab.command("DOM.setFileInputFiles", nodeId=node, files=[str(path)])
+        tab.wait("document.getElementById('models').options.length === 1")
+        words = tab.evaluate("document.getElementById('vocabulary').innerText")
+        assert words == "small-en-alnum knows 148 words and no others."
+        assert tab.evaluate("document.getElementById('choice').hidden")
+        tab.upload(path)
         tab.wait("document.querySelector('#text div') !== null")
         text = tab.evaluate("document.getElementById('text').innerText")
         result = served.transcribe(path)
@@ -168,14 +149,12 @@ def test_a_file(
         assert tab.wait("window.srt").startswith(f"1\n{start} --> {end}\n")
 
 
-def test_the_choice_of_a_model(
+def test_two_channels_of_another_model(
     served: Recognizer, recordings: list[tuple[Path, np.ndarray]], tmp_path: Path
 ) -> None:
-    """It is shown where there are several, and holds for a file as for the microphone."""
-    path, samples = recordings[0]
-    wav = tmp_path / "spoken.wav"
-    spoken = np.concatenate([np.zeros(8000, np.int16), samples, np.zeros(24_000, np.int16)])
-    soundfile.write(wav, soxr.resample(spoken, 16000, 48000), 48000, subtype="PCM_16")
+    """Each is a speaker, with the text of its channel, in a file as from the microphone."""
+    call = np.pad(call_of(recordings, 1, 2), ((8000, 48_000), (0, 0)))
+    soundfile.write(wav := tmp_path / "call.wav", soxr.resample(call, 16000, 48000), 48000)
     fake = f"--use-file-for-fake-audio-capture={wav}%noloop"
     loud = served.with_decoding(served.decoding._replace(postprocess=str.upper))
     server = Server({"quiet": served, "loud": loud}, token="secret")
@@ -184,85 +163,28 @@ def test_the_choice_of_a_model(
         page(f"http://{address}/?token=secret", tmp_path / "profile", fake) as tab,
     ):
         tab.wait("!document.getElementById('choice').hidden")
-        names = tab.evaluate("[...document.getElementById('models').options].map((o) => o.text)")
-        assert names == ["quiet", "loud"]
         tab.evaluate("document.getElementById('models').value = 'loud'")
-        root = tab.command("DOM.getDocument")["root"]["nodeId"]
-        node = tab.command("DOM.querySelector", nodeId=root, selector="#file")["nodeId"]
-        tab.command("DOM.setFileInputFiles", nodeId=node, files=[str(path)])
-        tab.wait("document.querySelector('#text div') !== null")
-        text = tab.evaluate("document.getElementById('text').innerText")
-        assert text.split() == served.transcribe(path).text.upper().split()
-        tab.evaluate("document.getElementById('clear').click()")
-        tab.evaluate("document.getElementById('talk').click()")
-        tab.wait("document.getElementById('model').textContent.startsWith('loud,')")
-        assert tab.evaluate("document.getElementById('models').disabled")
-        tab.wait("document.querySelector('#text div:not(.live)') !== null")
-        if folder := os.environ.get("SCREENSHOTS"):
-            for name, width in (("models_wide", 1200), ("models_narrow", 390)):
-                tab.screenshot(Path(folder) / f"{name}.png", width)
-        tab.evaluate("document.getElementById('talk').click()")
-        tab.wait("document.getElementById('status').textContent === 'Done.'")
-        assert tab.evaluate("document.getElementById('text').innerText").isupper()
-        assert not tab.evaluate("document.getElementById('models').disabled")
-
-
-def test_one_model_is_no_choice(address: str, tmp_path: Path) -> None:
-    with page(f"http://{address}/", tmp_path / "profile") as tab:
-        tab.wait("document.getElementById('models').options.length === 1")
-        assert tab.evaluate("document.getElementById('choice').hidden")
-        words = tab.evaluate("document.getElementById('vocabulary').innerText")
-        assert words == "small-en-alnum knows 148 words and no others."
-
-
-def test_a_refused_microphone_is_explained(address: str, tmp_path: Path) -> None:
-    with page(f"http://{address}/", tmp_path / "profile") as tab:
-        tab.evaluate(
-            "navigator.mediaDevices.getUserMedia = async () => "
-            "{ throw new DOMException('no', 'NotAllowedError') }"
-        )
-        tab.evaluate("document.getElementById('talk').click()")
-        told = tab.wait("document.querySelector('#status.bad')?.textContent")
-        assert "not allowed" in told
-        assert tab.evaluate("document.getElementById('talk').textContent") == "Start"
-
-
-@pytest.mark.parametrize("source", ["file", "microphone"])
-def test_two_channels(
-    address: str, served: Recognizer, recordings: list[tuple[Path, np.ndarray]], tmp_path: Path,
-    source: str,
-) -> None:  # fmt: skip
-    """Each is a speaker, with the text of its channel; every segment has the time of its end."""
-    call = np.pad(call_of(recordings, 1, 2), ((8000, 48_000), (0, 0)))
-    if source == "microphone":
-        call = soxr.resample(call, 16000, 48000)
-    soundfile.write(wav := tmp_path / "call.wav", call, 16000 * (1 + 2 * (source != "file")))
-    fake = f"--use-file-for-fake-audio-capture={wav}%noloop"
-    with page(f"http://{address}/", tmp_path / "profile", fake) as tab:
-        tab.wait("document.getElementById('talk').onclick !== null")
         tab.evaluate("document.getElementById('split').checked = true")
-        if source == "file":
-            root = tab.command("DOM.getDocument")["root"]["nodeId"]
-            node = tab.command("DOM.querySelector", nodeId=root, selector="#file")["nodeId"]
-            tab.command("DOM.setFileInputFiles", nodeId=node, files=[str(wav)])
-        else:
-            tab.evaluate("document.getElementById('talk').click()")
-            tab.wait("document.querySelector('#text .live') !== null")
-            time.sleep(len(call) / 48000)
-            tab.evaluate("document.getElementById('talk').click()")
-            tab.wait("document.getElementById('status').textContent === 'Done.'")
-        tab.wait("document.querySelector('#text div:not(.live)') !== null")
-        if folder := os.environ.get("SCREENSHOTS"):
-            for name, width in (("wide", 1200), ("narrow", 390)):
-                tab.screenshot(Path(folder) / f"{source}_{name}.png", width)
-        for channel in (0, 1):
-            lines = f"[...document.querySelectorAll('#text > [data-channel=\"{channel}\"]')]"
-            found = tab.evaluate(f"{lines}.map((line) => line.innerText).join(' ')").split()
-            expected = served.transcribe(wav, channel=channel).text.split()
-            names = f"{lines}.map((line) => line.querySelector('.name').textContent)"
-            assert {*tab.evaluate(names)} == {f"channel {channel}"}
-            assert [each for each in found if each not in ("channel", str(channel))] == expected
-            assert all(tab.evaluate(f"{lines}.map((line) => line.dataset.end)"))
+        for source in ("file", "microphone"):
+            tab.evaluate("document.getElementById('clear').click()")
+            if source == "file":
+                tab.upload(wav)
+            else:
+                tab.evaluate("document.getElementById('talk').click()")
+                tab.wait("document.querySelector('#text .live') !== null")
+                time.sleep(len(call) / 16000)
+                tab.evaluate("document.getElementById('talk').click()")
+                tab.wait("document.getElementById('status').textContent === 'Done.'")
+            tab.wait("document.querySelector('#text div:not(.live)') !== null")
+            tab.screenshots(source)
+            for channel in (0, 1):
+                lines = f"[...document.querySelectorAll('#text > [data-channel=\"{channel}\"]')]"
+                found = tab.evaluate(f"{lines}.map((line) => line.innerText).join(' ')").split()
+                expected = served.transcribe(wav, channel=channel).text.upper().split()
+                names = f"{lines}.map((line) => line.querySelector('.name').textContent)"
+                assert {*tab.evaluate(names)} == {f"channel {channel}"}
+                assert [each for each in found if each not in ("channel", str(channel))] == expected
+                assert all(tab.evaluate(f"{lines}.map((line) => line.dataset.end)"))
 
 
 @pytest.mark.parametrize("named", [True, False])

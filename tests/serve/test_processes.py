@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 import time
-from argparse import Namespace
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -18,8 +17,6 @@ import httpx
 import pytest
 
 import asrkit
-from asrkit.commands.serve import bound, store_of
-from asrkit.errors import UserError
 from asrkit.pretrained import ready_models
 from asrkit.serve.server import Server
 from asrkit.serve.store import MEMORY, SqliteStore, StoredCall
@@ -42,15 +39,6 @@ def running(
     finally:
         process.terminate()
         process.wait(timeout=180)  # uvicorn first replaces all processes, if it has begun to
-
-
-def test_a_port_is_not_shared_with_another_server() -> None:
-    options = Namespace(host="127.0.0.1")
-    with bound(options, "--port", 0) as port:
-        number = port.getsockname()[1]
-        with pytest.raises(UserError, match=rf"--port {number}: .*in use"):
-            bound(options, "--port", number)
-    bound(options, "--port", number).close()  # the other server has ended
 
 
 class SlowStore(SqliteStore):
@@ -81,17 +69,6 @@ def test_the_place_of_a_call_is_free_before_the_store_has_it(served: asrkit.Reco
         assert store.asked.wait(10)  # it saves the call
         assert server.streams == 0
         store.answers.set()
-
-
-@pytest.mark.parametrize("workers", [1, 2])
-def test_several_processes_need_no_folder_for_calls(workers: int) -> None:
-    given = {"state_dir": None, "redis": None, "state_key_file": None, "save_seconds": 1.0}
-    options = Namespace(workers=workers, **given)
-    if workers > 1:
-        assert store_of(options) == (None, None)  # they get one of their own
-    else:
-        with pytest.raises(UserError, match="--state-dir or --redis"):
-            store_of(options)
 
 
 def address_of(process: subprocess.Popen[str]) -> str:

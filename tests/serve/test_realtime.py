@@ -213,19 +213,18 @@ def test_an_update_keeps_what_it_does_not_name(server: Server) -> None:
     found = client.said[0]["session"]["audio"]["input"]
     assert found["turn_detection"] == {"type": "server_vad", "silence_duration_ms": 400}
     assert found["format"] == {"type": "audio/pcm", "rate": 24000}
+    model = found["transcription"]["model"]
     for new in (
-        {"format": {"type": "audio/pcm", "rate": 8000}},
-        {"transcription": {"prompt": "seven"}},
-        {"transcription": {"model": "small-en-alnum"}},
+        {"format": {"type": "audio/pcm", "rate": 8000}}, {"transcription": {"prompt": "seven"}},
         {"turn_detection": {"type": "server_vad", "silence_duration_ms": 700}},
-        {"format": {"type": "audio/pcmu"}},
-        {"turn_detection": None},
-    ):
+        {"format": {"type": "audio/pcmu"}}, {"turn_detection": None},
+    ):  # fmt: skip
         (event,) = change(client, **new)
         expected = found | new
         expected["transcription"] = found["transcription"] | new.get("transcription", {})
         found = event["session"]["audio"]["input"]
         assert (event["type"], found) == ("session.updated", expected)
+    assert found["transcription"]["model"] == model == "small-en-alnum"
 
 
 @pytest.mark.parametrize(
@@ -251,8 +250,7 @@ BAD = [
     ('{"type": "nonsense", "event_id": "mine"}', "mine", "nonsense"),
     ('{"type": "input_audio_buffer.append", "audio": "*", "event_id": "a"}', "a", "base64"),
     ('{"type": "input_audio_buffer.clear", "item": 1}', None, "not permitted"),
-    ("[", None, "expected an event"), ('["event_id"]', None, "expected an event"),
-    ('{"event_id": 7}', None, "type"), (b"\xff", None, "expected an event"),
+    ("[", None, "expected an event"), (b"\xff", None, "expected an event"),
 ]  # fmt: skip
 
 
@@ -278,8 +276,7 @@ def test_only_transcription_is_served(server: Server) -> None:
         opened(server, "")
 
 
-def test_what_has_no_effect_is_said(address: str, server: Server) -> None:
-    """After session.updated, and OpenAI's client goes on."""
+def test_what_has_no_effect_is_said(server: Server) -> None:
     client = opened(server)
     updated, *warnings = change(
         client, noise_reduction={"type": "near_field"}, transcription={"prompt": "☃, seven"},
@@ -295,8 +292,6 @@ def test_what_has_no_effect_is_said(address: str, server: Server) -> None:
     (_,) = change(client, transcription={"language": "en-US", "prompt": ""})
     _, warning = change(client, transcription={"language": "de"})
     assert warning["message"] == "language 'de' has no effect: the model recognises en"
-    events = talk(address, {"noise_reduction": {"type": "near_field"}}, [], commit=False)
-    assert events[1]["type"] == "session.updated"
 
 
 def test_g711_is_the_standard() -> None:

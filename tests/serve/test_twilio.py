@@ -49,9 +49,6 @@ STOP: Message = {
     "stop": {"accountSid": "AC01", "callSid": "CA01"},
 }  # fmt: skip
 MARK: Message = {"event": "mark", "streamSid": SID, "mark": {"name": "a"}}
-DTMF: Message = {
-    "event": "dtmf", "streamSid": SID, "dtmf": {"track": "inbound_track", "digit": "1"},
-}  # fmt: skip
 
 
 def codes_of(samples: np.ndarray) -> np.ndarray:
@@ -76,42 +73,29 @@ def talk(address: str, *messages: Message) -> list[Message]:
         return answers(client)
 
 
-def packets(tracks: dict[str, np.ndarray]) -> list[Message]:
-    """Packets of 20 ms, the tracks in turn."""
-    longest = max(map(len, tracks.values()))
-    return [
-        media(track, codes[at : at + 160].tobytes())
-        for at in range(0, longest, 160)
-        for track, codes in tracks.items()
-        if at < len(codes)
-    ]
-
-
-def finals(messages: list[Message], track: str) -> list[Message]:
-    texts = [each for each in messages if each["event"] == "transcript"]
-    return [each for each in texts if each["track"] == track and each["is_final"]]
-
-
 def test_two_tracks(address: str, served: Recognizer, recordings: Recordings) -> None:
     """Each has the text and the times of its own audio."""
     tracks = {
-        "inbound": codes_of(recordings[0][1]), "outbound": codes_of(recordings[1][1]),
-    }  # fmt: skip
-    sent = packets(tracks)
-    sent[5:5] = [MARK, DTMF, {"event": "of-tomorrow"}]
+        name: codes_of(recordings[number][1]) for number, name in enumerate(("inbound", "outbound"))
+    }
+    sent = [
+        media(track, codes[at : at + 160].tobytes())
+        for at in range(0, max(map(len, tracks.values())), 160)
+        for track, codes in tracks.items()
+        if at < len(codes)
+    ]
+    sent[5:5] = [MARK, {"event": "of-tomorrow"}]
     found = talk(address, CONNECTED, start(*tracks), *sent, STOP)
-    texts = set()
+    texts = [each for each in found if each["event"] == "transcript"]
     for track, codes in tracks.items():
         expected = served.transcribe(MU_LAW[codes], 8000)
-        own = finals(found, track)
+        own = [each for each in texts if each["track"] == track and each["is_final"]]
         assert [each["text"] for each in own] == [s.text for s in expected.segments if s.text]
         words = [(w["text"], w["start"], w["end"]) for each in own for w in each["words"]]
         assert words == [(w.text, w.start, w.end) for w in expected.words]
-        texts.add(expected.text)
-    assert len(texts) == 2  # the control
+    assert len({each["track"] for each in texts}) == 2  # the control
     assert found[-1] == {"event": "ended", "streamSid": SID}
-    assert all(each["streamSid"] == SID for each in found)
-    assert any(not each["is_final"] for each in found[:-1])
+    assert any(not each["is_final"] for each in texts)
 
 
 def changed(**changes: object) -> Message:
@@ -123,18 +107,13 @@ FORMAT = start("inbound")["start"]["mediaFormat"]
 REFUSED: list[tuple[list[Any], str]] = [
     ([STOP], "must begin with the event start, got 'stop'"),
     ([CONNECTED, CONNECTED], "must begin with the event start, got 'connected'"),
-    ([{"event": "start"}], "start."),
-    ([changed(tracks=[])], "start.tracks"),
     ([changed(tracks=["inbound_track"])], "start.tracks"),
-    ([changed(streamSid="x" * 201)], "start.streamSid"),
     ([changed(mediaFormat=FORMAT | {"encoding": "audio/x-alaw"})], "start.mediaFormat.encoding"),
-    ([changed(mediaFormat=FORMAT | {"sampleRate": 16000})], "start.mediaFormat.sampleRate"),
     ([start("inbound", model="/etc/passwd")], "is not served"),
     ([start("inbound", pause_ms="-1")], "start.customParameters.pause_ms"),
     ([start("inbound", hotwords="seven," * 1001)], "at most 1000 hotwords"),
     ([start("inbound"), start("inbound")], "has started already"),
     ([start("inbound"), media("outbound", b"")], "media.track"),
-    ([start("inbound"), {"event": "media"}], "media."),
     ([start("inbound"), {"event": "media", "media": {"payload": "***"}}], "base64"),
     ([start("inbound"), {"event": 7}], "the field event is missing"),
     ([[]], "expected a message of a media stream"),
@@ -159,7 +138,7 @@ def test_messages(server: Server) -> None:
     assert (item.wish.phrases, item.wish.pause_ms) == (["oh seven", "☃"], 0)
     (append,) = talk.read(json.dumps(media("outbound", b"\xff\x00")))
     assert (append.channel, append.samples.tolist()) == (1, [0, -32124])
-    assert talk.read(*map(json.dumps, (MARK, DTMF, {"event": "of-tomorrow"}))) == []
+    assert talk.read(*map(json.dumps, (MARK, {"event": "of-tomorrow"}))) == []
     assert talk.read(json.dumps(STOP)) == [Finish()]
     names = ("event", "track", "is_final", "text")
     live = talk.write(live="four", channel=1)
@@ -175,11 +154,7 @@ def test_messages(server: Server) -> None:
 def test_the_token(served: Recognizer) -> None:
     """Twilio's addresses have no query: the token is a parameter, or a header of another client."""
     with serving(Server({"m": served}, Limits(header_s=1.0), token="secret")) as address:
-        for parameters, reason in (
-            ({"token": "secret"}, None),
-            ({"token": "x"}, "token"),
-            ({}, "token"),
-        ):
+        for parameters, reason in (({"token": "secret"}, None), ({"token": "x"}, "token")):
             *_, last = talk(address, CONNECTED, start("inbound", **parameters), STOP)
             assert last.get("reason") == reason
         headers = {"Authorization": "Bearer secret"}
@@ -187,8 +162,6 @@ def test_the_token(served: Recognizer) -> None:
             client.send(json.dumps(start("inbound")))
             client.send(json.dumps(STOP))
             assert answers(client)[-1]["event"] == "ended"
-        with connect(f"ws://{address}/twilio") as client:
-            client.send(json.dumps(CONNECTED))  # and nothing more
-            assert answers(client)[-1]["reason"] == "silence"
+        assert talk(address, CONNECTED)[-1]["reason"] == "silence"
         with pytest.raises(InvalidStatus):  # the control: other addresses ask at once
             connect(f"ws://{address}/vosk")

@@ -15,7 +15,7 @@ from asrkit.errors import UserError
 from asrkit.runtime import BatchedSession, Recognizer
 from asrkit.serve.calls import MOST_ITEMS, Call, CallError, CallUpdate
 from asrkit.serve.server import Server
-from asrkit.serve.worker import Worker
+from asrkit.serve.worker import RunningCall, Worker
 from tests.conftest import PROJECT
 
 Recordings = list[tuple[Path, np.ndarray]]
@@ -37,7 +37,7 @@ async def settled(worker: Worker) -> None:
     raise TimeoutError("the worker still has work")
 
 
-def test_20000_calls_that_are_dropped_at_once_leave_nothing_to_do(
+def test_calls_that_are_dropped_at_once_leave_nothing_to_do(
     worker: Worker, served: Recognizer, recordings: Recordings
 ) -> None:
     path, samples = recordings[0]
@@ -46,7 +46,7 @@ def test_20000_calls_that_are_dropped_at_once_leave_nothing_to_do(
         talking = worker.start(16_000)
         await talking.accept(samples)
         talking.finish()
-        for number in range(20_000):
+        for number in range(5_000):
             call = worker.start(16_000)
             await call.accept(samples[:160])
             call.commit()
@@ -66,21 +66,19 @@ def test_20000_calls_that_are_dropped_at_once_leave_nothing_to_do(
 
 
 def test_a_worker_takes_a_step_after_a_round_however_many_calls_are_ready(
-    worker: Worker, recordings: Recordings, monkeypatch: pytest.MonkeyPatch
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    served: list[float] = []
-    step, serve = worker.batcher.step, Worker.serve
-    rounds: list[int] = []
+    step, serve, served, rounds = worker.batcher.step, Worker.serve, list[int](), list[int]()
 
-    def slow(self: Worker, call: object) -> None:
+    def slow(self: Worker, running: RunningCall) -> None:
         if self is worker:  # servers of other tests may have workers in this process
             time.sleep(0.002)
-            served.append(time.perf_counter())
-        serve(self, call)  # type: ignore[arg-type]
+            served.append(0)
+        serve(self, running)
 
-    def counted() -> list[object]:
+    def counted() -> list[BatchedSession]:
         rounds.append(len(served))
-        return step()  # type: ignore[return-value]
+        return step()
 
     monkeypatch.setattr(Worker, "serve", slow)
     monkeypatch.setattr(worker.batcher, "step", counted)
@@ -88,12 +86,9 @@ def test_a_worker_takes_a_step_after_a_round_however_many_calls_are_ready(
     async def main() -> None:
         calls = [worker.start(16_000) for _ in range(50)]
         for call in calls:
-            await call.accept(recordings[0][1][:16_000])
+            await call.accept(np.zeros(16_000, np.int16))
         while len(served) < len(calls):
             await asyncio.sleep(0.02)
-        for call in calls:
-            call.cancel()
-        await settled(worker)
 
     asyncio.run(main())
     assert max(np.diff(rounds)) <= 6  # 10 ms of 2 ms each
@@ -261,14 +256,10 @@ shutil.copy(sys.argv[1], sys.argv[2])
 recognizer = asrkit.load(sys.argv[2], chunk_size=8, second_pass="full")
 os.truncate(sys.argv[2], 1000)
 recognizer.transcribe(np.zeros(32_000, np.float32))
-print("alive")
 """
 
 
 def test_a_model_file_that_is_truncated_while_it_is_served_ends_no_process(tmp_path: Path) -> None:
     model = PROJECT / "asrkit/pretrained/small-en-alnum.safetensors"
-    done = subprocess.run(
-        [sys.executable, "-c", TRUNCATED, str(model), str(tmp_path / "m.safetensors")],
-        capture_output=True, text=True, cwd=PROJECT,
-    )  # fmt: skip
-    assert (done.returncode, done.stdout) == (0, "alive\n"), done.stderr
+    command = [sys.executable, "-c", TRUNCATED, model, tmp_path / "m.safetensors"]
+    subprocess.run(command, check=True, cwd=PROJECT)

@@ -20,8 +20,8 @@ from wyoming.ping import Ping, Pong
 
 from asrkit.errors import UserError
 from asrkit.runtime import Recognizer
-from asrkit.serve.converse import Finish, LeftError
-from asrkit.serve.dialects.wyoming import EventLine, Wyoming
+from asrkit.serve.converse import Finish
+from asrkit.serve.dialects.wyoming import Wyoming
 from asrkit.serve.server import Limits, Server
 from tests.serve.offline import Offline, segment
 from tests.serve.running import serving
@@ -127,9 +127,7 @@ AUDIO = [("audio-start", FORMAT), ("audio-chunk", FORMAT)]
 REFUSED: list[tuple[list[tuple[str, dict[str, Any]]], str]] = [
     ([("transcribe", {"name": "/etc/passwd"}), *AUDIO], "is not served"),
     ([("audio-start", FORMAT | {"width": 4})], "audio-start: width"),
-    ([("audio-start", FORMAT | {"channels": 9})], "audio-start: channels"),
     ([("audio-start", FORMAT | {"rate": 768_001})], "audio-start: rate"),
-    ([("audio-start", {"rate": 16000})], "audio-start: width: Field required"),
     ([("audio-start", FORMAT), ("audio-chunk", FORMAT | {"rate": 8000})], "another format"),
     ([("audio-start", FORMAT), ("transcribe", {})], "transcribe must come before"),
     ([("audio-stop", {})], "audio-stop without audio"),
@@ -170,9 +168,8 @@ def test_events(server: Server) -> None:
 
 
 BAD = [
-    b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", b"[]\n", b"[" * 3000 + b"\n", b"{}\n", b"\xff\n",
+    b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n", b"[" * 3000 + b"\n", b"{}\n", b"\xff\n",
     b'{"type": "describe", "data_length": 3}\n[1]', b'{"type": "describe", "data": 7}\n',
-    b'{"type": "ping", "data_length": 99999999}\n',
     b'{"type": "ping", "payload_length": 1e400}\n', b'{"type": "' + b"x" * (1 << 18) + b'"}\n',
 ]  # fmt: skip
 
@@ -222,21 +219,6 @@ def test_a_client_that_leaves_frees_its_place(place: Running) -> None:
             wait_until(lambda: place.server.streams == 1)
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # a reset
         wait_until(lambda: not place.server.streams, 20.0)
-
-
-def test_a_closed_connection_is_a_client_that_has_left() -> None:
-    """uvloop raises RuntimeError there, and not OSError."""
-
-    class Closed:
-        def writelines(self, lines: object) -> None:
-            raise RuntimeError("unable to perform operation: the handler is closed")
-
-    async def send() -> None:
-        line = EventLine(asyncio.StreamReader(), Closed(), 100)  # type: ignore[arg-type]
-        with pytest.raises(LeftError):
-            await line.send(Event("ping"))
-
-    asyncio.run(send())
 
 
 def test_a_server_that_ends_closes_its_connections(served: Recognizer) -> None:

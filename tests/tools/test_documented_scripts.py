@@ -29,7 +29,7 @@ LONG = {  # a server and its clients, or seconds to minutes
 }
 NOT_RUN = {
     "demo": "trains a model, as tests/recipes do, and opens a microphone",
-    "sherpa_server": "needs an exported folder; load_test --peer starts it",
+    "sherpa_server": "needs an exported folder; bench_serve starts it",
     "check_inputs": "needs the programs ffmpeg, ffprobe, sox and lame",
     "accented_voice": "needs espeak-ng; what it shares with recipes/digits is tested there",
 }

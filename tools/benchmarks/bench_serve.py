@@ -128,7 +128,7 @@ def main() -> None:
         contenders = []
         for name, (arguments_, more) in servers.items():
             environ = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")} | more
-            address, process, _ = stack.enter_context(serving(arguments_, None, environ))
+            address, process, _ = stack.enter_context(serving(arguments_, environ))
             texts = [asyncio.run(alone(address, samples)) for samples in recordings]
             contenders.append(Contender(name, address, process, texts, spent(process)[2]))
         for streams in map(int, options.streams.split(",")):
