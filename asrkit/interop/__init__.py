@@ -20,7 +20,7 @@ FORMATS: dict[str, Callable[..., Imported]] = {
 OPTIONS = {"nemo": ("head", "prompt"), "wenet": (), "whisper": ("frame_ms",)}
 # Patterns of the files of a repository, in alternatives; the first one is required.
 FILES: dict[str, list[tuple[str, ...]]] = {
-    "wenet": [("train.yaml", "final.pt", "units.txt", "words.txt", "global_cmvn", "*.model")],
+    "wenet": [("train.yaml", "final.pt", "units.txt", "words.txt", "*.model")],
     "whisper": [("model.safetensors", "config.json"), ("model.bin",)],
 }
 

@@ -4,18 +4,18 @@ Four differences are folded into them: the scaling of the encoder's input, Batch
 statistics, the position of the blank, which is NeMo's last label, and a language prompt.
 """
 
-from typing import Any
-
+import torch
 from torch import Tensor
 
 from asrkit.audio import build_frontend
 from asrkit.errors import shown
 from asrkit.interop.checkpoint import CheckpointError
-from asrkit.interop.nemo_settings import check_head, folds_norm
+from asrkit.interop.nemo_settings import Encoder
 from asrkit.interop.weights import Names, Weights
 
-BATCH_NORM_EPSILON = 1e-5
-TRANSDUCER = {"decoder.": "decoder", "joint.": "joint"}  # parts that --head ctc leaves out
+PLAIN = {"conv1": "conv.0", "conv2": "conv.2", "out": "out"}
+SEPARABLE = {"conv1": "conv.0", "conv2.0": "conv.2", "conv2.1": "conv.3", "out": "out"}
+SEPARABLE_TWICE = SEPARABLE | {"conv3.0": "conv.5", "conv3.1": "conv.6"}
 PROJECTIONS = {"enc": "from_encoder", "pred": "from_predictor"}  # of joiners
 LAYER: Names = {
     "ffn1.norm": "norm_feed_forward1",
@@ -40,38 +40,29 @@ def check_filters(weights: Weights, num_mels: int) -> None:
     """Raise CheckpointError if the checkpoint's window or filters differ from asrkit's."""
     frontend = build_frontend("slaney", num_mels)
     window: Tensor = frontend.window  # type: ignore[assignment]
-    for name, own in (("fb", frontend.filters.T[None]), ("window", window)):
-        found = weights.pop(f"preprocessor.featurizer.{name}", own)
-        if found.shape != own.shape or not (found - own).abs().max() < 1e-6:
+    for name, expected in (("fb", frontend.filters.T[None]), ("window", window)):
+        found = weights.pop(f"preprocessor.featurizer.{name}", expected)
+        if found.shape != expected.shape or not (found - expected).abs().max() < 1e-6:
             raise CheckpointError(
                 f"preprocessor.featurizer.{name} does not match the settings of the preprocessor"
             )
 
 
-def subsampling_weights(
-    weights: Weights, names: dict[str, str], scale: float | None
-) -> dict[str, Tensor]:
-    """Return the subsampling's weights; the output's scaling is folded into its last layer.
-
-    Args:
-        names: NeMo's names of the parts, by asrkit's.
-        scale: factor of the output; None without scaling.
-    """
-    ours = weights.take_modules("encoder.subsampling", "encoder.pre_encode", names)
-    if scale is not None:
-        for part in ("weight", "bias"):
-            ours[f"encoder.subsampling.out.{part}"] *= scale
-    return ours
-
-
-def layer_weights(weights: Weights, number: int, encoder: dict[str, Any]) -> dict[str, Tensor]:
-    """Return a layer's weights."""
-    name = f"encoder.layers.{number}"
-    biased = encoder.get("use_bias", True) is not False
-    epsilon = BATCH_NORM_EPSILON if folds_norm(encoder) else None
-    return weights.take_conformer_layer(
-        name, name, LAYER, biased=biased, epsilon=epsilon, bias_dims=2
-    )
+def encoder_weights(weights: Weights, encoder: Encoder, num_mels: int) -> dict[str, Tensor]:
+    """Return the encoder's weights, with its normalisation, which NeMo lacks."""
+    check_filters(weights, num_mels)
+    names = PLAIN if encoder.subsampling == "striding" else SEPARABLE
+    names = SEPARABLE_TWICE if encoder.subsampling_factor == 8 else names
+    found = weights.take_modules("encoder.subsampling", "encoder.pre_encode", names)
+    if encoder.xscaling:
+        for end in ("weight", "bias"):
+            found[f"encoder.subsampling.out.{end}"] *= encoder.d_model**0.5
+    folds_norm = encoder.conv_norm_type == "batch_norm"
+    for name in (f"encoder.layers.{number}" for number in range(encoder.n_layers)):
+        found |= weights.take_conformer_layer(
+            name, name, LAYER, folds_norm=folds_norm, bias_dims=2, biased=encoder.use_bias
+        )
+    return found | {"encoder.mean": torch.zeros(num_mels), "encoder.scale": torch.ones(num_mels)}
 
 
 def adapter_weights(weights: Weights, dim: int, column: int) -> dict[str, Tensor]:
@@ -92,10 +83,8 @@ def adapter_weights(weights: Weights, dim: int, column: int) -> dict[str, Tensor
     return found | {f"head.adapter.0.{end}": tensor for end, tensor in first.items()}
 
 
-def head_weights(weights: Weights, settings: dict[str, Any], head: str) -> dict[str, Tensor]:
-    """Return the weights of the CTC head or of a transducer, with the blank before the labels."""
-    if head == "ctc":
-        return ctc_weights(weights, settings, "head")
+def transducer_weights(weights: Weights) -> dict[str, Tensor]:
+    """Return the weights of predictor and joiner, with the blank before the labels."""
     found = {}
     for name in [*weights]:
         part, _, rest = name.partition(".")
@@ -110,20 +99,11 @@ def head_weights(weights: Weights, settings: dict[str, Any], head: str) -> dict[
             continue
         has_labels = "embed" in key or key.startswith("out.")
         found[f"head.{key}"] = weights.take(name).roll(1, 0) if has_labels else weights.take(name)
-    if "aux_ctc" in settings:
-        found |= ctc_weights(weights, settings, "head.ctc")
     return found
 
 
-def ctc_weights(weights: Weights, settings: dict[str, Any], own: str) -> dict[str, Tensor]:
-    """Return the weights of a CTC head under asrkit's name, with the blank before the labels."""
-    name = f"{'ctc_decoder' if 'aux_ctc' in settings else 'decoder'}.decoder_layers.0"
-    if f"{name}.weight" not in weights:
-        raise CheckpointError(
-            f"this {shown(settings.get('target'))} has no CTC head: import a CTC model, a "
-            "transducer, or a hybrid of both"
-        )
-    check_head(settings)
-    head = {f"{own}.{end}": weights.take(f"{name}.{end}") for end in ("weight", "bias")}
-    head[f"{own}.weight"] = head[f"{own}.weight"].flatten(1)  # a convolution over one frame
-    return {key: part.roll(1, 0) for key, part in head.items()}
+def ctc_weights(weights: Weights, name: str, head: str) -> dict[str, Tensor]:
+    """Return the weights of the CTC layer `name`, with the blank before the labels."""
+    found = {f"{head}.{end}": weights.take(f"{name}.{end}") for end in ("weight", "bias")}
+    found[f"{head}.weight"] = found[f"{head}.weight"].flatten(1)  # a convolution over one frame
+    return {key: part.roll(1, 0) for key, part in found.items()}

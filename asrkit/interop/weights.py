@@ -9,6 +9,7 @@ from torch import Tensor
 from asrkit.errors import shown
 from asrkit.interop.checkpoint import CheckpointError
 
+NORM_EPSILON = 1e-5  # of LayerNorm and BatchNorm
 Names = Mapping[str, str | tuple[str, ...]]  # modules: asrkit's names -> the checkpoint's
 
 
@@ -49,41 +50,39 @@ class Weights(dict[str, Tensor]):
         return found
 
     def take_conformer_layer(
-        self, own: str, name: str, names: Names, *, biased: bool = True,
-        epsilon: float | None, bias_dims: int | None,
+        self, name: str, source: str, names: Names, *,
+        folds_norm: bool, bias_dims: int, biased: bool = True,
     ) -> dict[str, Tensor]:  # fmt: skip
         """Remove the weights of a layer, and return them by asrkit's names.
 
         Args:
+            name: asrkit's name of the layer.
+            source: name of the layer in the checkpoint.
+            folds_norm: fold the running statistics of the convolution's BatchNorm into its scale
+                and bias.
+            bias_dims: dimensions of size 1 in asrkit's biases of relative positions.
             biased: whether all modules must have a bias, as for `take_modules`.
-            epsilon: that of the convolution's BatchNorm, whose running statistics are folded into
-                its scale and bias; None for a LayerNorm.
-            bias_dims: dimensions of size 1 in asrkit's biases of relative positions; None for a
-                layer without them.
         """
-        found = self.take_modules(own, name, names, biased)
+        found = self.take_modules(name, source, names, biased)
         for part in ("expand", "project"):  # convolutions over one frame: linear layers in asrkit
-            key = f"{own}.convolution.{part}.weight"
+            key = f"{name}.convolution.{part}.weight"
             found[key] = found[key].flatten(1)
-        if epsilon is not None:
-            norm, source = (
-                "convolution.depthwise_norm",
-                f"{name}.{names['convolution.depthwise_norm']}",
-            )
-            mean, variance = (self.take(f"{source}.running_{part}") for part in ("mean", "var"))
-            self.pop(f"{source}.num_batches_tracked", None)
-            scale, bias = (found[f"{own}.{norm}.{end}"] for end in ("weight", "bias"))
+        if folds_norm:
+            norm = f"{source}.{names['convolution.depthwise_norm']}"
+            mean, variance = (self.take(f"{norm}.running_{part}") for part in ("mean", "var"))
+            self.pop(f"{norm}.num_batches_tracked", None)
+            keys = [f"{name}.convolution.depthwise_norm.{end}" for end in ("weight", "bias")]
+            scale, bias = (found[key] for key in keys)
             if len({part.shape for part in (mean, variance, scale, bias)}) > 1:
-                raise CheckpointError(f"the parts of {source} have different lengths")
-            scale = scale.double() / (variance.double() + epsilon).sqrt()
-            found[f"{own}.{norm}.weight"] = scale.float()
-            found[f"{own}.{norm}.bias"] = (bias - mean.double() * scale).float()
-        if bias_dims is not None:
-            position, source = f"{own}.attention.position", f"{name}.self_attn"
-            found[f"{position}.projection.weight"] = self.take(f"{source}.linear_pos.weight")
-            for key, end in (("content_bias", "u"), ("position_bias", "v")):
-                bias = self.take(f"{source}.pos_bias_{end}")
-                found[f"{position}.{key}"] = bias.unflatten(0, (-1, *[1] * bias_dims))
+                raise CheckpointError(f"the parts of {norm} have different lengths")
+            scale = scale.double() / (variance.double() + NORM_EPSILON).sqrt()
+            bias = bias - mean.double() * scale
+            found |= {key: part.float() for key, part in zip(keys, (scale, bias), strict=True)}
+        position, attention = f"{name}.attention.position", f"{source}.self_attn"
+        found[f"{position}.projection.weight"] = self.take(f"{attention}.linear_pos.weight")
+        for key, end in (("content_bias", "u"), ("position_bias", "v")):
+            bias = self.take(f"{attention}.pos_bias_{end}")
+            found[f"{position}.{key}"] = bias.unflatten(0, (-1, *[1] * bias_dims))
         return found
 
     def left_out(self, parts: Mapping[str, str]) -> dict[str, int]:

@@ -1,8 +1,5 @@
-"""WeNet's model folders: train.yaml, final.pt, units.txt and, in some, global_cmvn and a
-sentencepiece model."""
+"""WeNet's model folders: train.yaml, final.pt, units.txt and, in some, a sentencepiece model."""
 
-import json
-import math
 import re
 from pathlib import Path, PurePath
 from typing import Any
@@ -10,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from asrkit.errors import reason, shown
+from asrkit.errors import shown
 from asrkit.interop.checkpoint import (
     CheckpointError,
     read_bytes,
@@ -19,21 +16,18 @@ from asrkit.interop.checkpoint import (
     read_weights,
 )
 from asrkit.interop.imported import Imported, assemble, case_of
+from asrkit.interop.settings import parse
 from asrkit.interop.weights import Names, Weights
-from asrkit.interop.wenet_settings import EncoderPart, Settings, parse_settings
+from asrkit.interop.wenet_settings import EncoderPart, Settings
 from asrkit.text import CharTokenizer, PieceTokenizer, Tokenizer
 
 SETTINGS, WEIGHTS = "train.yaml", "final.pt"
 UNITS = ("units.txt", "words.txt")  # words.txt in older folders
-STATISTICS = "global_cmvn"
-MEAN, SCALE = "encoder.global_cmvn.mean", "encoder.global_cmvn.istd"
-LEAST_VARIANCE = 1e-20
-POSITIONS = {"rel_pos": "absolute_keys", "abs_pos": "sinusoidal", "no_pos": "none"}
-UNUSED = re.compile(  # computed positions, counts of batches, an unused layer of older models
-    r"encoder\.embed\.pos_enc\.pe|encoder\.encoders\.\d+\."
-    r"(conv_module\.norm\.num_batches_tracked|concat_linear\.(weight|bias))"
+CMVN = {"encoder.mean": "mean", "encoder.scale": "istd"}
+# Computed positions, and an unused layer of older models.
+UNUSED = re.compile(
+    r"encoder\.embed\.pos_enc\.pe|encoder\.encoders\.\d+\.concat_linear\.(weight|bias)"
 )
-
 SUBSAMPLINGS = {"conv2d": "conv4_valid", "conv2d6": "conv6_valid", "conv2d8": "conv8_valid"}
 LAYER: Names = {
     "ffn1.norm": "norm_ff_macaron",
@@ -82,21 +76,19 @@ class Folder:
 def read_wenet(path: Path) -> Imported:
     """Read the folder of a U2 or U2++ Conformer: encoder and CTC, without the attention decoder."""
     folder = Folder(path)
-    settings = parse_settings(read_settings(folder.content(SETTINGS), SETTINGS), SETTINGS)
+    settings = parse(Settings, read_settings(folder.content(SETTINGS), SETTINGS), SETTINGS)
     units = read_units(folder.content(settings.tokenizer_conf.symbol_table_path, *UNITS))
     tokenizer, kind = read_tokenizer(folder, settings, units)
     with folder.find(WEIGHTS).open("rb") as file:
         weights = Weights(read_weights(file, WEIGHTS))
     for name in [name for name in weights if UNUSED.fullmatch(name)]:
         del weights[name]
-    if MEAN not in weights:
-        weights |= read_statistics(folder, settings)
     sections = {
         "model": model_settings(settings),
         "text": {"tokenizer": kind, "case": case_of(units)},
         "context": context_settings(settings.encoder_conf),
     }
-    file_ = assemble(sections, tokenizer, renamed(weights, settings.encoder_conf))
+    file_ = assemble(sections, tokenizer, renamed(weights, settings))
     left_out = weights.left_out({"decoder.": "attention decoder"})
     return Imported(file_, tuple(folder.read), "WeNet", None, left_out)
 
@@ -113,10 +105,10 @@ def model_settings(settings: Settings) -> dict[str, Any]:
         "kernel_size": part.cnn_module_kernel,
         "dropout": part.dropout_rate,
         "subsampling": SUBSAMPLINGS[part.input_layer],
-        "position": POSITIONS[part.pos_enc_layer_type],
+        "position": "absolute_keys",
         "conv_norm": "affine" if part.cnn_module_norm == "batch_norm" else "layer_norm",
         "conv_padding": "pointwise",
-        "after_norm": part.final_norm,
+        "after_norm": True,
     }
 
 
@@ -150,43 +142,22 @@ def read_tokenizer(folder: Folder, settings: Settings, units: list[str]) -> tupl
     return CharTokenizer([unit.replace("▁", " ") for unit in units]), "characters"
 
 
-def read_statistics(folder: Folder, settings: Settings) -> dict[str, Tensor]:
-    """Read the mean and 1 / standard deviation of the features, from sums in a JSON file."""
-    size = settings.dataset_conf.fbank_conf.num_mel_bins
-    if not settings.statistics:
-        return {MEAN: torch.zeros(size), SCALE: torch.ones(size)}
-    data = folder.content(settings.statistics_file, STATISTICS)
-    try:
-        values = json.loads(data)
-        sums = torch.tensor([values["mean_stat"], values["var_stat"]], dtype=torch.float64)
-        mean, square = sums / float(values["frame_num"])
-    except (ValueError, KeyError, TypeError, RuntimeError, OverflowError, RecursionError) as error:
-        raise CheckpointError(
-            f"{STATISTICS} must be JSON with mean_stat, var_stat and frame_num: {reason(error)}"
-        ) from None
-    variance = (square - mean.square()).clamp(min=LEAST_VARIANCE)
-    return {MEAN: mean, SCALE: variance.rsqrt()}
-
-
-def renamed(weights: Weights, part: EncoderPart) -> dict[str, Tensor]:
+def renamed(weights: Weights, settings: Settings) -> dict[str, Tensor]:
     """Remove the weights of encoder and CTC, and return them by asrkit's names."""
-    found = {"encoder.mean": weights.take(MEAN), "encoder.scale": weights.take(SCALE)}
+    part, size = settings.encoder_conf, settings.dataset_conf.fbank_conf.num_mel_bins
+    found = {"encoder.mean": torch.zeros(size), "encoder.scale": torch.ones(size)}
+    if settings.normalizes:
+        found = {key: weights.take(f"encoder.global_cmvn.{name}") for key, name in CMVN.items()}
     out = "out.0" if part.input_layer == "conv2d" else "linear"
     stem = range(0, 6 if part.input_layer == "conv2d8" else 4, 2)
     modules: Names = {"out": out} | {f"conv.{i}": f"conv.{i}" for i in stem}
     found |= weights.take_modules("encoder.subsampling", "encoder.embed", modules)
-    relative = part.pos_enc_layer_type == "rel_pos"
-    epsilon = part.conv_norm_eps if part.cnn_module_norm == "batch_norm" else None
     for i in range(part.num_blocks):
         found |= weights.take_conformer_layer(
             f"encoder.layers.{i}", f"encoder.encoders.{i}", LAYER,
-            epsilon=epsilon, bias_dims=1 if relative else None,
+            folds_norm=part.cnn_module_norm == "batch_norm", bias_dims=1,
         )  # fmt: skip
-    if part.final_norm:
-        found |= weights.take_modules("encoder", "encoder", {"after_norm": "after_norm"})
-    if relative:  # WeNet multiplies the input by this
-        for end in ("weight", "bias"):
-            found[f"encoder.subsampling.out.{end}"] *= math.sqrt(part.output_size)
-    if part.pos_enc_layer_type == "abs_pos":
-        found["encoder.position.scale"] = torch.ones(())
+    found |= weights.take_modules("encoder", "encoder", {"after_norm": "after_norm"})
+    for end in ("weight", "bias"):  # WeNet multiplies the input by this
+        found[f"encoder.subsampling.out.{end}"] *= part.output_size**0.5
     return found | {f"head.{end}": weights.take(f"ctc.ctc_lo.{end}") for end in ("weight", "bias")}

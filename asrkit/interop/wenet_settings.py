@@ -1,40 +1,18 @@
 """train.yaml of WeNet's models: the settings that asrkit can compute exactly."""
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Literal
 
-import pydantic
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from asrkit.config import MOST_FRAMES
-from asrkit.config.error_messages import explained
-from asrkit.interop.checkpoint import CheckpointError
+from asrkit.interop.settings import Part, Size
 
-EPSILON = 1e-5  # LayerNorm's
-
-Size = Annotated[int, Field(ge=1, le=1_000_000)]
-Number = Annotated[float, Field(strict=False)]  # YAML reads 1e-5 as a string
-
-
-class Part(BaseModel):
-    """A part of train.yaml. A value of another type, or an unknown key, is rejected."""
-
-    model_config = ConfigDict(strict=True, extra="forbid")
-
-    # Keys that only concern training, the attention decoder, or the way of computing.
-    IGNORED: ClassVar[str] = ""
-
-    @pydantic.model_validator(mode="before")
-    @classmethod
-    def _without_ignored(cls, values: Any) -> Any:
-        if not isinstance(values, dict):
-            return values
-        return {key: values[key] for key in values if key not in cls.IGNORED.split()}
+Epsilon = Annotated[float, Field(strict=False, ge=1e-5, le=1e-5)]  # YAML reads 1e-5 as a string
 
 
 class EncoderPart(Part):
     """The arguments of WeNet's encoder, with WeNet's defaults."""
 
-    model_config = ConfigDict(validate_default=True)
     IGNORED = (
         "positional_dropout_rate attention_dropout_rate use_dynamic_left_chunk "
         "gradient_checkpointing use_sdpa n_expert n_expert_activated"
@@ -46,20 +24,20 @@ class EncoderPart(Part):
     num_blocks: Annotated[int, Field(ge=1, le=256)] = 6
     cnn_module_kernel: Size = 15
     cnn_module_norm: Literal["layer_norm", "batch_norm"] = "batch_norm"
-    pos_enc_layer_type: Literal["rel_pos", "abs_pos", "no_pos"] = "rel_pos"
-    selfattention_layer_type: Literal["rel_selfattn", "selfattn"] = "rel_selfattn"
     input_layer: Literal["conv2d", "conv2d6", "conv2d8"] = "conv2d"
     static_chunk_size: Annotated[int, Field(le=MOST_FRAMES)] = 0
     use_dynamic_chunk: bool = False
-    dropout_rate: Annotated[Number, Field(ge=0.0, lt=1.0)] = 0.1
-    final_norm: bool = True
-    norm_eps: Number = EPSILON
-    conv_norm_eps: Number = EPSILON
+    dropout_rate: Annotated[float, Field(strict=False, ge=0.0, lt=1.0)] = 0.1
 
-    causal: Literal[True] = False  # type: ignore[assignment]  # WeNet's default sees future frames
+    causal: Literal[True]
+    pos_enc_layer_type: Literal["rel_pos"] = "rel_pos"
+    selfattention_layer_type: Literal["rel_selfattn"] = "rel_selfattn"
     use_cnn_module: Literal[True] = True
     macaron_style: Literal[True] = True
     normalize_before: Literal[True] = True
+    final_norm: Literal[True] = True
+    norm_eps: Epsilon = 1e-5
+    conv_norm_eps: Epsilon = 1e-5
     concat_after: Literal[False] = False
     activation_type: Literal["swish"] = "swish"
     positionwise_conv_kernel_size: Literal[1] = 1
@@ -135,29 +113,6 @@ class Settings(Part):
     tokenizer_conf: TokenizerPart = TokenizerPart()
 
     @property
-    def statistics_file(self) -> str | None:
-        """The file with the statistics of the features."""
-        return self.cmvn_conf.cmvn_file or self.cmvn_file
-
-    @property
-    def statistics(self) -> bool:
+    def normalizes(self) -> bool:
         """Whether the features are normalised."""
-        return self.cmvn is not None or self.statistics_file is not None
-
-
-def parse_settings(values: dict[str, Any], name: str) -> Settings:
-    """Parse the settings of a model, and check that it can be imported."""
-    try:
-        settings = Settings.model_validate(values)
-    except pydantic.ValidationError as error:
-        raise CheckpointError(f"{name}: " + explained(error, [], {}).splitlines()[0]) from None
-    part = settings.encoder_conf
-    relative = part.pos_enc_layer_type == "rel_pos"
-    if relative != (part.selfattention_layer_type == "rel_selfattn"):
-        raise CheckpointError(
-            f"{name}: {part.selfattention_layer_type} with {part.pos_enc_layer_type} cannot be "
-            "imported; supported are rel_selfattn with rel_pos, and selfattn with abs_pos or no_pos"
-        )
-    if part.norm_eps != EPSILON:
-        raise CheckpointError(f"{name}: norm_eps must be {EPSILON}, got {part.norm_eps}")
-    return settings
+        return bool(self.cmvn or self.cmvn_conf.cmvn_file or self.cmvn_file)

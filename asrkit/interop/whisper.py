@@ -15,7 +15,7 @@ from asrkit.errors import reason
 from asrkit.interop.checkpoint import CheckpointError, read_bytes, read_saved, require_tensors
 from asrkit.interop.ctranslate2 import read_variables
 from asrkit.interop.imported import Imported, assemble
-from asrkit.interop.weights import Names, Weights
+from asrkit.interop.weights import Weights
 from asrkit.model.positions import SinusoidalPosition
 from asrkit.text import CharTokenizer
 
@@ -26,6 +26,11 @@ DECODER = {"decoder.": "decoder", "proj_out.": "decoder"}
 STEM = {"conv1": "conv1", "conv2": "conv2"}
 
 
+PARTS = (  # of a layer
+    "attention_norm", "attention.qkv", "attention.out", "ffn.norm", "ffn.expand", "ffn.project",
+)  # fmt: skip
+
+
 class Layout(NamedTuple):
     """The names of a toolkit for the parts of Whisper's encoder."""
 
@@ -33,41 +38,22 @@ class Layout(NamedTuple):
     layer: str  # `{}` is the number of the layer
     positions: str
     after_norm: str
-    names: Names  # modules of a layer
+    parts: tuple[str | tuple[str, ...], ...]  # names of PARTS
 
 
 OPENAI = Layout(
     "OpenAI", "blocks.{}", "positional_embedding", "ln_post",
-    {
-        "attention_norm": "attn_ln",
-        "attention.qkv": ("attn.query", "attn.key", "attn.value"),
-        "attention.out": "attn.out",
-        "ffn.norm": "mlp_ln",
-        "ffn.expand": "mlp.0",
-        "ffn.project": "mlp.2",
-    },
+    ("attn_ln", ("attn.query", "attn.key", "attn.value"), "attn.out", "mlp_ln", "mlp.0", "mlp.2"),
 )  # fmt: skip
 TRANSFORMERS = Layout(
     "transformers", "layers.{}", "embed_positions.weight", "layer_norm",
-    {
-        "attention_norm": "self_attn_layer_norm",
-        "attention.qkv": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
-        "attention.out": "self_attn.out_proj",
-        "ffn.norm": "final_layer_norm",
-        "ffn.expand": "fc1",
-        "ffn.project": "fc2",
-    },
+    ("self_attn_layer_norm", ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+     "self_attn.out_proj", "final_layer_norm", "fc1", "fc2"),
 )  # fmt: skip
 CTRANSLATE2 = Layout(
     "CTranslate2", "layer_{}", "position_encodings.encodings", "layer_norm",
-    {
-        "attention_norm": "self_attention.layer_norm",
-        "attention.qkv": "self_attention.linear_0",
-        "attention.out": "self_attention.linear_1",
-        "ffn.norm": "ffn.layer_norm",
-        "ffn.expand": "ffn.linear_0",
-        "ffn.project": "ffn.linear_1",
-    },
+    ("self_attention.layer_norm", "self_attention.linear_0", "self_attention.linear_1",
+     "ffn.layer_norm", "ffn.linear_0", "ffn.linear_1"),
 )  # fmt: skip
 
 
@@ -164,12 +150,13 @@ def encoder_weights(weights: Weights, layout: Layout) -> dict[str, Tensor]:
     """Remove the encoder's weights, and return them by asrkit's names."""
     found = weights.take_modules("encoder.subsampling", "encoder", STEM)
     found |= weights.take_modules("encoder", "encoder", {"after_norm": layout.after_norm})
-    layer, name = 0, f"encoder.{layout.layer}"
-    while any(key.startswith(f"{name.format(layer)}.") for key in weights):
-        if isinstance(parts := layout.names["attention.qkv"], tuple):
+    names, layer = dict(zip(PARTS, layout.parts, strict=True)), 0
+    while any(key.startswith(f"encoder.{layout.layer.format(layer)}.") for key in weights):
+        name, qkv = f"encoder.{layout.layer.format(layer)}", names["attention.qkv"]
+        if isinstance(qkv, tuple):  # its keys have no bias
             zeros = torch.zeros_like(found["encoder.after_norm.bias"])
-            weights.setdefault(f"{name.format(layer)}.{parts[1]}.bias", zeros)  # of its keys
-        found |= weights.take_modules(f"encoder.layers.{layer}", name.format(layer), layout.names)
+            weights.setdefault(f"{name}.{qkv[1]}.bias", zeros)
+        found |= weights.take_modules(f"encoder.layers.{layer}", name, names)
         layer += 1
     return found
 

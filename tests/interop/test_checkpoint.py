@@ -41,7 +41,6 @@ def test_an_archive(tmp_path: Path) -> None:
     packed.write_bytes(gzip.compress(plain.read_bytes()))
     for path in (plain, packed):
         with open_archive(path) as archive:
-            assert "a.yaml" in archive
             assert archive.read("a.yaml") == b"x: 1"
             assert archive.read("b/c") == b"2"
             with pytest.raises(CheckpointError, match=r"^the archive has no file 'd'$"):
@@ -49,24 +48,22 @@ def test_an_archive(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "changes", "told"),
+    "changes",
     [
-        ("../a", {}, "is outside the archive"),
-        ("b/../../a", {}, "is outside the archive"),
-        ("/etc/passwd", {}, "is outside the archive"),
-        ("a", {"type": tarfile.SYMTYPE, "linkname": "/etc/passwd"}, "is not a plain file"),
-        ("a", {"type": tarfile.LNKTYPE, "linkname": "b"}, "is not a plain file"),
-        ("a", {"type": tarfile.CHRTYPE, "devmajor": 1, "devminor": 5}, "is not a plain file"),
-        ("a", {"type": tarfile.FIFOTYPE}, "is not a plain file"),
-        ("b", {}, "is in the archive twice"),
-        ("./b", {}, "is in the archive twice"),
+        {"type": tarfile.SYMTYPE, "linkname": "/etc/passwd"},
+        {"type": tarfile.LNKTYPE, "linkname": "b"},
+        {"type": tarfile.CHRTYPE, "devmajor": 1, "devminor": 5},
+        {"type": tarfile.FIFOTYPE},
+        {"name": "../a"},
+        {"name": "/a"},
     ],
 )
-def test_hostile_members(name: str, changes: dict[str, Any], told: str, tmp_path: Path) -> None:
-    path = tar(tmp_path / "x.nemo", ("b", b"1"), (name, b"22"), **changes)
-    with pytest.raises(CheckpointError, match=told) as caught, open_archive(path) as archive:
-        archive.read("a")
-    assert "\n" not in str(caught.value)
+def test_only_plain_files_are_read(changes: dict[str, Any], tmp_path: Path) -> None:
+    path = tar(tmp_path / "x.nemo", ("b", b"1"), ("a", b"22"), **changes)
+    with open_archive(path) as archive:
+        assert archive.read("b") == b"1"
+        with pytest.raises(CheckpointError, match="the archive has no file 'a'"):
+            archive.read("a")
 
 
 def test_a_member_without_its_bytes(tmp_path: Path) -> None:
@@ -78,12 +75,6 @@ def test_a_member_without_its_bytes(tmp_path: Path) -> None:
         open_archive(tmp_path / "x.nemo") as archive,
     ):
         archive.read("a")
-
-
-def test_too_many_members(tmp_path: Path) -> None:
-    path = tar(tmp_path / "x.nemo", *((str(i), b"") for i in range(1002)))
-    with pytest.raises(CheckpointError, match="more than 1000 files"), open_archive(path):
-        pass
 
 
 def test_an_archive_that_expands(tmp_path: Path) -> None:

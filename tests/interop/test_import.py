@@ -10,7 +10,7 @@ import torch
 
 from asrkit.interop import import_checkpoint
 from asrkit.interop.checkpoint import CheckpointError
-from asrkit.interop.nemo_settings import ENCODER, FEATURES, HEAD, MODEL
+from asrkit.interop.nemo_settings import Classifier, Encoder, Features, Model
 from asrkit.model_file import load_model
 from tests.running import run
 from tools import nemo_checkpoint
@@ -52,153 +52,118 @@ def test_a_model_file_that_says_where_it_is_from(
     assert "head        ctc" in shown
 
 
-def test_the_licence_is_asked_for(
-    nemo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    output = tmp_path / "m.safetensors"
-    assert run("import", "nemo", nemo, "--output", output) == 2
-    error = capsys.readouterr().err
-    assert "does not state its licence: add --licence" in error
-    assert len(error.splitlines()) == 1
-    assert not output.exists()
-    assert run("import", "nemo", nemo, "--output", output, "--licence", "a\x1b]0;") == 2
-    assert "must be one printable line" in capsys.readouterr().err
-    assert run("import", "nemo", nemo, "--output", nemo, "--licence", "MIT") == 2
-    assert "name another file" in capsys.readouterr().err
+Change = Callable[[dict[str, Any], dict[str, torch.Tensor]], object]
 
 
-def of(section: str, key: str, value: object) -> Callable[..., object]:
+def of(section: str, key: str, value: object) -> Change:
     return lambda settings, _: settings[section].update({key: value})
 
 
-REFUSED: dict[str, tuple[Callable[..., object], str]] = {
-    "utterance": (of("preprocessor", "normalize", "per_feature"), "over the utterance cannot"),
-    "rate": (of("preprocessor", "sample_rate", 8000), "sample_rate must be 16000, got 8000"),
-    "mels": (of("encoder", "feat_in", 64), "encoder.feat_in must be 80, got 64"),
-    "convolution": (of("encoder", "conv_context_size", None), "a symmetric convolution cannot"),
-    "subsampling": (
-        of("encoder", "subsampling", "vggnet"),
-        "must be one of striding by 4, dw_",
+def setting(**values: object) -> Change:
+    return lambda settings, _: settings.update(values)
+
+
+def weight(name: str, tensor: torch.Tensor | None = None) -> Change:
+    """Add or replace a weight; without a tensor, remove it."""
+    if tensor is None:
+        return lambda _, weights: weights.pop(name)
+    return lambda _, weights: weights.update({name: tensor})
+
+
+def with_statistics(settings: dict[str, Any], weights: dict[str, torch.Tensor]) -> None:
+    settings["encoder"].update(conv_norm_type="batch_norm")
+    norm = "encoder.layers.0.conv.batch_norm.running"
+    weights |= {f"{norm}_{part}": torch.ones(16, 1) for part in ("mean", "var")}
+
+
+ONE = torch.zeros(1)
+REFUSED: dict[str, Change] = {
+    "'preprocessor.normalize': input should be 'NA' or None": (
+        of("preprocessor", "normalize", "per_feature")
     ),
-    "symmetric": (of("encoder", "causal_downsampling", False), "a symmetric subsampling cannot"),
-    "attention": (of("encoder", "att_context_style", "regular"), "must be chunked_limited"),
-    "unbounded": (of("encoder", "att_context_size", [-1, 13]), "unbounded contexts"),
-    "local": (of("encoder", "self_attention_model", "rel_pos_local_attn"), "must be rel_pos"),
-    "squeezeformer": (of("encoder", "_target_", "x.SqueezeformerEncoder"), "ConformerEncoder"),
-    "size": (of("encoder", "d_model", "large"), "d_model must be a whole number"),
-    "huge": (of("encoder", "d_model", 10**9), "d_model must be a whole number"),
-    "many": (of("encoder", "n_layers", 60_000), "the weight 'encoder.layers.1"),
-    "heads": (of("encoder", "n_heads", 3), "must be a multiple of num_heads"),
-    "channels": (of("encoder", "subsampling_conv_channels", 8), "weight 'encoder.subsampling."),
-    "words": (of("decoder", "vocabulary", ["ab"]), "labels must be characters without a tokenizer"),
-    "labels": (of("decoder", "vocabulary", "abc"), "decoder.vocabulary must be a list of labels"),
-    "sentencepiece": (
-        lambda settings, _: settings.update(tokenizer={"type": "agg"}),
-        "tokenizer must be a sentencepiece model in the archive",
-    ),
-    "section": (lambda settings, _: settings.pop("encoder"), "no section 'encoder'"),
-    "prompt": (
-        lambda settings, _: settings.update(
-            target="nemo.collections.asr.models.x.EncDecOtherModelWithPrompt"
-        ),
-        "EncDecOtherModelWithPrompt' are not supported; the supported",
-    ),
-    "class": (lambda settings, _: settings.update(target=7), "models of class 7 are not supported"),
-    "rnnt": (
-        lambda settings, _: settings.update(target="x.EncDecRNNTBPEModel"),
-        "this 'x.EncDecRNNTBPEModel' has no joint network",
-    ),
-    "prompts": (
-        lambda settings, _: settings.update(num_prompts=128),
-        "model.num_prompts is unknown: its value 128 may change",
-    ),
-    "defaults": (
-        lambda settings, _: settings.update(model_defaults={"initialize_prompt_feature": True}),
-        "model_defaults.initialize_prompt_feature is unknown",
-    ),
-    "unknown": (of("encoder", "skip_layers", [3]), "encoder.skip_layers is unknown"),
-    "unprintable": (of("encoder", "a\x1b", 1), "encoder.'a\\x1b' is unknown"),
-    "long": (of("encoder", "x" * 5000, 1), "xxx is unknown"),
-    "unknown feature": (of("preprocessor", "mel_scale", "htk"), "preprocessor.mel_scale is"),
-    "torchaudio": (of("preprocessor", "use_torchaudio", True), "use_torchaudio must be False"),
-    "samples": (of("preprocessor", "n_window_size", 320), "n_window_size must be None, got 320"),
-    "features": (of("preprocessor", "_target_", "x.Mfcc"), "preprocessor._target_ must be"),
-    "dynamic": (of("encoder", "conv_context_style", "dcc"), "conv_context_style must be regular"),
-    "dual": (of("encoder", "conv_dual_mode", True), "conv_dual_mode must be False"),
-    "menu": (of("encoder", "att_chunk_context_size", [[70]]), "att_chunk_context_size must be"),
-    "scaling": (of("encoder", "xscaling", "no"), "encoder.xscaling must be True or False"),
-    "head": (of("decoder", "_target_", "x.LSTMDecoder"), "decoder._target_ must be"),
-    "unknown head": (of("decoder", "multisoftmax", True), "decoder.multisoftmax is unknown"),
-    "no blank": (of("decoder", "add_blank", False), "decoder.add_blank must be True"),
-    "temperature": (
-        lambda settings, _: settings.update(decoding={"temperature": 2.0}),
-        "decoding.temperature must be 1.0, got 2.0",
-    ),
-    "prompt kernel": (
-        lambda _, weights: weights.update({"prompt_kernel.0.weight": torch.zeros(1)}),
-        "the weight 'prompt_kernel.0.weight' is unknown",
-    ),
-    "second head layer": (
-        lambda _, weights: weights.update({"decoder.decoder_layers.1.bias": torch.zeros(1)}),
-        "the weight 'decoder.decoder_layers.1.bias' is unknown",
-    ),
-    "joint": (
-        lambda _, weights: weights.update({"joint.enc.weight": torch.zeros(1)}),
-        "the weight 'joint.enc.weight' is unknown",
-    ),
-    "feature weight": (
-        lambda _, weights: weights.update({"preprocessor.featurizer.mean": torch.zeros(80)}),
-        "the weight 'preprocessor.featurizer.mean' is unknown",
-    ),
-    "bias": (
-        lambda _, weights: weights.pop("encoder.layers.0.self_attn.linear_q.bias"),
-        "the weight 'encoder.layers.0.self_attn.linear_q.bias' is missing",
-    ),
-    "transducer": (
-        lambda settings, weights: weights.pop("decoder.decoder_layers.0.weight"),
-        "this 'nemo.collections.asr.models",
-    ),
-    "missing": (
-        lambda settings, weights: weights.pop("encoder.layers.0.self_attn.linear_q.weight"),
-        "the weight 'encoder.layers.0.self_attn.linear_q.weight' is missing",
-    ),
-    "more": (
-        lambda settings, weights: weights.update({"encoder.x": torch.zeros(1)}),
-        "the weight 'encoder.x' is unknown",
-    ),
-    "shape": (
-        lambda settings, weights: weights.update({"encoder.layers.0.norm_out.bias": torch.ones(3)}),
-        "weight 'encoder.layers.0.norm.bias' must be (16,), got (3,)",
-    ),
-    "type": (
-        lambda settings, weights: weights.update(
-            {"encoder.layers.0.norm_out.bias": torch.ones(16, dtype=torch.int64)}
-        ),
-        "must be floating point, got torch.int64",
-    ),
-    "filters": (
-        lambda settings, weights: weights.update(
-            {"preprocessor.featurizer.fb": torch.zeros(1, 80, 257)}
-        ),
-        "preprocessor.featurizer.fb does not match the settings of the preprocessor",
-    ),
-    "norm": (
-        of("encoder", "conv_norm_type", "batch_norm"),
-        "the weight 'encoder.layers.0.conv.batch_norm.running_mean' is missing",
-    ),
-    "statistics": (
-        lambda settings, weights: (
-            settings["encoder"].update(conv_norm_type="batch_norm"),
-            weights.update(
-                {
-                    f"encoder.layers.0.conv.batch_norm.running_{part}": torch.ones(16, 1)
-                    for part in ("mean", "var")
-                }
-            ),
-        ),
-        "have different lengths",
-    ),
+    "sample_rate': input should be 16000, got 8000": of("preprocessor", "sample_rate", 8000),
+    "'preprocessor.window_size': input should be": of("preprocessor", "window_size", 0.02),
+    "unknown key 'preprocessor.mel_scale'": of("preprocessor", "mel_scale", "htk"),
+    "use_torchaudio': input should be False": of("preprocessor", "use_torchaudio", True),
+    "'preprocessor._target_': input should": of("preprocessor", "_target_", "x.Mfcc"),
+    "conv_context_size': input should be 'causal'": of("encoder", "conv_context_size", None),
+    "input should be 'striding' or": of("encoder", "subsampling", "vggnet"),
+    "must be dw_striding by 8": of("encoder", "subsampling", "striding"),
+    "causal_downsampling': input should be True": of("encoder", "causal_downsampling", False),
+    "should be 'chunked_limited'": of("encoder", "att_context_style", "regular"),
+    "'encoder.att_context_size.0.0': input": of("encoder", "att_context_size", [-1, 13]),
+    "'encoder.att_context_size.1': list should": of("encoder", "att_context_size", [[1, 1], [1]]),
+    "should be 'rel_pos', got 'rel_pos_lo'": of("encoder", "self_attention_model", "rel_pos_lo"),
+    "ConformerEncoder', got": of("encoder", "_target_", "x.SqueezeformerEncoder"),
+    "d_model': input should be a valid integer": of("encoder", "d_model", "large"),
+    "d_model': input should be less than": of("encoder", "d_model", 10**9),
+    "the weight 'encoder.layers.1": of("encoder", "n_layers", 60_000),
+    "must be a multiple of num_heads": of("encoder", "n_heads", 3),
+    "weight 'encoder.subsampling.": of("encoder", "subsampling_conv_channels", 8),
+    "unknown key 'encoder.skip_layers'": of("encoder", "skip_layers", [3]),
+    "unknown key 'encoder.a\\x1b'": of("encoder", "a\x1b", 1),
+    "xxx": of("encoder", "x" * 5000, 1),
+    "xscaling': input should be a valid boolean": of("encoder", "xscaling", "no"),
+    "running_mean' is missing": of("encoder", "conv_norm_type", "batch_norm"),
+    "have different lengths": with_statistics,
+    "missing key 'encoder'": lambda settings, _: settings.pop("encoder"),
+    "labels must be characters": of("decoder", "vocabulary", ["ab"]),
+    "'decoder.vocabulary': input should be": of("decoder", "vocabulary", "abc"),
+    "'decoder._target_': input": of("decoder", "_target_", "x.LSTMDecoder"),
+    "unknown key 'decoder.multisoftmax'": of("decoder", "multisoftmax", True),
+    "'decoder.add_blank': input": of("decoder", "add_blank", False),
+    "'decoding.temperature': input": setting(decoding={"temperature": 2.0}),
+    "'tokenizer.type': input should be 'bpe'": setting(tokenizer={"type": "agg"}),
+    "'target': string should match": setting(target="a.EncDecOtherModelWithPrompt"),
+    "'target': input should be a valid string": setting(target=7),
+    "unknown key 'prompts'": setting(prompts=128),
+    "the model reads a language prompt": weight("prompt_kernel.2.weight", ONE),
+    "'decoder.decoder_layers.1.bias' is unknown": weight("decoder.decoder_layers.1.bias", ONE),
+    "missing key 'decoder._target_'": weight("joint.enc.weight", ONE),
+    "featurizer.mean' is unknown": weight("preprocessor.featurizer.mean", ONE),
+    "featurizer.fb does not match": weight("preprocessor.featurizer.fb", torch.zeros(1, 80, 257)),
+    "linear_q.bias' is missing": weight("encoder.layers.0.self_attn.linear_q.bias"),
+    "no CTC head and no transducer": weight("decoder.decoder_layers.0.weight"),
+    "'encoder.x' is unknown": weight("encoder.x", ONE),
+    "must be (16,), got (3,)": weight("encoder.layers.0.norm_out.bias", torch.ones(3)),
+    "got torch.int64": weight("encoder.layers.0.norm_out.bias", torch.ones(16).long()),
+    "head.bias holds NaN or infinity": weight("decoder.decoder_layers.0.bias", torch.ones(6) / 0),
 }
+
+
+@pytest.mark.parametrize("message", REFUSED)
+def test_refusals(message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = checkpoint(tmp_path / "m.nemo", REFUSED[message])
+    options = ("--output", tmp_path / "m.safetensors", "--licence", "MIT")
+    assert run("import", "nemo", path, *options) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.startswith("asrkit import: ")
+    assert len(error) < len(str(path)) + 500
+    assert len(error.splitlines()) == 1
+    assert not (tmp_path / "m.safetensors").exists()
+
+
+def test_the_options_of_the_command(
+    nemo: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "m.safetensors"
+    (tmp_path / "text.nemo").write_text("hello")
+    (tmp_path / "empty.nemo").write_bytes(b"")
+    for name, options, message in [
+        (nemo, (), "does not state its licence: add --licence"),
+        (nemo, ("--licence", "a\x1b]0;"), "must be one printable line"),
+        (nemo, ("--licence", "MIT", "--output", nemo), "name another file"),
+        (tmp_path / "missing.nemo", ("--licence", "MIT"), ""),
+        (tmp_path / "text.nemo", ("--licence", "MIT"), "not a tar archive, or damaged"),
+        (tmp_path / "empty.nemo", ("--licence", "MIT"), "not a tar archive, or damaged"),
+        (tmp_path, ("--licence", "MIT"), ""),
+    ]:
+        assert run("import", "nemo", name, "--output", output, *options) == 2
+        error = capsys.readouterr().err
+        assert message in error
+        assert len(error.splitlines()) == 1
+        assert not output.exists()
 
 
 def test_settings_that_are_harmless_change_no_number(tmp_path: Path) -> None:
@@ -206,10 +171,11 @@ def test_settings_that_are_harmless_change_no_number(tmp_path: Path) -> None:
 
     def change(settings: dict[str, Any], _: object) -> None:
         for section, part in (
-            (settings, MODEL), (settings["encoder"], ENCODER),
-            (settings["preprocessor"], FEATURES), (settings["decoder"], HEAD),
+            (settings, Model), (settings["encoder"], Encoder),
+            (settings["preprocessor"], Features), (settings["decoder"], Classifier),
         ):  # fmt: skip
-            section.update({name: section.get(name, {}) for name in part.harmless.split()})
+            section.update({name: section.get(name, {}) for name in part.IGNORED.split()})
+        settings["ctc_loss_weight"] = 0.3
 
     files = [
         import_checkpoint("nemo", checkpoint(tmp_path / f"{i}.nemo", each)).file
@@ -245,35 +211,11 @@ def test_a_missing_size_has_the_default_of_nemo(tmp_path: Path) -> None:
     assert missing.config.model.num_heads == 4
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_is_refused(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    change, told = REFUSED[name]
-    path = checkpoint(tmp_path / "m.nemo", change)
-    options = ("--output", tmp_path / "m.safetensors", "--licence", "MIT")
-    assert run("import", "nemo", path, *options) == 2
-    error = capsys.readouterr().err
-    assert told in error
-    assert error.startswith(f"asrkit import: {path}")
-    assert len(error) < len(str(path)) + 500
-    assert len(error.splitlines()) == 1
-    assert not (tmp_path / "m.safetensors").exists()
-
-
-def test_weights_that_are_not_finite(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = checkpoint(
-        tmp_path / "m.nemo",
-        lambda _, weights: weights["decoder.decoder_layers.0.bias"].fill_(torch.inf),
-    )
-    options = ("--output", tmp_path / "m.safetensors", "--licence", "MIT")
-    assert run("import", "nemo", path, *options) == 2
-    assert "head.bias holds NaN or infinity" in capsys.readouterr().err
-
-
 def test_what_nemo_leaves_open(tmp_path: Path) -> None:
     """Biases that are not there, one context, and the input as it is."""
 
     def change(settings: dict[str, Any], weights: dict[str, torch.Tensor]) -> None:
-        settings["encoder"] |= {"att_context_size": [6, 3], "conv_context_size": [8, 0]}
+        settings["encoder"]["att_context_size"] = [6, 3]
         settings["encoder"] |= {"xscaling": False, "use_bias": False}
         for name in [each for each in weights if "linear" in each and each.endswith("bias")]:
             del weights[name]
@@ -309,7 +251,7 @@ def test_mutated_checkpoints(nemo: Path, tmp_path: Path) -> None:
     """Bytes changed, left out, doubled: a model as it was or another, or an error of one line."""
     whole, path = nemo.read_bytes(), tmp_path / "x.nemo"
     refused: list[str] = []
-    for seed in range(300):
+    for seed in range(200):
         draw, data = random.Random(seed), bytearray(whole)
         for _ in range(draw.choice([1, 1, 3, 30])):
             place = draw.choice([draw.randrange(len(data)), draw.randrange(4096)])
@@ -327,15 +269,6 @@ def test_mutated_checkpoints(nemo: Path, tmp_path: Path) -> None:
             import_checkpoint("nemo", path)
         except CheckpointError as error:
             refused.append(str(error))
-    assert len(refused) > 150
+    assert len(refused) > 100
     assert all(len(told) < 1000 and told.isprintable() for told in refused)
     import_checkpoint("nemo", nemo)  # control
-
-
-def test_no_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "text.nemo").write_text("hello")
-    (tmp_path / "empty.nemo").write_bytes(b"")
-    for name in ("missing.nemo", "text.nemo", "empty.nemo", "."):
-        options = ("--output", tmp_path / "m.safetensors", "--licence", "MIT")
-        assert run("import", "nemo", tmp_path / name, *options) == 2
-        assert len(capsys.readouterr().err.splitlines()) == 1

@@ -16,11 +16,10 @@ from asrkit.backends import eager
 from asrkit.backends.check import difference
 from asrkit.interop import Imported, import_checkpoint
 from asrkit.interop.checkpoint import CheckpointError
-from asrkit.model import FULL, FULL_CONTEXT, Context
-from asrkit.model_file import load_model, save_model
+from asrkit.model import FULL_CONTEXT, Context
+from asrkit.model_file import load_model
 from asrkit.runtime import Recognizer
 from tests.conftest import FIXTURES, toolkit_outputs
-from tests.interop import wenet_reference
 from tests.laws.encoder_laws import offline, stream
 from tests.laws.test_streaming import Recorder, packets
 from tests.running import run
@@ -188,90 +187,45 @@ def forget(*endings: str) -> Callable[[dict[str, Any]], None]:
     return change
 
 
-@pytest.mark.parametrize("kind", ["rel_pos", "abs_pos", "no_pos"])
-@pytest.mark.parametrize("final_norm", [True, False])
-@torch.no_grad()
-def test_other_shapes(copy: Path, small: Path, kind: str, final_norm: bool) -> None:
-    """Against WeNet's formulas, which give the published numbers where there are some."""
-    relative = kind == "rel_pos"
-    attention = "rel_selfattn" if relative else "selfattn"
-    settings = {"pos_enc_layer_type": kind, "selfattention_layer_type": attention}
-    settings = settle(copy, **settings, final_norm=final_norm)["encoder_conf"]
-    gone = [] if relative else ["linear_pos.weight", "pos_bias_u", "pos_bias_v"]
-    gone += [] if final_norm else ["encoder.after_norm.weight", "encoder.after_norm.bias"]
-    weights = weigh(copy, forget(*gone) if gone else dict.copy)
-    arrays = toolkit_outputs(small.name, "wenet-features.npz")
-    feats = torch.from_numpy(arrays["speech/feats"])
-    published = torch.from_numpy(arrays["speech/full/encoded"])
-    wanted = wenet_reference.encode(weights, settings, feats)
-    assert (difference(wanted, published) < 1e-4) == (relative and final_norm)
-    encoder = import_checkpoint("wenet", copy).file.model.encoder
-    assert difference(offline(encoder, feats[None], FULL)[0], wanted) < 1e-4
-
-
 @pytest.mark.parametrize(
     ("layer", "sizes", "width"), [("conv2d6", [3, 5], 12), ("conv2d8", [3, 3, 3], 9)]
 )
-@torch.no_grad()
-def test_other_subsamplings(
-    copy: Path, small: Path, layer: str, sizes: list[int], width: int
-) -> None:
-    settings = settle(copy, input_layer=layer)["encoder_conf"]
-    torch.manual_seed(0)
+def test_other_subsamplings(copy: Path, layer: str, sizes: list[int], width: int) -> None:
+    """`tests/model/test_valid_subsampling.py` computes with them."""
+    stored = {"encoder.embed.linear.weight": torch.randn(32, 32 * width)}
+    for i, size in enumerate(sizes):
+        shape = (32, 32 if i else 1, size, size)
+        stored[f"encoder.embed.conv.{2 * i}.weight"] = torch.randn(shape)
+    stored |= {name.replace("weight", "bias"): torch.randn(32) for name in stored}
 
     def change(weights: dict[str, Any]) -> None:
         forget("embed.out.0.weight", "embed.out.0.bias")(weights)
-        weights["encoder.embed.linear.weight"] = 0.05 * torch.randn(32, 32 * width)
-        weights["encoder.embed.linear.bias"] = torch.randn(32)
-        for i, size in enumerate(sizes):
-            shape = (32, 32 if i else 1, size, size)
-            weights[f"encoder.embed.conv.{2 * i}.weight"] = 0.1 * torch.randn(shape)
-            weights[f"encoder.embed.conv.{2 * i}.bias"] = torch.randn(32)
+        weights |= stored
 
-    weights = weigh(copy, change)
-    arrays = toolkit_outputs(small.name, "wenet-features.npz")
-    feats = torch.from_numpy(arrays["speech/feats"])
-    encoder = import_checkpoint("wenet", copy).file.model.encoder
-    wanted = wenet_reference.encode(weights, settings, feats)
-    assert len(wanted) == encoder.rate.num_frames(len(feats))
-    assert difference(offline(encoder, feats[None], FULL)[0], wanted) < 1e-4
-
-
-def test_fewer_mel_bins_than_the_widest_mask_of_training(copy: Path) -> None:
-    """An imported model names no masks; their default does not concern it."""
-
-    def change(weights: dict[str, Any]) -> None:
-        for name in ("encoder.global_cmvn.mean", "encoder.global_cmvn.istd"):
-            weights[name] = weights[name][:20].clone()
-        weights["encoder.embed.out.0.weight"] = torch.randn(32, 32 * 4)
-
+    settle(copy, input_layer=layer)
     weigh(copy, change)
-    values = yaml.safe_load((copy / "train.yaml").read_text())
-    values["dataset_conf"]["fbank_conf"]["num_mel_bins"] = 20
-    (copy / "train.yaml").write_text(yaml.safe_dump(values))
-    file = import_checkpoint("wenet", copy).file
-    save_model(copy / "few.safetensors", file)
-    assert load_model(copy / "few.safetensors").config.model.num_mels == 20
+    found = import_checkpoint("wenet", copy).file.model.encoder.subsampling.state_dict()
+    assert len(found) == len(stored)
+    for name, tensor in stored.items():
+        name = name.removeprefix("encoder.embed.").replace("linear", "out")
+        assert found[name].allclose(tensor * (32**0.5 if "out" in name else 1.0)), name
 
 
 def test_an_older_folder(copy: Path, small: Path) -> None:
-    """Without tokenizer, cmvn_conf and statistics in the weights; another name of the units."""
+    """Without tokenizer and cmvn_conf; another name of the units."""
     values = settle(copy)
     for key in ("tokenizer", "tokenizer_conf", "cmvn", "cmvn_conf", "dtype", "vocab_size"):
         del values[key]
     values |= {"cmvn_file": "/export/data/train/global_cmvn", "is_json_cmvn": True}
     (copy / "train.yaml").write_text(yaml.safe_dump(values))
     (copy / "units.txt").rename(copy / "words.txt")
-    weigh(copy, forget("global_cmvn.mean", "global_cmvn.istd", ".pe", "num_batches_tracked"))
+    weigh(copy, forget(".pe", "num_batches_tracked"))
     older, newer = (import_checkpoint("wenet", folder) for folder in (copy, small))
     assert older.file.config == newer.file.config
     assert older.file.tokenizer.to_bytes() == newer.file.tokenizer.to_bytes()
     ours, theirs = (each.file.model.state_dict() for each in (older, newer))
-    for name, tensor in theirs.items():
-        assert torch.allclose(ours[name], tensor, rtol=1e-5), name
-    assert [each.name for each in older.read] == [
-        "train.yaml", "words.txt", "final.pt", "global_cmvn"
-    ]  # fmt: skip
+    assert all(torch.equal(ours[name], tensor) for name, tensor in theirs.items())
+    assert [each.name for each in older.read] == ["train.yaml", "words.txt", "final.pt"]
 
 
 @pytest.mark.parametrize(
@@ -295,24 +249,9 @@ def test_the_command(copy: Path, capsys: pytest.CaptureFixture[str], tmp_path: P
     assert load_model(output).training["imported"]["licence"] == "Apache-2.0"
 
 
-def refused(folder: Path) -> str:
-    """The one line that an import ends with."""
-    with pytest.raises(CheckpointError) as caught:
-        import_checkpoint("wenet", folder)
-    message = str(caught.value)
-    assert len(message.splitlines()) == 1
-    assert message.isprintable()
-    assert len(message) < 1000
-    return message
-
-
 def written(name: str, content: str | bytes) -> Change:
     data = content.encode() if isinstance(content, str) else content
     return lambda folder: (folder / name).write_bytes(data) and None
-
-
-def without(name: str) -> Change:
-    return lambda folder: (folder / name).unlink()
 
 
 def with_weight(name: str, tensor: Tensor) -> Change:
@@ -333,10 +272,6 @@ def at(place: str, value: object) -> Change:
     return change
 
 
-def of_encoder(key: str, value: object) -> Change:
-    return at(f"encoder_conf.{key}", value)
-
-
 def of_outside(folder: Path) -> None:
     at("tokenizer", "bpe")(folder)
     at("tokenizer_conf.bpe_path", "../../x/b.model")(folder)
@@ -344,51 +279,32 @@ def of_outside(folder: Path) -> None:
 
 HEAD = "ctc.ctc_lo.weight"
 REFUSED: list[tuple[Change, str]] = [
-    (of_encoder("causal", False), "'encoder_conf.causal': input should be True, got False"),
-    (of_encoder("input_layer", "linear"),
-     "'encoder_conf.input_layer': input should be 'conv2d', 'conv2d6'"),
-    (of_encoder("input_layer", "conv2d6"), "the weight 'encoder.embed.linear.weight' is missing"),
-    (of_encoder("pos_enc_layer_type", "rope_pos"), "'encoder_conf.pos_enc_layer_type': input shou"),
-    (of_encoder("pos_enc_layer_type", "no_pos"), "rel_selfattn with no_pos cannot be imported"),
-    (of_encoder("activation_type", "relu"), "'encoder_conf.activation_type': input should be 'sw"),
-    (of_encoder("use_cnn_module", False), "'encoder_conf.use_cnn_module': input should be True"),
-    (of_encoder("mlp_type", "moe"), "'encoder_conf.mlp_type': input should be"),
-    (of_encoder("norm_eps", "1e-6"), "norm_eps must be 1e-05, got 1e-06"),
-    (of_encoder("look_back", 3), "unknown key 'encoder_conf.look_back'"),
-    (of_encoder("num_blocks", 3),
-     "the weight 'encoder.encoders.2.norm_ff_macaron.weight' is missing"),
-    (of_encoder("num_blocks", 1), "the weight 'encoder.encoders.1"),
-    (of_encoder("num_blocks", 10**9), "'encoder_conf.num_blocks': input should be less than or eq"),
-    (of_encoder("output_size", 64), "must be (64,"),
-    (of_encoder("output_size", 10**6), "dim"),
-    (of_encoder("attention_heads", 3), "dim 32 must be a multiple of num_heads 3"),
-    (of_encoder("cnn_module_kernel", "15"), "'encoder_conf.cnn_module_kernel': input should be a"),
-    (of_encoder("cnn_module_norm", "layer_norm"),
-     "the weight 'encoder.encoders.0.conv_module.norm.run"),
+    (at("encoder_conf.causal", False), "'encoder_conf.causal': input should be True, got False"),
+    (at("encoder_conf.input_layer", "linear"), "input should be 'conv2d', 'conv2d6'"),
+    (at("encoder_conf.pos_enc_layer_type", "no_pos"), "input should be 'rel_pos', got 'no_pos'"),
+    (at("encoder_conf.final_norm", False), "'encoder_conf.final_norm': input should be True"),
+    (at("encoder_conf.norm_eps", "1e-6"), "'encoder_conf.norm_eps': input should be greater"),
+    (at("encoder_conf.look_back", 3), "unknown key 'encoder_conf.look_back'"),
+    (at("encoder_conf.num_blocks", 3), "the weight 'encoder.encoders.2.norm_ff_macaron.weight'"),
+    (at("encoder_conf.num_blocks", 1), "the weight 'encoder.encoders.1"),
+    (at("encoder_conf.num_blocks", 10**9), "'encoder_conf.num_blocks': input should be less than"),
+    (at("encoder_conf.output_size", 64), "must be (64,"),
+    (at("encoder_conf.attention_heads", 3), "dim 32 must be a multiple of num_heads 3"),
+    (at("encoder_conf.cnn_module_kernel", "15"), "'encoder_conf.cnn_module_kernel': input should"),
     (at("encoder_conf", None), "'encoder_conf'"),
     (at("encoder", "transformer"), "'encoder': input should be 'conformer'"),
     (at("lora_conf", {"rank": 4}), "unknown key 'lora_conf.rank'"),
-    (at("ctc", "star_ctc"), "'ctc': input should be 'ctc'"),
-    (at("ctc_conf.scale", 2.0), "unknown key 'ctc_conf.scale'"),
     (at("model", "paraformer"), "'model': input should be 'asr_model'"),
-    (at("dataset_conf.wav_scale", 2.0), "unknown key 'dataset_conf.wav_scale'"),
-    (at("dataset_conf.feats_type", "mfcc"), "'dataset_conf.feats_type': input should be 'fbank'"),
     (at("dataset_conf.fbank_conf.low_freq", 80), "'dataset_conf.fbank_conf.low_freq'"),
     (at("dataset_conf.resample_conf", {"resample_rate": 8000}), "16000"),
-    (at("cmvn_conf.norm_var", False), "unknown key 'cmvn_conf.norm_var'"),
-    (at("tokenizer", "whisper"), "'tokenizer': input should be 'char' or"),
-    (at("tokenizer_conf.connect_symbol", "_"), "'tokenizer_conf.connect_symbol'"),
     (at("tokenizer", "bpe"), "the folder has no file *.model"),
     (of_outside, "the folder has no file b.model or *.model"),
     (shutil.rmtree, "must be a folder with train.yaml"),
-    (without("train.yaml"), "the folder has no file train.yaml"),
-    (without("units.txt"), "the folder has no file units.txt or words.txt"),
-    (without("final.pt"), "the folder has no file final.pt"),
+    (lambda folder: (folder / "units.txt").unlink(), "the folder has no file units.txt or words"),
     (written("train.yaml", "- 1"), "must have keys and values"),
     (written("train.yaml", "a: !!python/object/apply:os.system [ls]"), "is not YAML"),
     (written("train.yaml", b"\xff\xfe"), "is not UTF-8"),
     (written("units.txt", "<blank>\na\n"), "line 1 must be a label and 0"),
-    (written("units.txt", "<blank> 0\na 2\n"), "line 2 must be a label and 1"),
     (written("units.txt", "a 0\n"), "the first label must be <blank>"),
     (written("units.txt", "<blank> 0\na 1\na 2\n"), "symbols must be distinct"),
     (written("units.txt", "<blank> 0\n\x1b[2J 1\n"), "control character"),
@@ -399,29 +315,17 @@ REFUSED: list[tuple[Change, str]] = [
      "is inconsistent: zero-dim"),
     (with_weight(HEAD, torch.zeros(30, 32, dtype=torch.int64)), "got torch.int64"),
     (lambda folder: weigh(folder, forget(HEAD)) and None, f"'{HEAD}' is missing"),
-    *(
-        (with_weight(name, torch.zeros(3)), f"the weight {name!r} is unknown")
-        for name in ("encoder.embed.conv.pe", "prompt.weight", "encoder.after_norm.lora_A")
-    ),
+    (lambda folder: weigh(folder, forget("cmvn.mean")) and None, "cmvn.mean' is missing"),
+    (with_weight("encoder.embed.conv.pe", torch.zeros(3)), "'encoder.embed.conv.pe' is unknown"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("change", "told"), REFUSED, ids=[told[:40] for _, told in REFUSED])
-def test_what_is_not_exact_or_hostile_is_refused_by_name(
-    copy: Path, change: Change, told: str
-) -> None:
+@pytest.mark.parametrize(("change", "message"), REFUSED, ids=[each[:40] for _, each in REFUSED])
+def test_refusals(copy: Path, change: Change, message: str) -> None:
     change(copy)
-    assert told in refused(copy)
-
-
-@pytest.mark.parametrize(
-    "content",
-    ["", "[1]", '{"mean_stat": 1}', "null", '{"mean_stat": [], "var_stat": [], "frame_num": 1}',
-     '{"mean_stat": ["a"], "var_stat": [1], "frame_num": 1}', "[" * 100_000,
-     '{"mean_stat": [1], "var_stat": [1], "frame_num": "x"}', "<Kaldi> [ 1 2 ]"],
-)  # fmt: skip
-def test_bad_statistics(copy: Path, content: str) -> None:
-    weigh(copy, forget("global_cmvn.mean", "global_cmvn.istd"))
-    (copy / "global_cmvn").write_text(content)
-    message = refused(copy)
-    assert "global_cmvn must be JSON with" in message or "'encoder.mean' must be (80,)" in message
+    with pytest.raises(CheckpointError) as caught:
+        import_checkpoint("wenet", copy)
+    line = str(caught.value)
+    assert message in line
+    assert line.isprintable()
+    assert len(line) < 1000

@@ -98,12 +98,12 @@ def of_openai(folder: Path, weights: dict[str, Tensor]) -> Path:
     return folder / "tiny.pt"
 
 
-def modules(layout: Layout) -> list[str | tuple[str, ...]]:
+def names(layout: Layout) -> list[str | tuple[str, ...]]:
     """The names of the encoder's modules, in the same order for each toolkit."""
     layers = [
-        tuple(f"{layout.layer.format(i)}.{part}" for part in parts)
-        if isinstance(parts, tuple) else f"{layout.layer.format(i)}.{parts}"
-        for i in range(LAYERS) for parts in layout.names.values()
+        tuple(f"{layout.layer.format(i)}.{each}" for each in part)
+        if isinstance(part, tuple) else f"{layout.layer.format(i)}.{part}"
+        for i in range(LAYERS) for part in layout.parts
     ]  # fmt: skip
     return ["conv1", "conv2", layout.after_norm, layout.positions, *layers]
 
@@ -111,9 +111,9 @@ def modules(layout: Layout) -> list[str | tuple[str, ...]]:
 def renamed(weights: dict[str, Tensor], layout: Layout) -> dict[str, Tensor]:
     """Rename OpenAI's weights as another toolkit does, but for those that it joins."""
     found = {}
-    for parts, others in zip(modules(OPENAI), modules(layout), strict=True):
-        if isinstance(parts, str) == isinstance(others, str):
-            pairs = [(parts, others)] if isinstance(parts, str) else zip(parts, others, strict=True)
+    for stems, others in zip(names(OPENAI), names(layout), strict=True):
+        if type(stems) is type(others):
+            pairs = [(stems, others)] if isinstance(stems, str) else zip(stems, others, strict=True)
             for stem, other in pairs:
                 found |= {
                     f"encoder.{other}{name.removeprefix(f'encoder.{stem}')}": each
@@ -252,62 +252,38 @@ def test_the_import_is_a_start_and_says_so(
         assert refusal + training in capsys.readouterr().err
 
 
-def without(part: str) -> dict[str, Tensor]:
-    return {name: each for name, each in openai_weights().items() if not name.startswith(part)}
-
-
-DAMAGES: dict[str, tuple[Callable[[Path], Path], str]] = {
-    "decoder": (lambda folder: of_openai(folder, without("encoder")), "has no encoder of Whisper"),
-    "layer": (
-        lambda folder: of_openai(folder, without("encoder.blocks.1.mlp.0")),
-        "the weight 'encoder.blocks.1.mlp.0.weight' is missing",
+DAMAGES: dict[str, tuple[dict[str, Tensor], str]] = {
+    "encoder": ({}, "has no encoder of Whisper"),
+    "encoder.blocks.1.mlp.0": ({}, "the weight 'encoder.blocks.1.mlp.0.weight' is missing"),
+    "random": (
+        {"encoder.positional_embedding": torch.randn(LONGEST, DIM)}, "not Whisper's sinusoids"
     ),
-    "positions": (
-        lambda folder: of_openai(
-            folder,
-            openai_weights() | {"encoder.positional_embedding": torch.randn(LONGEST, DIM)},
-        ),
-        "not Whisper's sinusoids",
-    ),
-    "other": (
-        lambda folder: of_openai(folder, openai_weights() | {"encoder.more": torch.zeros(2)}),
-        "'encoder.more' is unknown",
-    ),
-    "positions that are not numbers": (
-        lambda folder: of_openai(
-            folder,
-            openai_weights()
-            | {"encoder.positional_embedding": torch.full((LONGEST, DIM), math.nan)},
-        ),
+    "not numbers": (
+        {"encoder.positional_embedding": torch.full((LONGEST, DIM), math.nan)},
         "not Whisper's sinusoids",
     ),
     "empty positions": (  # computed, they would have 4 TB
-        lambda folder: of_openai(
-            folder, openai_weights() | {"encoder.positional_embedding": torch.zeros(0, 10**12)}
-        ),
-        "not Whisper's sinusoids",
+        {"encoder.positional_embedding": torch.zeros(0, 10**12)}, "not Whisper's sinusoids"
     ),
     "empty convolution": (
-        lambda folder: of_openai(
-            folder, openai_weights() | {"encoder.conv1.weight": torch.zeros(0, 10**12, 3)}
-        ),
-        "is not an encoder of Whisper",
+        {"encoder.conv1.weight": torch.zeros(0, 10**12, 3)}, "is not an encoder of Whisper"
     ),
+    "more": ({"encoder.more": torch.zeros(2)}, "'encoder.more' is unknown"),
     "complex": (
-        lambda folder: of_openai(
-            folder, openai_weights() | {"encoder.ln_post.bias": torch.zeros(DIM) + 0j}
-        ),
+        {"encoder.ln_post.bias": torch.zeros(DIM) + 0j},
         "must be floating point, got torch.complex64",
     ),
-    "nothing": (lambda folder: folder, "must be OpenAI's .pt file, or a folder with"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", DAMAGES)
 def test_refusals(kind: str, tmp_path: Path) -> None:
-    write, message = DAMAGES[kind]
+    change, message = DAMAGES[kind]
+    left = {name: each for name, each in openai_weights().items() if not name.startswith(kind)}
     with pytest.raises(CheckpointError, match=message):
-        import_checkpoint("whisper", write(tmp_path))
+        import_checkpoint("whisper", of_openai(tmp_path, left | change))
+    with pytest.raises(CheckpointError, match=r"must be OpenAI's \.pt file, or a folder with"):
+        import_checkpoint("whisper", tmp_path)
 
 
 def test_a_damaged_model_of_ctranslate2(tmp_path: Path) -> None:
