@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from asrkit.backends import pytorch, registry
-from asrkit.model import Context, subsampling
+from asrkit.backends import registry
+from asrkit.model import Context, EncoderState, StepOutput, subsampling
 from asrkit.runtime import recognizer_of
 from tests.conftest import PROJECT, speech, timed, tiny_encoder
 from tests.laws.encoder_laws import offline, stream
@@ -20,7 +20,7 @@ from tests.test_docs import blocks
 def shown(name: str, module: Any) -> Any:
     """What the guide defines by a name, in a module with the names of another."""
     (block,) = (each for each in blocks(PROJECT / "docs/contributing.md") if f" {name}(" in each)
-    names = {**vars(module), "copy": copy}
+    names = {"copy": copy, "EncoderState": EncoderState, "StepOutput": StepOutput, **vars(module)}
     exec(dedent(block), names)
     return names[name]
 
@@ -46,7 +46,7 @@ def forgetful(module: Any) -> Any:
 
 
 def test_backend_of_the_guide_equals_eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    kind = registry.BackendKind(shown("build", pytorch))
+    kind = registry.BackendKind(shown("build", registry))
     monkeypatch.setitem(registry.BACKENDS, "float64", kind)
     file, recording = file_of(num_layers=1), speech(3.0, seed=3)
     ours, plain = (
