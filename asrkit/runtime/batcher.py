@@ -152,17 +152,14 @@ class Batcher:
         session.patient = patient
         return self._add(session)
 
-    def restore(
-        self, data: bytes, key: bytes | None = None, recognizer: Recognizer | None = None
-    ) -> BatchedSession:
+    def restore(self, data: bytes, recognizer: Recognizer | None = None) -> BatchedSession:
         """Restore a saved session in this batcher, see `Recognizer.restore`.
 
         Args:
             data: session saved by a recogniser with the same identity as `recognizer`.
-            key: key with which the session was saved.
             recognizer: recogniser of the session, see `start`.
         """
-        return self._add(self._checked(recognizer).restored(BatchedSession, data, key))
+        return self._add(self._checked(recognizer).restored(BatchedSession, data))
 
     def cancel(self, session: BatchedSession) -> None:
         """End a session without a result and remove it."""

@@ -238,26 +238,21 @@ class Recognizer:
         begin = functools.partial(Stream, self.engine, decoding, sample_rate)
         return make(begin, phrases, self.identity)
 
-    def restore(self, data: bytes, key: bytes | None = None) -> Session:
+    def restore(self, data: bytes) -> Session:
         """Restore a session that `save` has written; it continues exactly where it was.
 
         Args:
             data: session of a recogniser with the same model, backend, context, search and other
-                options, from any process.
-            key: key with which the session was saved.
+                options, from any process. Forged data may produce any text or error.
 
         Raises:
-            SavedStreamError: for data of another recogniser or changed data; with a key, also for
-                data without the key's tag. Without a key, forged data may produce any text or
-                error.
+            SavedStreamError: for data of another recogniser or changed data.
         """
-        return self.restored(Session, data, key)
+        return self.restored(Session, data)
 
-    def restored(
-        self, make: Callable[..., AnySession], data: bytes, key: bytes | None
-    ) -> AnySession:
+    def restored(self, make: Callable[..., AnySession], data: bytes) -> AnySession:
         """Restore a session of any kind, made by `make` as in `begin`."""
-        stored, raw, tensors = unpack(data, key)
+        stored, raw, tensors = unpack(data)
         if others := differences(stored, self.identity()):
             raise SavedStreamError(
                 f"the stream was saved by another recogniser, with {'; '.join(others[:3])}"

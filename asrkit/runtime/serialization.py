@@ -2,11 +2,10 @@
 
 A value consists of NamedTuples, tuples, numbers, texts, arrays and tensors. The annotations are the
 schema for reading: another type or length is rejected. Numbers and shapes are trusted, because a
-tag protects them.
+checksum precedes them.
 """
 
 import hashlib
-import hmac
 import json
 import math
 from collections.abc import Mapping
@@ -35,35 +34,32 @@ class SavedStreamError(UserError):
     """A saved stream that cannot be restored; the message has the reason."""
 
 
-def pack(value: Any, identity: Mapping[str, Any], key: bytes | None) -> bytes:
+def pack(value: Any, identity: Mapping[str, Any]) -> bytes:
     """Return a value and its recogniser's identity as bytes.
 
     Args:
         identity: identity of the recogniser, JSON.
-        key: key that authenticates the bytes; None for a checksum only.
     """
     tensors: dict[str, Tensor] = {}
     text = json.dumps({"identity": identity, "stream": plain(value, tensors)})
     tensors[JSON] = torch.frombuffer(bytearray(text.encode()), dtype=torch.uint8)
     data = save(tensors)
-    return MAGIC + tag(data, key) + data
+    return MAGIC + hashlib.sha256(data).digest() + data
 
 
-def unpack(data: bytes, key: bytes | None) -> tuple[dict[str, Any], Any, dict[str, Tensor]]:
+def unpack(data: bytes) -> tuple[dict[str, Any], Any, dict[str, Tensor]]:
     """Return the recogniser's identity and the value that `pack` wrote, and the value's tensors.
 
     Raises:
-        SavedStreamError: for other bytes, and for bytes that were written with another key.
+        SavedStreamError: for other bytes.
     """
     if not isinstance(data, bytes | bytearray | memoryview):
         raise SavedStreamError(f"a saved stream must be bytes, got {shown(data)}")
     data, start = bytes(data), len(MAGIC) + hashlib.sha256().digest_size
     if not data.startswith(MAGIC):
         raise SavedStreamError("the bytes are not a saved stream of this version: save it again")
-    if not hmac.compare_digest(data[len(MAGIC) : start], tag(data[start:], key)):
-        raise SavedStreamError(
-            "the saved stream is not authentic: it has changed, or was saved with another key"
-        )
+    if data[len(MAGIC) : start] != hashlib.sha256(data[start:]).digest():
+        raise SavedStreamError("the saved stream is damaged: its bytes have changed")
     try:
         tensors = load(data[start:])
         header = json.loads(tensors.pop(JSON).numpy().tobytes())
@@ -78,17 +74,6 @@ def unpack(data: bytes, key: bytes | None) -> tuple[dict[str, Any], Any, dict[st
     ) as error:
         raise SavedStreamError(f"the saved stream is damaged: {reason(error)}") from None
     return parts
-
-
-def tag(data: bytes, key: bytes | None) -> bytes:
-    """Return the HMAC-SHA256 with the key, or with the empty key, which anybody can compute.
-
-    Raises:
-        SavedStreamError: for an invalid key.
-    """
-    if key is not None and (not isinstance(key, bytes) or not key):
-        raise SavedStreamError(f"key must be one byte or more, got {shown(type(key).__name__)}")
-    return hmac.digest(key or b"", data, "sha256")
 
 
 def plain(value: Any, tensors: dict[str, Tensor]) -> Any:

@@ -112,14 +112,10 @@ class Session:
                     self._streams[-1].finish()
             return self.result
 
-    def save(self, key: bytes | None = None) -> bytes:
+    def save(self) -> bytes:
         """Return the session as bytes; `Recognizer.restore` continues it in any process.
 
-        The bytes include audio that waits for a step.
-
-        Args:
-            key: key that authenticates the bytes by HMAC-SHA256. The bytes are not encrypted: they
-                contain the text, and features of the latest audio.
+        The bytes include audio that waits for a step. They are neither signed nor encrypted.
 
         Raises:
             RuntimeError: if the session failed or was cancelled.
@@ -135,7 +131,7 @@ class Session:
                 stream.sample_rate, dict(self._hotwords), tuple(self._segments), stream.before,
                 self._commits, tuple(part.value for part in self._streams),
             )  # fmt: skip
-            return pack(value, self._identity(), key)
+            return pack(value, self._identity())
 
     def _restore(self, value: SessionValue) -> None:
         """Restore the value of a session that started like this one."""

@@ -7,7 +7,6 @@ from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from asrkit.errors import UserError
-from asrkit.runtime.serialization import tag
 from asrkit.serve.calls import SavedCall
 from asrkit.serve.dialects import messages
 from asrkit.serve.dialects.messages import Start
@@ -47,7 +46,7 @@ def to_bytes(call: SuspendedCall, key: bytes, name: str) -> bytes:
         "sizes": [*map(len, sessions)],
     }
     body = json.dumps(head).encode() + b"\n" + b"".join(sessions)
-    return tag(name.encode() + body, key) + body
+    return hmac.digest(key, name.encode() + body, "sha256") + body
 
 
 def from_bytes(data: bytes, key: bytes, name: str) -> SuspendedCall:
@@ -57,7 +56,7 @@ def from_bytes(data: bytes, key: bytes, name: str) -> SuspendedCall:
         UserError: if the bytes are of another call or were written with another key.
     """
     body = data[TAG:]
-    if not hmac.compare_digest(data[:TAG], tag(name.encode() + body, key)):
+    if not hmac.compare_digest(data[:TAG], hmac.digest(key, name.encode() + body, "sha256")):
         raise UserError("the saved call was written with another key, or is another call")
     head, _, sessions = body.partition(b"\n")
     values = json.loads(head)
