@@ -44,7 +44,6 @@ class Endpointer:
 
     Args:
         pause_ms: length of a pause that ends a segment. None: only `max_segment_ms` ends it.
-        min_segment_ms: length below which a segment continues.
         max_segment_ms: length from which a segment ends at its next pause of 200 ms, so that no
             word is cut. None: no limit.
         vad: count a pause as quiet only where silero-vad detects no speech either.
@@ -59,7 +58,6 @@ class Endpointer:
     def __init__(
         self,
         pause_ms: int | None = PAUSE_MS,
-        min_segment_ms: int = 0,
         max_segment_ms: int | None = None,
         vad: bool = False,
         end_of_turn: str | None = None,
@@ -71,11 +69,10 @@ class Endpointer:
             )
         self.end_of_turn = end_of_turn
         if pause_ms is not None or (max_segment_ms is None and end_of_turn is None):
-            self.pause_ms = checked("pause_ms", pause_ms, 1)
-        self.min_segment_ms = checked("min_segment_ms", min_segment_ms, 0)
+            self.pause_ms = checked("pause_ms", pause_ms)
         self.max_segment_ms = None
         if max_segment_ms is not None:
-            self.max_segment_ms = checked("max_segment_ms", max_segment_ms, 1)
+            self.max_segment_ms = checked("max_segment_ms", max_segment_ms)
         if not isinstance(vad, bool):
             raise UserError(f"vad must be True or False, got {shown(vad)}")
         self.vad = vad
@@ -111,7 +108,7 @@ class Endpointer:
             ends: (E,), probability that a frame has the label of ends of turns; () for none. Only
                 read with `end_of_turn`.
         """
-        least, needed, most = frames_of(self.min_segment_ms, frame_ms), math.inf, math.inf
+        needed = most = math.inf
         if self.pause_ms is not None:
             needed = frames_of(self.pause_ms, frame_ms)
         if self.max_segment_ms is not None:
@@ -130,7 +127,7 @@ class Endpointer:
             enough = needed if count < most else breath
             if goes_on <= doubt:
                 enough = min(enough, short)
-            if spoken and count >= least and pause >= enough:
+            if spoken and pause >= enough:
                 cuts.append(i + 1)
                 count, pause, spoken, goes_on = self.start()
         return EndpointState(count, pause, spoken, goes_on), cuts
@@ -141,15 +138,13 @@ def frames_of(milliseconds: int, frame_ms: int) -> int:
     return max(1, (milliseconds + frame_ms // 2) // frame_ms)
 
 
-def checked(name: str, milliseconds: int | None, lowest: int) -> int:
-    """Return a time, checked to be a whole number of at least `lowest`.
+def checked(name: str, milliseconds: int | None) -> int:
+    """Return a time, checked to be a whole number of at least 1.
 
     Raises:
         UserError: if it is not such a number.
     """
-    whole = whole_number(milliseconds, lowest)
+    whole = whole_number(milliseconds, 1)
     if whole is None:
-        raise UserError(
-            f"{name} must be a whole number of at least {lowest}, got {shown(milliseconds)}"
-        )
+        raise UserError(f"{name} must be a whole number of at least 1, got {shown(milliseconds)}")
     return whole

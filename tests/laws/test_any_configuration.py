@@ -87,7 +87,7 @@ SHAPES: dict[str, list[Any]] = {
     "head": [*["ctc"] * 4, TRANSDUCER, TRANSDUCER | {"predictor": "stateless", "max_symbols": 3}],
 }  # fmt: skip
 PAUSES: dict[str, list[Any]] = {
-    "pause_ms": [1, 40, 100, 300, 1000], "min_segment_ms": [0, 500], "max_segment_ms": [None, 400],
+    "pause_ms": [1, 40, 100, 300, 1000], "max_segment_ms": [None, 400],
     "vad": [*[False] * 4, True],
 }  # fmt: skip
 

@@ -83,7 +83,7 @@ def recognizer() -> Recognizer:
         model.head.bias[0] += 1.0  # pauses
     return Recognizer(
         eager(model, Context(2, 8)), CharTokenizer(list("abcdefghij ")), GreedySearch(),
-        endpointer=Endpointer(80, min_segment_ms=0), second_pass=eager(model, Context(8, 8)),
+        endpointer=Endpointer(80), second_pass=eager(model, Context(8, 8)),
     )  # fmt: skip
 
 

@@ -49,11 +49,11 @@ def defined(endpointer: Endpointer, quiet: list[bool], frame_ms: int = FRAME_MS)
         return max(1, math.floor(milliseconds / frame_ms + 0.5))
 
     cuts, start = [], 0
-    least, longest = frames(endpointer.min_segment_ms), endpointer.max_segment_ms
+    longest = endpointer.max_segment_ms
     pause_frames = math.inf if endpointer.pause_ms is None else frames(endpointer.pause_ms)
     for end in range(1, len(quiet) + 1):
         segment = quiet[start:end]
-        if all(segment) or len(segment) < least:
+        if all(segment):
             continue
         pause = segment[::-1].index(False)
         is_long = longest is not None and len(segment) >= frames(longest)
@@ -66,7 +66,6 @@ def defined(endpointer: Endpointer, quiet: list[bool], frame_ms: int = FRAME_MS)
 def random_endpointer(draw: random.Random) -> Endpointer:
     endpointer = Endpointer(
         pause_ms=draw.randrange(80, 600),
-        min_segment_ms=draw.choice([0, draw.randrange(2000)]),
         max_segment_ms=draw.choice([None, draw.randrange(40, 3000)]),
     )
     without = endpointer.changed(pause_ms=None) if draw.random() < 0.2 else None
@@ -74,12 +73,12 @@ def random_endpointer(draw: random.Random) -> Endpointer:
 
 
 def test_another_pause_leaves_the_other_options() -> None:
-    endpointer = Endpointer(600, 400, 3000, vad=True)
+    endpointer = Endpointer(600, 3000, vad=True)
     for pause_ms in (1, 5000, None):
         other = endpointer.changed(pause_ms=pause_ms)
         assert other is not None
         assert vars(other) == vars(endpointer) | {"pause_ms": pause_ms}
-    assert Endpointer(600, 400).changed(pause_ms=None) is None
+    assert Endpointer(600).changed(pause_ms=None) is None
 
 
 def test_endpoints_are_at_the_pauses_that_the_options_describe() -> None:
@@ -112,12 +111,11 @@ def test_control_a_forgotten_pause_is_noticed() -> None:
     ("arguments", "message"),
     [
         ({"pause_ms": 0}, "pause_ms must be a whole number of at least 1, got 0"),
-        ({"min_segment_ms": -1}, "min_segment_ms must be a whole number of at least 0, got -1"),
         ({"max_segment_ms": 0}, "max_segment_ms must be a whole number of at least 1, got 0"),
         ({"pause_ms": True}, "pause_ms must be .* got True"),
         ({"pause_ms": "600"}, "pause_ms must be .* got '600'"),
         ({"pause_ms": None}, "pause_ms must be .* got None"),
-        ({"min_segment_ms": 0.5}, "min_segment_ms must be .* got 0.5"),
+        ({"pause_ms": 0.5}, "pause_ms must be .* got 0.5"),
         ({"max_segment_ms": float("inf")}, "max_segment_ms must be .* got inf"),
         ({"vad": "yes"}, "vad must be True or False, got 'yes'"),
     ],
@@ -128,10 +126,10 @@ def test_options_out_of_range_are_refused_by_name(arguments: dict[str, Any], mes
 
 
 def test_times_of_any_whole_number() -> None:
-    given = Endpointer(600.0, np.int64(80), 10**30)  # type: ignore[arg-type]
-    times = given.pause_ms, given.min_segment_ms, given.max_segment_ms
-    assert times == (600, 80, 10**30)
-    assert [type(each) for each in times] == [int] * 3
+    given = Endpointer(600.0, np.int64(10**15))  # type: ignore[arg-type]
+    times = given.pause_ms, given.max_segment_ms
+    assert times == (600, 10**15)
+    assert [type(each) for each in times] == [int] * 2
     assert given.step(given.start(), [False] + [True] * 15, FRAME_MS)[1] == [16]
 
 

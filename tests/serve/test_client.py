@@ -215,7 +215,7 @@ def test_tokens_and_full_servers(
         monkeypatch.delenv("ASRKIT_TOKEN")
         for options, error in (
             ([url, path], "rejects the call: HTTP 401: the token is"),
-            ([url, path, "--token-file", tmp_path / "wrong"], "rejects the call: HTTP 401: the token is"),
+            ([url, path, "--token-file", tmp_path / "wrong"], "call: HTTP 401: the token is"),
             ([url, tmp_path / "long.wav", *token], "asrkit listen: the server: a call may last"),
             ([url + "/healthz", path, *token], "no WebSocket is at '/healthz/v1/stream'"),
         ):

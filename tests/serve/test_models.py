@@ -170,7 +170,7 @@ def eager_to_end() -> ModelFile:
     return file._replace(tokenizer=file.tokenizer.with_label(END_OF_TURN), model=network)
 
 
-OWN = Endpointer(800, min_segment_ms=600, max_segment_ms=1500)
+OWN = Endpointer(800, max_segment_ms=1500)
 ENDS: list[tuple[Endpointer | None, dict[str, Any], Endpointer | None]] = [
     (OWN, {}, OWN), (OWN, {"pause_ms": 200}, OWN.changed(pause_ms=200)),
     (OWN, {"pause_ms": 0}, OWN.changed(pause_ms=None)), (None, {"pause_ms": 200}, Endpointer(200)),
