@@ -5,8 +5,6 @@ network sees LEFT_MS before the part, and what follows it up to LONGEST_MS. So n
 edge of what the network sees. Parts depend only on the samples, not on packets.
 """
 
-import functools
-import logging
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import NamedTuple
@@ -26,8 +24,6 @@ from asrkit.search import Search
 
 LEFT_MS = 1000  # audio before a part that the network also sees
 LONGEST_MS = 30_000  # longest part: bounds memory, and the time that other streams wait
-
-logger = logging.getLogger("asrkit")
 
 Quiet = Callable[[Tensor], Sequence[bool]]  # emissions (E, V) -> whether each frame is a pause
 
@@ -97,7 +93,6 @@ class Windows(Divider):
         size = start - self.first(start) + self.longest
         if self._rate.num_frames(waiting) <= size:
             return 0
-        report_windows()
         return self._rate.factor * size + self._rate.lookahead
 
     def text(self, emissions: Tensor, start: int, last: bool) -> Tensor:
@@ -116,15 +111,6 @@ class Windows(Divider):
             parts.append(self.text(seen, start, last))
             start += len(parts[-1])
         return torch.cat(parts)
-
-
-@functools.cache  # once per process
-def report_windows() -> None:
-    """Log that a recording is too long for one window."""
-    logger.warning(
-        "full context: recordings of more than %d s are recognised in parts of at most %d s that "
-        "end in pauses", LONGEST_MS // 1000, LONGEST_MS // 1000,
-    )  # fmt: skip
 
 
 def emissions_of(engine: Engine, recordings: Sequence[np.ndarray], quiet: Quiet) -> list[Tensor]:

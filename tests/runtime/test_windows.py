@@ -1,8 +1,6 @@
 """Full context of long recordings: windows are a function of the samples alone."""
 
-import logging
 import random
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -131,24 +129,3 @@ def test_what_waits_does_not_grow_with_the_recording(file: ModelFile) -> None:
         session.accept(speech(1.0))
         most = max(most, stream._pending)
     assert 0 < most < 4 * (LONGEST + LEFT) + 200
-
-
-@pytest.fixture
-def _unreported() -> Iterator[None]:
-    long_audio.report_windows.cache_clear()
-    yield
-    long_audio.report_windows.cache_clear()
-
-
-@pytest.mark.usefixtures("_unreported")
-def test_windows_are_reported_once(file: ModelFile, caplog: pytest.LogCaptureFixture) -> None:
-    recognizer = recognizer_of(file, FULL)
-    with caplog.at_level(logging.WARNING):
-        recognizer.transcribe(speech(30.0))
-        assert caplog.messages == []
-        for _ in range(2):
-            recognizer.transcribe(speech(31.0))
-    assert caplog.messages == [
-        "full context: recordings of more than 30 s are recognised in parts of at most 30 s that "
-        "end in pauses"
-    ]
