@@ -123,14 +123,6 @@ def test_compare(model: Path, dev: Path, shown: Shown, refused: Shown) -> None:
     assert "no.safetensors" in refused("compare", model, "no.safetensors", dev)
 
 
-def test_another_search(model: Path, dev: Path, shown: Shown, capsys: Output) -> None:
-    """What is scored is what decode writes with that search."""
-    options = ["--model", model, "--search", "prefix_beam", "--beam", "3", "--chunk-ms", "160"]
-    words = scores(shown, "evaluate", *options, dev)["160 ms"]["words"]
-    assert run("decode", *options, "--manifest", dev) == 0
-    assert f"({sum(words[kind] for kind in KINDS)} of 5:" in capsys.readouterr().err
-
-
 def test_full_context_beside_two_passes_has_the_first_search(tmp_path: Path, shown: Shown) -> None:
     model = talkative_model(tmp_path / "m.safetensors")
     write_wav(tmp_path / "a.wav", speech(1.0))
@@ -155,19 +147,6 @@ def test_mistakes(model: Path, dev: Path, refused: Shown) -> None:
     dev.write_text("")
     said = refused("evaluate", "--model", model, dev)
     assert "the manifest has no recording to score" in said
-
-
-def test_a_language_model(model: Path, dev: Path, shown: Shown) -> None:
-    """With enough weight only what it knows is recognised."""
-    arpa = model.with_name("lm.arpa")
-    shown("ngram", "--output", arpa, dev.with_name("train.jsonl"))
-    arguments = ["--model", model, "--chunk-ms", "160", "--search", "prefix_beam", "--beam", "30"]
-    fused = ["--lm", arpa, "--lm-weight", "5", "--word-bonus", "0"]
-    without, with_it = (
-        scores(shown, "evaluate", *arguments, *options, dev)["160 ms"]["words"]
-        for options in ([], fused)
-    )
-    assert without != with_it
 
 
 def test_what_has_no_text_is_not_scored(model: Path, dev: Path, capsys: Output) -> None:

@@ -65,15 +65,6 @@ def test_a_language_model_of_other_words_is_reported(
     ) in caplog.text
 
 
-def test_a_model_too_large_to_read_is_named(
-    arpa: Path, texts: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output
-) -> None:
-    for most, told in ((1000, False), (10, True)):
-        monkeypatch.setattr("asrkit.commands.ngram.MAX_NGRAMS", most)
-        assert run("ngram", "--output", arpa, texts) == 0
-        assert ("reads at most 10 n-grams: use --prune" in capsys.readouterr().err) is told
-
-
 def test_ngram_of_manifests(arpa: Path, texts: Path, capsys: Output) -> None:
     manifest = write_manifest(
         texts.with_name("m.jsonl"),

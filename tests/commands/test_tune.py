@@ -10,8 +10,7 @@ import torch
 
 from asrkit import audio
 from asrkit.commands.tune import BONUSES, WEIGHTS
-from asrkit.config import parse_search
-from asrkit.model_file import load_model, save_model
+from asrkit.model_file import save_model
 from tests.conftest import fitted, speech, write_manifest
 from tests.laws.test_export import file_of
 from tests.running import LETTERS, UNSPACED, run, talkative_model
@@ -87,17 +86,6 @@ def test_a_transducer_has_the_rates_of_evaluate(model: Path, wav: Path, shown: S
     chosen = ["--lm", setting.lm, "--lm-weight", "0.7", "--word-bonus", "0"]
     scored = shown("evaluate", *setting.model, *beam, *chosen, setting.dev)
     assert f"{rates['0.7      0']} %" in scored
-
-
-def test_the_models_own_search_is_kept(setting: Setting, model: Path) -> None:
-    """Without --search a greedy model is searched with a beam, another as its file says."""
-    options = {"kind": "prefix_beam", "beam": 1, "blank_penalty": 1.0}
-    plain, asked = setting.tune(), setting.tune("--search", "prefix_beam")
-    given = setting.tune("--search", "{kind: prefix_beam, beam: 1, blank_penalty: 1.0}")
-    file = load_model(model)
-    config = file.config.model_copy(update={"search": parse_search(options)})
-    save_model(model, file._replace(config=config))
-    assert plain == asked != setting.tune() == given
 
 
 def test_one_that_does_not_help_is_said(setting: Setting) -> None:
