@@ -70,12 +70,6 @@ def test_a_file_has_the_mode_of_the_umask(mask: int, mode: int, tmp_path: Path) 
     assert (tmp_path / "m.bin").stat().st_mode & 0o777 == mode
 
 
-def test_a_name_as_long_as_names_can_be(tmp_path: Path) -> None:
-    with replacing(tmp_path / ("n" * 255)) as temporary:
-        temporary.write_text("x")
-    assert listed(tmp_path) == ["n" * 255]
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_contents_are_on_the_disk_before_their_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -135,12 +129,3 @@ def test_a_folder_appears_whole_and_not_over_another(tmp_path: Path) -> None:
     assert listed(tmp_path) == ["a", "b"]
     files.remove_folder(tmp_path / "b")
     assert listed(tmp_path) == ["a"]
-
-
-def test_a_folder_with_a_link_that_leads_nowhere(tmp_path: Path) -> None:
-    """An archive may have one; a folder that cannot be made is named as it was given."""
-    with new_folder(tmp_path / "a") as temporary:
-        (temporary / "link").symlink_to("nowhere")
-    assert (tmp_path / "a" / "link").is_symlink()
-    with pytest.raises(OSError, match="'/proc/a'"), new_folder(Path("/proc/a")):
-        pass

@@ -29,26 +29,21 @@ def saved(path: Path, terms: Terms, labels: str = "abcdefghijklmnopqrstuvwxyz ")
     return path
 
 
-def test_terms_are_saved_loaded_and_shown(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("terms", [SHARED, Terms()])
+def test_terms_are_saved_loaded_packed_and_shown(
+    terms: Terms, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = saved(tmp_path / "m.safetensors", SHARED)
-    assert load_model(path).terms == read_terms_of(path) == SHARED
+    path, small = saved(tmp_path / "m.safetensors", terms), tmp_path / "small.safetensors"
+    assert run("pack", "--model", path, "--output", small) == 0
+    assert load_model(path).terms == read_terms_of(path) == read_terms_of(small) == terms
     recognizer = asrkit.load(path)
-    assert (recognizer.language, recognizer.languages) == ("de", ("de", "en"))
+    assert (recognizer.language, recognizer.languages) == (
+        next(iter(terms.languages), None),
+        terms.languages,
+    )
     assert run("info", path) == 0
-    shown = capsys.readouterr().out
-    assert "\nlicence     CC-BY-SA-4.0\nlanguages   de, en\n" in shown
-
-
-def test_a_file_without_terms_loads_and_states_none(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = saved(tmp_path / "m.safetensors", Terms())
-    assert load_model(path).terms == Terms()
-    assert asrkit.load(path).language is None
-    assert run("info", path) == 0
-    assert f"\nlicence     {UNSTATED}\nlanguages   {UNSTATED}\n" in capsys.readouterr().out
+    licence, languages = terms.licence or UNSTATED, ", ".join(terms.languages) or UNSTATED
+    assert f"\nlicence     {licence}\nlanguages   {languages}\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -72,17 +67,6 @@ def test_terms_that_are_none_are_refused_in_one_line(
             read(path)
         assert str(e.value).isprintable()
         assert len(str(e.value)) < 1000
-
-
-def test_a_packed_model_keeps_its_terms(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path, small = saved(tmp_path / "m.safetensors", SHARED), tmp_path / "small.safetensors"
-    assert run("pack", "--model", path, "--output", small) == 0
-    assert read_terms_of(small) == SHARED
-    assert (
-        run("pack", "--model", path, "--output", small, "--licence", "MIT", "--language", "fr") == 0
-    )
-    assert read_terms_of(small) == Terms("MIT", ("fr",))
-    assert capsys.readouterr().err == ""
 
 
 def test_a_training_inherits_the_terms_of_the_model_it_starts_from(
@@ -123,16 +107,3 @@ def test_exports_state_the_terms() -> None:
     assert (described["licence"], described["languages"]) == ("CC-BY-SA-4.0", ["de", "en"])
     about = onnx.metadata(Exported("ctc", Context(4, 8)), file._replace(terms=Terms()))
     assert {"licence", "languages"}.isdisjoint(about.keys() | json.loads(about["asrkit"]))
-
-
-def test_the_shipped_model_states_its_licence_and_language() -> None:
-    assert read_terms_of("small-en-alnum") == Terms("CC-BY-SA-4.0", ("en",))
-
-
-def test_a_wrong_option_is_a_mistake_of_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path, output = saved(tmp_path / "m.safetensors", SHARED), tmp_path / "x.safetensors"
-    for options in (["--licence", "a\x07"], ["--language", "English"], ["--licence", " "]):
-        assert run("pack", "--model", path, "--output", output, *options) == 2
-        assert capsys.readouterr().err.count("\n") == 1

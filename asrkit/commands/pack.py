@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from asrkit.cli.options import add_model_file, add_terms, terms_of
+from asrkit.cli.options import add_model_file
 from asrkit.cli.parser import Parser, Target
 
 
@@ -14,7 +14,6 @@ def main(argv: list[str] | None = None) -> int:
     )  # fmt: skip
     add_model_file(arguments)
     arguments.add_argument("--output", type=Target, required=True, help="the model file to write")
-    add_terms(arguments, "that of the model file")
     return arguments.run(pack, argv)
 
 
@@ -24,8 +23,7 @@ def pack(options: argparse.Namespace) -> int:
     from asrkit.model_file import load_model, save_model
 
     file = load_model(options.model)
-    terms = terms_of(options).or_else(file.terms)
-    save_model(options.output, file._replace(terms=terms), torch.float16)
+    save_model(options.output, file, torch.float16)
     size = Path(options.output).stat().st_size
     print(f"{options.output}: {size / 1e6:.1f} MB, weights in float16")
     return 0
