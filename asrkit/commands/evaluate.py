@@ -17,7 +17,6 @@ from asrkit.cli.options import (
 )
 from asrkit.cli.parser import Parser
 from asrkit.cli.progress import bar
-from asrkit.errors import UserError
 from asrkit.extras import need
 
 if TYPE_CHECKING:
@@ -36,19 +35,14 @@ def main(argv: list[str] | None = None) -> int:
         "asrkit evaluate --model exp/conformer/model.safetensors data/digits/test.jsonl\n"
         "  asrkit evaluate --model MODEL --chunk-ms full,640 --format json dev.jsonl\n"
         "  asrkit evaluate --model MODEL --chunk-ms 640 --backend onnx-int8 dev.jsonl\n"
-        "  asrkit evaluate --model MODEL --endpoint-ms 600 --second-pass full dev.jsonl\n"
-        "  asrkit evaluate --model MODEL --chunk-ms 320 --endpoint-ms 600 --turns dev.jsonl",
+        "  asrkit evaluate --model MODEL --endpoint-ms 600 --second-pass full dev.jsonl",
     )  # fmt: skip
     add_model(arguments)
     add_recognizers(arguments, CHUNKS)
     arguments.add_argument(
-        "--turns", action="store_true",
-        help="also show the time from the end of speech to the final text, and turns cut too early",
-    )  # fmt: skip
-    arguments.add_argument(
         "--written", choices=["english", "basic"],
-        help="also score the texts normalised by these rules of whisper-normalizer, their marks and"
-        " their capitals (default: for models with text.written, by their language)",
+        help="also score the texts normalised by these rules of whisper-normalizer (default: for "
+        "models with text.written, by their language)",
     )  # fmt: skip
     arguments.add_argument("--format", choices=["text", "json"], default="text")
     arguments.add_argument("manifest", help="recordings with their texts")
@@ -76,25 +70,20 @@ def evaluate(options: argparse.Namespace) -> int:
     from asrkit.cli.recognizer import load_file, name_left_out
     from asrkit.evaluation import scores
     from asrkit.evaluation.scoring import scores_of_channels
-    from asrkit.evaluation.turns import turns_table
-    from asrkit.evaluation.written import normalizer_of, rules_of, written_tables
+    from asrkit.evaluation.written import normalizer_of, rules_of, written_table
 
     file = load_file(options)
     recognizers, aligner = recognizers_of(options, file)
     rules = rules_of(file, options.written)
     written = normalizer_of(rules)
-    if options.turns and any(each.decoding.endpointer is None for each in recognizers.values()):
-        raise UserError("--turns measures ends of segments: give --endpoint-ms")
     left_out: list[LeftOut] = []
-    outcomes = recognized(options, options.manifest, recognizers, left_out, aligner, options.turns)
+    outcomes = recognized(options, options.manifest, recognizers, left_out, aligner)
     status = name_left_out("asrkit evaluate", left_out)
     found = scores(outcomes, written) | scores_of_channels(outcomes, written)
     if options.format == "text":
         tables = [rates_table(found)]
         if rules:
-            tables += written_tables({n: each.written for n, each in found.items()}, rules)
-        if options.turns:
-            tables.append(turns_table({name: score.turns for name, score in found.items()}))
+            tables.append(written_table({n: each.written for n, each in found.items()}, rules))
         print("\n\n".join(tables))
     else:
         print(json.dumps(as_json(file, found), indent=1))
@@ -107,7 +96,6 @@ def recognized(
     recognizers: dict[str, Recognizer],
     left_out: list[LeftOut],
     aligner: Recognizer | None = None,
-    turns: bool = False,
 ) -> list[dict[str, Outcome]]:
     """Return the outcomes of all utterances of a manifest; append what is not to `left_out`."""
     need("jiwer")  # now, not after an hour of recognition
@@ -116,7 +104,7 @@ def recognized(
 
     normalize = next(iter(recognizers.values())).normalizer
     batches = read_batches(manifest, normalize, options.batch_seconds, left_out)
-    return list(bar(recognize(batches, recognizers, aligner, turns), "recognising", "utterance"))
+    return list(bar(recognize(batches, recognizers, aligner), "recognising", "utterance"))
 
 
 def recognizers_of(
@@ -173,8 +161,7 @@ def as_json(file: ModelFile, found: dict[str, Score]) -> dict[str, Any]:
             },
             "interval": score.interval,
             "delay_ms": score.delay and score.delay._asdict(),
-            "turns": score.turns and score.turns._asdict(),
-            "word_accuracy": score.accuracy._asdict(),
+            "calibration_error": score.calibration_error,
             "errors": {name: rate.errors for name, rate in score.each.items()},
             **({"written": written} if written else {}),
         }
@@ -195,5 +182,5 @@ def rates_table(found: dict[str, Score]) -> str:
         cells += [str(words.reference_units)]
         cells += [score.characters.percent] * (whole.name != "CER")
         cells += ["–" if ms is None else f"{ms:.0f}" for ms in score.delay or [None] * 4]
-        rows.append([name, *cells, f"{100 * score.accuracy.calibration_error:.1f} %"])
+        rows.append([name, *cells, f"{100 * score.calibration_error:.1f} %"])
     return table(("chunk", *titles, "delay ms", "median", "90 %", "last", "ECE"), rows)

@@ -125,8 +125,8 @@ class TextConfig(Section):
     unicode_form: Literal["NFC", "NFKC", "none"] = "NFC"
     """Unicode normalisation of all texts."""
     written: bool = False
-    """Score the texts three ways: as they are, normalised, and by marks and capitals; needs `case:
-    keep`, and the extra `written`: docs/own-corpus.md."""
+    """Score the texts as they are and normalised; needs `case: keep`, and the extra `written`:
+    docs/own-corpus.md."""
     end_of_turn: bool = False
     """Add a label that is not text, and that the network learns at the end of each training
     utterance: docs/second-pass.md."""

@@ -11,11 +11,9 @@ from asrkit.audio import SAMPLE_RATE
 from asrkit.build import build_alignment
 from asrkit.evaluation.delays import delays
 from asrkit.evaluation.recording_search import Trace
-from asrkit.evaluation.turns import Turn, turn_of
 from asrkit.evaluation.wer import ErrorRate, wer
-from asrkit.runtime import Recognizer, Result, Word
-from asrkit.runtime.words import in_units
-from asrkit.search import NOTHING, Hypothesis
+from asrkit.runtime import Recognizer, Result
+from asrkit.search import Hypothesis
 from asrkit.search.forced_alignment import AlignmentError
 from asrkit.text import TextError
 
@@ -43,13 +41,6 @@ class ReferenceLoss(NamedTuple):
     tokens: int
 
 
-class Alignment(NamedTuple):
-    """The times of a reference in its recording, by forced alignment in full context."""
-
-    tokens: Hypothesis
-    words: tuple[Word, ...]  # units of the reference as the recogniser writes them
-
-
 class Outcome(NamedTuple):
     """The outcome of one recogniser for one utterance.
 
@@ -61,12 +52,9 @@ class Outcome(NamedTuple):
     seconds: float
     reference: str  # rewritten by the recogniser's postprocess
     result: Result
-    frame_ms: int  # of an encoder frame, the unit of hypothesis, alignment and delays
-    hypothesis: Hypothesis = NOTHING  # tokens of the result
+    frame_ms: int  # of an encoder frame, the unit of delays
     loss: ReferenceLoss | None = None  # None if the reference cannot be written or aligned
-    alignment: Alignment | None = None  # None if not requested or impossible
     delays: tuple[list[int], list[int]] | None = None  # result of `delays.delays`
-    turn: Turn | None = None  # None without an alignment or if not requested
     channel: int | None = None  # number of the channel in its file
 
     @property
@@ -83,7 +71,6 @@ def recognize(
     batches: Iterable[Sequence[ReferenceRecording]],
     recognizers: Mapping[str, Recognizer],
     aligner: Recognizer | None = None,
-    turns: bool = False,
 ) -> Iterator[dict[str, Outcome]]:
     """Yield the outcomes of each utterance, by the recognisers' names.
 
@@ -92,7 +79,6 @@ def recognize(
         recognizers: recognisers of one model, by name.
         aligner: recogniser in full context on the eager network, without endpoints, which aligns
             the references. None for no alignments and no delays.
-        turns: stream each utterance once more, to find the end of its turn.
     """
     for batch in batches:
         found = {name: traced(each, batch) for name, each in recognizers.items()}
@@ -102,17 +88,10 @@ def recognize(
             if aligner is not None:
                 known = found[full[0]][i][1].emissions if full else None
                 alignment = aligned(aligner, utterance, known)
-            outcomes = {
+            yield {
                 name: outcome_of(each, utterance, *found[name][i], alignment)
                 for name, each in recognizers.items()
             }
-            if turns and alignment is not None and alignment.words:
-                end = alignment.words[-1].end
-                outcomes = {
-                    name: each._replace(turn=turn_of(recognizers[name], utterance.samples, end))
-                    for name, each in outcomes.items()
-                }
-            yield outcomes
 
 
 def traced(
@@ -135,26 +114,24 @@ def traced(
 
 def outcome_of(
     recognizer: Recognizer, utterance: ReferenceRecording, result: Result, trace: Trace,
-    alignment: Alignment | None = None,
+    alignment: Hypothesis | None = None,
 ) -> Outcome:  # fmt: skip
     """Score a result against its reference."""
-    hypothesis, emissions = trace.hypothesis, trace.emissions
-    late = None
+    emissions, late = trace.emissions, None
     if alignment is not None and recognizer.decoding.second is None:
-        late = delays(
-            alignment.tokens, hypothesis, recognizer.engine.spec.context, len(emissions),
-        )  # fmt: skip
+        context = recognizer.engine.spec.context
+        late = delays(alignment, trace.hypothesis, context, len(emissions))
     return Outcome(
         utterance.id, utterance.seconds, recognizer.rewrite(utterance.reference), result,
-        recognizer.frame_ms, hypothesis, loss_of(recognizer, emissions, utterance.reference),
-        alignment, late, channel=utterance.channel,
+        recognizer.frame_ms, loss_of(recognizer, emissions, utterance.reference), late,
+        utterance.channel,
     )  # fmt: skip
 
 
 def aligned(
     aligner: Recognizer, utterance: ReferenceRecording, emissions: Tensor | None = None
-) -> Alignment | None:
-    """Align the reference with its recording.
+) -> Hypothesis | None:
+    """Return the reference's tokens with their times, by forced alignment.
 
     The result is None if the tokenizer cannot write the reference, the audio is too short for it or
     too long for full context, or the head's emissions cannot be aligned.
@@ -171,10 +148,10 @@ def aligned(
         tokens = aligner.tokenizer.encode(utterance.reference)
         alignment = build_alignment(aligner.backend.head, tokens)
         trace = Trace(alignment.bound(None, aligner.end_of_turn))
-        result = aligner.with_search(trace).read(emissions, len(utterance.samples))
+        aligner.with_search(trace).read(emissions, len(utterance.samples))
     except (TextError, AlignmentError):
         return None
-    return Alignment(trace.hypothesis, tuple(in_units(result.words)))
+    return trace.hypothesis
 
 
 def loss_of(recognizer: Recognizer, emissions: Tensor, reference: str) -> ReferenceLoss | None:

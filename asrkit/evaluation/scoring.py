@@ -4,11 +4,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from asrkit.errors import UserError
+from asrkit.evaluation.calibration import calibration
 from asrkit.evaluation.delays import Delay, summarize
 from asrkit.evaluation.outcomes import Outcome
-from asrkit.evaluation.turns import TurnSummary, summarized
 from asrkit.evaluation.wer import ErrorRate, Interval, bootstrap, cer, wer
-from asrkit.evaluation.word_accuracy import WordAccuracy, word_accuracy
 from asrkit.evaluation.written import Written, written
 from asrkit.runtime.words import in_units
 from asrkit.text.graphemes import units
@@ -20,11 +19,10 @@ class Score(NamedTuple):
     words: ErrorRate  # by units
     characters: ErrorRate  # spaces count too
     each: dict[str, ErrorRate]  # errors by units of every utterance, by id
-    accuracy: WordAccuracy
+    calibration_error: float  # of the confidences of all words, 0 to 1
     delay: Delay | None = None  # of tokens, against forced alignment
     loss: float | None = None  # nats per token; None if no reference can be written and aligned
-    turns: TurnSummary | None = None
-    written: Written | None = None  # normalised words, marks and capitals
+    written: Written | None = None
 
     @property
     def interval(self) -> Interval | None:
@@ -95,17 +93,11 @@ def score_of(outcomes: Sequence[Outcome], normalize: Normalize | None = None) ->
         words=wer(references, texts),
         characters=cer(references, texts),
         each={outcome.id: outcome.errors for outcome in outcomes},
-        accuracy=word_accuracy(
-            (
-                in_units(each.result.words),
-                units(each.reference),
-                each.alignment and each.alignment.words,
-            )
-            for each in outcomes
+        calibration_error=calibration(
+            (in_units(each.result.words), units(each.reference)) for each in outcomes
         ),
         delay=summarize(tokens, last, outcomes[0].frame_ms),
         loss=nats / count if count else None,
-        turns=summarized([outcome.turn for outcome in outcomes if outcome.turn is not None]),
         written=written(references, texts, normalize) if normalize else None,
     )
 

@@ -11,7 +11,7 @@ import yaml
 
 from asrkit.evaluation import Score
 from asrkit.evaluation.wer import rate_shown, total
-from asrkit.evaluation.written import SHARES, rules_of, share
+from asrkit.evaluation.written import rules_of
 from asrkit.report.speakers import heard_speakers
 from asrkit.report.training import Experiment, context_phrase, facts, tiles
 from asrkit.report.words import Pair, Recognized, by_duration, confusions, grouped
@@ -47,7 +47,7 @@ def page(
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return environment().get_template("page.html").render(
         experiment=experiment, scores=scores, chunk=chunk, decoded=decoded, worst=worst,
-        command=command, parts=PARTS, signs=SIGNS, most=MOST, shares=[*SHARES],
+        command=command, parts=PARTS, signs=SIGNS, most=MOST,
         policy="default-src 'none'; style-src 'unsafe-inline'; media-src data:; "
         f"script-src 'sha256-{digest}'",
         style=style, script=script,
@@ -71,7 +71,7 @@ def environment() -> jinja2.Environment:
         undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     made.filters |= {
-        "rate": rate_shown, "share": share, "context": context_phrase, "about": about,
+        "rate": rate_shown, "context": context_phrase, "about": about,
         "ranked": ranked, "between": lambda each: f"{each.low:.2f} to {each.high:.2f}",
     }  # fmt: skip
     return made

@@ -11,13 +11,12 @@ from asrkit.build import build_alignment
 from asrkit.errors import UserError
 from asrkit.evaluation import Outcome, ReferenceRecording, Score, recognize, scores
 from asrkit.evaluation.delays import Delay
-from asrkit.evaluation.outcomes import Alignment, ReferenceLoss
+from asrkit.evaluation.outcomes import ReferenceLoss
 from asrkit.evaluation.scoring import losses_of, rates, scores_of_channels, unit_rates
 from asrkit.evaluation.wer import ErrorRate
-from asrkit.evaluation.word_accuracy import WordAccuracy
 from asrkit.model import FULL, FULL_CONTEXT, Context, Head
 from asrkit.runtime import Engine, Recognizer, Result, Word
-from asrkit.search import NOTHING, GreedySearch
+from asrkit.search import GreedySearch
 from asrkit.search.forced_alignment import AlignmentError
 from asrkit.text import CharTokenizer
 from asrkit.text.graphemes import spaced_units, units
@@ -36,25 +35,25 @@ def test_scores_of_two_outcomes_are_as_worked_out() -> None:
          "40 ms": outcome("1", "a b", "a", delays=([1], []))},
         {"full": outcome("2", "c", "d"), "40 ms": outcome("2", "c", "c")},
     ]  # fmt: skip
-    one, accuracy = ErrorRate(1, 0, 0, 1), WordAccuracy(0.0, None, None)
+    one = ErrorRate(1, 0, 0, 1)
     assert scores(outcomes) == {
         "full": Score(
             ErrorRate(1, 0, 0, 3),
             ErrorRate(1, 0, 0, 4, 4),
             {"1": ErrorRate(0, 0, 0, 2), "2": one},
-            accuracy,
+            0.0,
             Delay(160.0, 160.0, pytest.approx(192.0), 120.0),
         ),
         "40 ms": Score(
             ErrorRate(0, 1, 0, 3),
             ErrorRate(0, 2, 0, 4, 4),
             {"1": ErrorRate(0, 1, 0, 2), "2": ErrorRate(0, 0, 0, 1)},
-            accuracy,
+            0.0,
             Delay(40.0, 40.0, 40.0, None),
         ),
     }
     character = one._replace(characters=1)
-    assert scores(outcomes[1:])["full"] == Score(one, character, {"2": one}, accuracy)
+    assert scores(outcomes[1:])["full"] == Score(one, character, {"2": one}, 0.0)
 
 
 def test_channels_are_scored_by_themselves() -> None:
@@ -93,7 +92,7 @@ def test_texts_are_scored_by_their_units(
 
 
 @pytest.mark.parametrize("text", ["而对楼市", "我们 want 楼市", "a few words here"])
-def test_confidences_and_times_are_those_of_units(text: str) -> None:
+def test_confidences_are_those_of_units(text: str) -> None:
     """All units are right but the last; each has a confidence of 0.9, as one word had 0.9 ** 4."""
     marked, labels = spaced_units(text), units(text)
     last = text.removesuffix(labels[-1]) + "是"
@@ -102,13 +101,10 @@ def test_confidences_and_times_are_those_of_units(text: str) -> None:
         for i, unit in enumerate(marked)
     )
     known = (*words[:-1], words[-1]._replace(text="是"))
-    one = Outcome(
-        "1", 9.0, text, Result(last, known, True), 40, alignment=Alignment(NOTHING, words)
-    )
+    one = Outcome("1", 9.0, text, Result(last, known, True), 40)
     count = len(labels)
     found = scores([{"full": one}])["full"]
-    assert found.accuracy.calibration_error == pytest.approx(abs(0.9 - (count - 1) / count))
-    assert found.accuracy.start_ms == (0.0, 0.0)
+    assert found.calibration_error == pytest.approx(abs(0.9 - (count - 1) / count))
 
 
 def test_no_outcomes_are_refused() -> None:
@@ -185,10 +181,6 @@ def test_head_that_cannot_be_aligned_has_no_alignment_and_is_named() -> None:
             backend = backend._replace(head=head)
         recognizer = Recognizer(backend, tokenizer, GreedySearch())
         (found,) = recognize([[utterance]], {"full": recognizer}, aligner=recognizer)
-        assert (
-            (found["full"].alignment is None)
-            == (found["full"].delays is None)
-            == (head is not None)
-        )
+        assert (found["full"].delays is None) == (head is not None)
     with pytest.raises(AlignmentError, match="needs a CTC layer, and the Other of this"):
         build_alignment(Other(), [1])

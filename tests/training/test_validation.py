@@ -56,7 +56,7 @@ def test_written_text_has_a_normalised_rate(corpus: Path, tmp_path: Path) -> Non
     assert main(["--config", str(config), "text.written=true", "data.languages=[en]"]) == 0
     log = (folder / "train.log").read_text()
     assert re.search(r"dev normalised WER  full: \S+ %  160 ms", log)
-    assert re.search(r"dev WER +full  .*, normalised WER \S+ %, F1 of capitals –", log)
+    assert re.search(r"dev WER +full  .*, normalised WER \S+ %; tokens", log)
     assert read_scalars(folder / "tensorboard", "normalized_wer/full")
     assert "dev_normalized_wer" in load_model(folder / "model.safetensors").training
     assert report([str(folder)]) == 0
