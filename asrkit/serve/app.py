@@ -26,12 +26,12 @@ from asrkit.serve.dialects.asrkit_stream import AsrkitStream
 from asrkit.serve.dialects.deepgram_files import ListenToFile
 from asrkit.serve.dialects.deepgram_live import Deepgram
 from asrkit.serve.dialects.files import transcribe
-from asrkit.serve.dialects.openai_files import Transcription, model_of, refused
+from asrkit.serve.dialects.openai_files import Transcription, refused
 from asrkit.serve.dialects.openai_realtime import Realtime
 from asrkit.serve.dialects.twilio import Twilio
 from asrkit.serve.dialects.vosk import Vosk
 from asrkit.serve.resumable import ResumableConversation
-from asrkit.serve.server import Limits, Model, RefusedError, Server
+from asrkit.serve.server import Limits, RefusedError, Server
 from asrkit.serve.uploads import Decoders
 
 SCHEMES = ("bearer", "token")  # Deepgram's clients write Token
@@ -143,28 +143,18 @@ async def metrics(request: Request, server: Server) -> Response:
     return Response(server.figures.exposition(), media_type=CONTENT_TYPE_LATEST)
 
 
-def about_model(name: str, model: Model) -> dict[str, Any]:
-    """Return a model in OpenAI's form, and the words that it is limited to."""
-    about = {"id": name, "object": "model", "created": 0, "owned_by": "asrkit"}
-    return {**about, "words": model.recognizer.words}
-
-
 async def models(request: Request, server: Server) -> Response:
-    data = [about_model(*each) for each in server.models.items()]
+    """Answer with the models in OpenAI's form, and the words that they are limited to."""
+    about = {"object": "model", "created": 0, "owned_by": "asrkit"}
+    data = [
+        {"id": name, **about, "words": model.recognizer.words}
+        for name, model in server.models.items()
+    ]
     return JSONResponse({"object": "list", "data": data})
-
-
-async def model(request: Request, server: Server) -> Response:
-    name = request.path_params["name"]
-    try:
-        return JSONResponse(about_model(name, model_of(server, name)))
-    except RefusedError as error:
-        return refused(error)
 
 
 ANSWERS = {
     "/healthz": alive, "/readyz": ready, "/metrics": metrics, "/v1/models": models,
-    "/v1/models/{name}": model,
 }  # fmt: skip
 
 

@@ -126,7 +126,7 @@ class ResumableConversation(Conversation):
     async def conclude(self) -> None:
         """Like `Conversation.conclude`; save the call unless its client says that it has all."""
         for call in self.calls:
-            self.server.free(call)
+            self.server.calls.pop(call, None)  # its place is free at once
         if not await self.line.is_satisfied():
             await self.save_last()
         await super().conclude()
@@ -139,7 +139,7 @@ class ResumableConversation(Conversation):
     async def save_last(self) -> None:
         """Save the call when its connection ends."""
         for call in self.calls:  # however long the store takes
-            self.server.free(call)
+            self.server.calls.pop(call, None)
         if self.calls and self.calls[0].has_audio:
             await self.save()
         elif self.calls:

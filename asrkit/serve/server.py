@@ -65,11 +65,6 @@ class Model(NamedTuple):
     workers: list[Worker]
 
     @property
-    def takes_hotwords(self) -> bool:
-        """Whether the search of the final text can prefer hotwords."""
-        return self.recognizer.final_search.takes_fusion
-
-    @property
     def pause_ms(self) -> int | None:
         """Length of the pause that ends a segment; None if pauses do not end segments."""
         endpointer = self.recognizer.decoding.endpointer
@@ -240,7 +235,7 @@ class Server:
 
     async def _preferred(self, model: Model, phrases: Sequence[str]) -> tuple[list[str], str]:
         """Return the phrases that a model can prefer, and a warning about the others, or ""."""
-        if phrases and not model.takes_hotwords:
+        if phrases and not model.recognizer.final_search.takes_fusion:
             return [], f"no phrases are preferred: {UNPREFERRED}"
         refused = await asyncio.to_thread(model.recognizer.refused_hotwords, phrases)
         kept = [each for each in phrases if each not in refused]
@@ -285,10 +280,6 @@ class Server:
         self.figures.refused.labels("streams").inc()
         raise RefusedError(503, "streams", f"all {most} streams are taken")
 
-    def free(self, call: Call) -> None:
-        """Free the place of a call."""
-        self.calls.pop(call, None)
-
     @contextmanager
     def call(
         self,
@@ -325,7 +316,7 @@ class Server:
             yield call
         finally:
             call.cancel()
-            self.free(call)
+            self.calls.pop(call, None)
             self.figures.streams.labels(model.name).dec()
             done = max(0.0, call.processed - before)
             self.figures.audio.labels(model.name).inc(done)

@@ -25,7 +25,6 @@ from asrkit.text import END_OF_TURN, CharTokenizer
 from tests.running import talkative_model
 from tests.serve.offline import Offline
 from tests.serve.running import connected, serving
-from tests.serve.test_realtime import change
 from tests.serve.test_stream import answers, converse, start, text_of
 from tests.serve.test_transcriptions import client_of
 
@@ -124,7 +123,8 @@ def test_streams_are_those_of_all_models(address: str) -> None:
         call.recv(timeout=10)
     assert answers(start(address, model="loud"))[-1]["reason"] == "streams"
     figures = httpx.get(f"http://{address}/metrics").text
-    assert figures.count("asrkit_streams{") == figures.count('"} 1.0') == 2
+    assert 'asrkit_streams{model="quiet"} 1.0' in figures
+    assert 'asrkit_streams{model="loud"} 1.0' in figures
     for call in calls:
         converse(call, [])
 
@@ -192,18 +192,6 @@ def test_the_callers_ends_leave_the_servers_other_options(
     with closing(Server({"m": model})) as server:
         found = granted(server, **asked).recognizer.decoding.endpointer
     assert (found and vars(found)) == (expected and vars(expected))
-
-
-@pytest.mark.parametrize(
-    ("eagerness", "pause_ms", "expected"),
-    [("auto", 4000, "medium"), ("low", 8000, "low"), ("high", 2000, "high")],
-)
-def test_semantic_vad(labelled: Recognizer, eagerness: str, pause_ms: int, expected: str) -> None:
-    with closing(Server({"m": labelled})) as server:
-        talk = Offline(Realtime(QueryParams("intent=transcription"), 400), server)
-        change(talk, turn_detection={"type": "semantic_vad", "eagerness": eagerness})
-    wish = talk.begun[-1].wish
-    assert (wish.pause_ms, wish.end_of_turn) == (pause_ms, expected)
 
 
 def test_ends_of_turns_need_a_label(models: Server) -> None:

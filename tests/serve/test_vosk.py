@@ -82,12 +82,15 @@ def test_replies(server: Server) -> None:
     assert talk.write(segment("one"), segment("two"), live="three") == []
     words = [{"conf": 0.5, "end": 0.4, "start": 0.0, "word": "one"}]
     assert talk.read(AUDIO)[1:] == [{"result": words, "text": "one"}]
-    assert talk.read('{"config": {"words": false}}', AUDIO)[1:] == [{"text": "two"}]
+    assert talk.read(AUDIO)[1:][0]["text"] == "two"
     assert talk.read(AUDIO)[1:] == [{"partial": "three"}]
     assert talk.read('{"reset": 1}') == [Finish(is_last=False)]
     talk.write(segment("three"), segment("four"))
-    assert [*talk.dialect.ended()] == [{"text": "three four"}]
-    talk.read(AUDIO)
+    (ended,) = talk.dialect.ended()
+    assert ended["text"] == "three four"
+    talk.read('{"config": {"words": false}}', AUDIO)
+    talk.write(segment("five"))
+    assert talk.read(AUDIO)[1:] == [{"text": "five"}]
     assert len(talk.begun) == 2
     assert talk.samples(b"\1", b"\0") == [[], [1]]
     assert talk.read(b"x", '{"eof": 1}')[-1] == Finish()
@@ -113,14 +116,11 @@ def test_warnings_are_in_the_next_reply(
     assert "warning" not in second
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("sample_rate", 16000), ("phrase_list", ["seven"]), ("model", "m")]
-)
-def test_settings_that_a_call_with_audio_keeps(server: Server, name: str, value: object) -> None:
+def test_settings_that_a_call_with_audio_keeps(server: Server) -> None:
     talk = configured(server)
-    talk.read(AUDIO, '{"config": {"sample_rate": 8000, "words": false}}')
-    with pytest.raises(UserError, match=f"config.{name}: the call has audio already; .* reset"):
-        talk.read(json.dumps({"config": {name: value}}))
+    talk.read(AUDIO, '{"config": {"sample_rate": 8000}}')
+    with pytest.raises(UserError, match=r"config: the call has audio already; .* reset"):
+        talk.read('{"config": {"words": false}}')
 
 
 @pytest.mark.parametrize(

@@ -64,12 +64,6 @@ class LiveOptions(Options):
 class FileOptions(Options):
     utterances: bool = False
     """Whether the result has a list of segments."""
-    utt_split: Annotated[float, Field(gt=0.0, le=60.0)] | None = None
-    """Pause that ends a segment, seconds."""
-
-    @property
-    def pause_ms(self) -> int | None:
-        return None if self.utt_split is None else max(SHORTEST_MS, round(1000 * self.utt_split))
 
 
 Kind = TypeVar("Kind", bound=Options)

@@ -16,7 +16,7 @@ from asrkit.errors import UserError, shown
 from asrkit.runtime import Segment, formats
 from asrkit.serve.dialects.files import HEADERS, FileRequest
 from asrkit.serve.dialects.parsing import checked, phrases_of, without_effect
-from asrkit.serve.server import Model, RefusedError, Server, Wish
+from asrkit.serve.server import RefusedError, Server, Wish
 from asrkit.serve.uploads import Decoding
 
 OPENAI_MODEL = re.compile(r"whisper-1|gpt-[\w.-]+")
@@ -53,14 +53,6 @@ def refused(error: RefusedError) -> JSONResponse:
     return JSONResponse({"error": body}, error.status, HEADERS.get(error.status))
 
 
-def model_of(server: Server, name: str) -> Model:
-    """Return the model of this name; RefusedError for a model that is not served."""
-    try:
-        return server.model(name)
-    except UserError as error:
-        raise RefusedError(404, "model_not_found", str(error)) from None
-
-
 class Transcription(FileRequest):
     """A form with a file.
 
@@ -76,10 +68,13 @@ class Transcription(FileRequest):
         if kind != "multipart/form-data":
             raise UserError(f"expected multipart/form-data with a file, got {shown(kind)}")
         asked = cls(await stack.enter_async_context(request.form(max_files=1, max_fields=20)))
-        name = asked.wish.model
-        if name is not None and not OPENAI_MODEL.fullmatch(name):
-            model_of(server, name)
-        asked.grant = await server.grant(asked.wish)
+        name = asked.wish.model or ""
+        try:
+            asked.grant = await server.grant(asked.wish)
+        except UserError as error:
+            if name in server.models or OPENAI_MODEL.fullmatch(name):
+                raise
+            raise RefusedError(404, "model_not_found", str(error)) from None
         return asked
 
     def __init__(self, form: FormData) -> None:

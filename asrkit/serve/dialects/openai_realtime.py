@@ -35,25 +35,14 @@ from asrkit.serve.dialects.realtime_messages import (
     BufferClear,
     BufferCommit,
     RealtimeSession,
-    SemanticVad,
     ServerVad,
     changed,
     unused,
 )
 from asrkit.serve.server import Grant, Wish
 
-# Longest pause within a turn by the eagerness of `semantic_vad`, as OpenAI's.
-LONGEST_MS = {"low": 8000, "medium": 4000, "high": 2000}
 TABLES = {"audio/pcmu": MU_LAW, "audio/pcma": A_LAW}
 ITEM, BUFFER = "conversation.item.input_audio_transcription", "input_audio_buffer"
-
-
-class Item:
-    """The open item, and the text that was sent for it."""
-
-    def __init__(self, id: str) -> None:
-        self.id, self.started, self.sent = id, False, ""
-        self.segments: list[Segment] = []
 
 
 class Realtime(Dialect):
@@ -64,8 +53,7 @@ class Realtime(Dialect):
         pause_ms: the server's pause; None if pauses end no segment.
     """
 
-    session: RealtimeSession  # with its call and the call's item, from `begun`
-    item: Item
+    session: RealtimeSession  # with its call, from `begun`
     reader: SampleReader
 
     def __init__(self, query: QueryParams, pause_ms: int | None) -> None:
@@ -74,6 +62,8 @@ class Realtime(Dialect):
         self.is_stable = False  # whether the call has stable text before the end of a segment
         self.has_audio, self.commits = False, 0  # of the call
         self.previous: str | None = None  # item that was completed last
+        self.item, self.item_started, self.sent = "", False, ""  # open item, and the text sent
+        self.segments: list[Segment] = []  # of the open item
         self.warnings: list[str] = []
         self.value: dict[str, Any] = {}  # the client's last message
 
@@ -100,17 +90,12 @@ class Realtime(Dialect):
         """Return the item that begins a call with a session, which is in force once it begins."""
         settings = session.audio.input
         asked, vad, pause_ms = settings.transcription, settings.turn_detection, 0
-        eagerness: str | None = "off"
-        if isinstance(vad, SemanticVad):
-            eagerness = "medium" if vad.eagerness == "auto" else vad.eagerness
-            pause_ms = LONGEST_MS[eagerness]
-        elif vad is not None:
-            eagerness = None  # the server's
+        if vad is not None:
             pause_ms = vad.silence_duration_ms or self.pause_ms or PAUSE_MS
             vad.silence_duration_ms = pause_ms  # the client receives this session
         wish = Wish(
             asked.model, OPENAI_MODEL, asked.language or "", phrases=phrases_of(asked.prompt),
-            pause_ms=pause_ms, end_of_turn=eagerness,
+            pause_ms=pause_ms, end_of_turn="off" if vad is None else None,
         )  # fmt: skip
         return Begin(wish, settings.format.rate, settings=session)
 
@@ -119,8 +104,14 @@ class Realtime(Dialect):
         self.is_stable = decoding.second is None and decoding.postprocess is None
         self.session, self.has_audio, self.commits = begin.settings, False, 0
         self.reader = SampleReader(table=TABLES.get(self.session.audio.input.format.type))
-        self.item, self.warnings = Item(f"item_{next(self.numbers)}"), grant.warnings
+        self.warnings = grant.warnings
+        self.next_item()
         return ()
+
+    def next_item(self) -> None:
+        """Open another item."""
+        self.item, self.item_started, self.sent = f"item_{next(self.numbers)}", False, ""
+        self.segments = []
 
     def shown(self) -> dict[str, Any]:
         """Return the session for the client, with the name of the model that is used."""
@@ -168,41 +159,42 @@ class Realtime(Dialect):
                 yield from self.started(segment.spoken)
                 yield from self.complete([segment], segment.end)
             else:
-                self.item.segments.append(segment)
+                self.segments.append(segment)
         while self.commits < update.commits:
             self.commits += 1
             if not vad:
-                yield from self.complete(self.item.segments, update.seconds)
+                yield from self.complete(self.segments, update.seconds)
         if update.words and vad:
             yield from self.started(update.words[0].start)
         if live := update.stable_text if self.is_stable else joined(update.words[:-1]):
-            known = [segment.text for segment in self.item.segments]
+            known = [segment.text for segment in self.segments]
             yield from self.delta(" ".join([*known, live]))
 
     def started(self, seconds: float) -> Iterator[dict[str, Any]]:
         """Return the event for an item's first words, once."""
-        if not self.item.started:
-            self.item.started = True
+        if not self.item_started:
+            self.item_started = True
             times = {"audio_start_ms": round(1000 * seconds)}
-            yield self.event(f"{BUFFER}.speech_started", **times, item_id=self.item.id)
+            yield self.event(f"{BUFFER}.speech_started", **times, item_id=self.item)
 
     def delta(self, text: str) -> Iterator[dict[str, Any]]:
         """Return the event for the new part of an item's text, unless it changes what was sent."""
-        new = text[len(self.item.sent) :]
-        if new and text.startswith(self.item.sent):
-            self.item.sent = text
-            yield self.event(f"{ITEM}.delta", item_id=self.item.id, content_index=0, delta=new)
+        new = text[len(self.sent) :]
+        if new and text.startswith(self.sent):
+            self.sent = text
+            yield self.event(f"{ITEM}.delta", item_id=self.item, content_index=0, delta=new)
 
     def complete(self, segments: list[Segment], end: float) -> Iterator[dict[str, Any]]:
         """End the item with these segments, and begin the next item."""
         item, text = self.item, " ".join(segment.text for segment in segments)
-        if item.started:
+        if self.item_started:
             times = {"audio_end_ms": round(1000 * end)}
-            yield self.event(f"{BUFFER}.speech_stopped", **times, item_id=item.id)
-        yield self.event(f"{BUFFER}.committed", item_id=item.id, previous_item_id=self.previous)
+            yield self.event(f"{BUFFER}.speech_stopped", **times, item_id=item)
+        yield self.event(f"{BUFFER}.committed", item_id=item, previous_item_id=self.previous)
         yield from self.delta(text)
         start = segments[0].start if segments else end
         usage = {"type": "duration", "seconds": math.ceil(end - start)}
-        about = {"item_id": item.id, "content_index": 0}
+        about = {"item_id": item, "content_index": 0}
         yield self.event(f"{ITEM}.completed", **about, transcript=text, usage=usage)
-        self.previous, self.item = item.id, Item(f"item_{next(self.numbers)}")
+        self.previous = item
+        self.next_item()

@@ -29,11 +29,6 @@ class ServerVad(SessionPart):
     silence_duration_ms: Annotated[int, Field(ge=40, le=60_000)] | None = None  # the server's
 
 
-class SemanticVad(SessionPart):
-    type: Literal["semantic_vad"]
-    eagerness: Literal["low", "medium", "high", "auto"] = "auto"
-
-
 class Transcription(SessionPart):
     model: str | None = None
     prompt: Annotated[str, Field(max_length=10_000)] = ""
@@ -43,7 +38,7 @@ class Transcription(SessionPart):
 class Input(SessionPart):
     format: Annotated[PcmFormat | G711Format, Field(discriminator="type")] = PcmFormat()
     transcription: Transcription = Field(default_factory=Transcription)
-    turn_detection: Annotated[ServerVad | SemanticVad, Field(discriminator="type")] | None = None
+    turn_detection: ServerVad | None = None
 
 
 class Audio(SessionPart):

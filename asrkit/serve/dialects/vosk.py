@@ -13,7 +13,6 @@ from asrkit.serve.dialects.audio import SampleReader
 from asrkit.serve.dialects.parsing import checked, object_of, without_effect
 from asrkit.serve.server import Grant, Wish
 
-FIXED = ("model", "sample_rate", "phrase_list")  # settings that a call with audio cannot change
 MOST_WARNINGS = 5  # in one reply
 ONE_OF = "audio, or an object with one of config, eof and reset"
 
@@ -81,9 +80,8 @@ class Vosk(Dialect):
             raise UserError(f"config: expected an object, got {shown(asked)}")
         self.warn(without_effect([each for each in asked if each not in VoskConfig.model_fields]))
         config = checked(VoskConfig.model_validate, self.config.model_dump() | asked, "config.")
-        for name in FIXED if self.has_call else ():
-            if getattr(config, name) != getattr(self.config, name):
-                raise UserError(f"config.{name}: the call has audio already; send a reset first")
+        if self.has_call and config != self.config:
+            raise UserError("config: the call has audio already; send a reset first")
         return config
 
     def warn(self, text: str) -> None:

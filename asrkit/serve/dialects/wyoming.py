@@ -167,9 +167,6 @@ class Wyoming(Dialect):
             self.unused = [key for key in others if key not in Transcribe.model_fields]
         elif kind == "describe":
             yield info(self.models)
-        elif kind == "ping":
-            text = message.data.get("text")
-            yield Event("pong", {"text": text if isinstance(text, str) else None})
 
     def begun(self, begin: Begin, grant: Grant) -> tuple[()]:
         self.form, self.texts = begin.settings, []
