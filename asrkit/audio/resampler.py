@@ -12,6 +12,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from asrkit.audio.samples import MAX_RATE, MIN_RATE, AudioError
 from asrkit.errors import shown, whole_number
@@ -20,8 +21,7 @@ SAMPLE_RATE = 16000  # Hz of all computation in asrkit
 CROSSINGS = 64  # zero crossings of the sinc on each side
 CUTOFF = 0.95  # -6 dB, share of the lower rate's Nyquist frequency; higher frequencies are removed
 BETA = 10.06  # parameter of the Kaiser window: 100 dB
-MOST_PHASES = 640  # places between two samples for which the filter is tabulated: 11025 Hz
-FINE = 1024  # phases of the table for other rates, which the filter interpolates: -118 dB
+MOST_PHASES = 640  # places between two samples for which there is a filter: 11025 Hz
 BLOCK = 64  # approximate number of output samples in a row of the matrix product
 ROWS = 4  # rows of a tile
 
@@ -66,9 +66,9 @@ class Resampler:
         ready = tile.total(taken) if last else max(past.given, tile.complete(taken))
         if ready == past.given:
             return samples[:0], ResamplerPast(samples, taken, ready)
-        first, after = past.given // tile.size, -(-ready // tile.size)
-        start = first * tile.size
-        output = tile(samples, first, after)[past.given - start : ready - start]
+        start = past.given // tile.size * tile.size
+        count = -(-(ready - start) // tile.size)
+        output = tile(samples, count)[past.given - start : ready - start]
         unused = tile.input(ready // tile.size * tile.size) - tile.input(start)
         return output, ResamplerPast(samples[unused:].copy(), taken, ready)
 
@@ -95,22 +95,14 @@ def half_of(rate: int, output_rate: int) -> int:
 
 
 def checked_rate(rate: int) -> int:
+    """Return a rate in Hz as an int; reject rates of no device, whose filters would be too many."""
     whole = whole_number(rate, MIN_RATE, MAX_RATE)
-    if whole is None:
+    if whole is None or max(whole, SAMPLE_RATE) // math.gcd(whole, SAMPLE_RATE) > MOST_PHASES:
         raise AudioError(
-            f"sample rate must be a whole number from {MIN_RATE} to {MAX_RATE} Hz, "
-            f"got {shown(rate)}"
+            f"sample rate must be a usual one from {MIN_RATE} to {MAX_RATE} Hz, such as 8000, "
+            f"16000, 44100 or 48000, got {shown(rate)}"
         )
     return whole
-
-
-def is_fast(rate: int, output_rate: int = SAMPLE_RATE) -> bool:
-    """Return whether a Resampler tabulates its weights, as for all usual rates.
-
-    Other rates take a hundred times as long. This call computes no weights.
-    """
-    rate = checked_rate(rate)
-    return max(rate, output_rate) // math.gcd(rate, output_rate) <= MOST_PHASES
 
 
 class Tile:
@@ -124,17 +116,15 @@ class Tile:
     def __init__(self, rate: int, output_rate: int, dtype: str) -> None:
         common = math.gcd(rate, output_rate)
         self.up, self.down, self.dtype = output_rate // common, rate // common, dtype
-        ratio = max(1.0, rate / output_rate)
         self.half = half_of(rate, output_rate)
-        # Then all rows have the same phases, hence the same weights.
-        periodic = is_fast(rate, output_rate)
-        self.phases = self.up if periodic else max(1, math.ceil(FINE / ratio))
-        self.filters = kaiser_sinc(self.phases, self.half, CUTOFF / ratio).astype(dtype)
-        block = self.up * max(1, BLOCK // self.up) if periodic else BLOCK
-        self.rows, self.stride = ROWS if periodic else 1, block * self.down // self.up
-        self.outputs, self.size = np.arange(block), block * self.rows
-        self.width = ((block - 1) * self.down + self.up - 1) // self.up + 2 * self.half
-        self.weights = self.weights_at(0) if periodic else None
+        block = self.up * max(1, BLOCK // self.up)  # so that all rows have the same weights
+        self.stride, self.size = block * self.down // self.up, block * ROWS
+        places = np.arange(block) * self.down
+        filters = kaiser_sinc(self.up, self.half, CUTOFF / max(1.0, rate / output_rate))
+        inputs = (places // self.up)[:, None] + np.arange(2 * self.half)
+        weights = np.zeros((block, -(-int(places[-1]) // self.up) + 2 * self.half), dtype)
+        np.put_along_axis(weights, inputs, filters.astype(dtype)[places % self.up], axis=1)
+        self.weights = np.ascontiguousarray(weights.T)  # (width, block)
 
     def input(self, output: int) -> int:
         """Return the input sample at the place of an output sample, or the last one before it."""
@@ -148,34 +138,19 @@ class Tile:
         """Return the output samples of a stream of `taken` input samples; halves are rounded up."""
         return (2 * taken * self.up + self.down) // (2 * self.down)
 
-    def weights_at(self, output: int) -> np.ndarray:
-        """Return weights (width, block) of the input for a block of output samples."""
-        places = output * self.down % self.up + self.outputs * self.down
-        phase, between = np.divmod(places % self.up * self.phases, self.up)
-        share = (between / self.up).astype(self.dtype)[:, None]
-        filters = self.filters[phase] * (1 - share) + self.filters[phase + 1] * share
-        weights = np.zeros((len(places), self.width), self.dtype)
-        inputs = (places // self.up)[:, None] + np.arange(2 * self.half)
-        np.put_along_axis(weights, inputs, filters, axis=1)
-        return np.ascontiguousarray(weights.T)
-
-    def __call__(self, samples: np.ndarray, first: int, after: int) -> np.ndarray:
-        """Return the output of tiles `first` … `after - 1`, correct where all input is present.
+    def __call__(self, samples: np.ndarray, count: int) -> np.ndarray:
+        """Return the output of `count` tiles, correct where all input is present.
 
         Args:
-            samples: (P,) input, from the first sample that tile `first` depends on.
+            samples: (P,) input, from the first sample that the first tile depends on.
         """
-        origin, item = self.input(first * self.size), np.dtype(self.dtype).itemsize
-        shape, strides = (self.rows, self.width), (self.stride * item, item)
-        span = (self.rows - 1) * self.stride + self.width
-        end = self.input((after - 1) * self.size) - origin + span
-        samples = np.concatenate([samples, np.zeros(max(0, end - len(samples)), self.dtype)])
-        result = np.empty((after - first, self.rows, len(self.outputs)), self.dtype)
-        for i, tile in enumerate(result, start=first):
-            start = (self.input(i * self.size) - origin) * item
-            rows = np.ndarray(shape, self.dtype, samples, start, strides).copy()
-            weights = self.weights_at(i * self.size) if self.weights is None else self.weights
-            np.dot(rows, weights, out=tile)
+        width, block = self.weights.shape
+        missing = (count * ROWS - 1) * self.stride + width - len(samples)
+        samples = np.concatenate([samples, np.zeros(max(0, missing), self.dtype)])
+        rows = sliding_window_view(samples, width)[:: self.stride]
+        result = np.empty((count, ROWS, block), self.dtype)
+        for start, tile in zip(range(0, count * ROWS, ROWS), result, strict=True):
+            np.dot(rows[start : start + ROWS].copy(), self.weights, out=tile)
         return result.ravel()
 
 
@@ -184,13 +159,13 @@ tile_of = functools.lru_cache(maxsize=32)(Tile)
 
 
 def kaiser_sinc(phases: int, half: int, cutoff: float) -> np.ndarray:
-    """Return (phases + 1, 2·half): low-pass filters for output between two input samples.
+    """Return (phases, 2·half): low-pass filters for output between two input samples.
 
     Args:
-        phases: steps from one input sample to the next; both ends have a filter.
+        phases: steps from one input sample to the next.
         cutoff: share of the input's Nyquist frequency.
     """
-    offsets = np.arange(1 - half, half + 1) - np.arange(phases + 1)[:, None] / phases
+    offsets = np.arange(1 - half, half + 1) - np.arange(phases)[:, None] / phases
     inside = np.sqrt(np.maximum(0.0, 1.0 - (offsets / half) ** 2))
     filters = np.sinc(cutoff * offsets) * np.i0(BETA * inside)
     return filters / filters.sum(axis=1, keepdims=True)  # so that a constant is unchanged

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from asrkit.audio.resampler import is_fast
+from asrkit.audio.resampler import checked_rate
 from asrkit.errors import UserError, shown
 from asrkit.runtime import Endpointer, Recognizer
 from asrkit.serve.admission import CLIENT, Place, displaced, is_free
@@ -300,12 +300,9 @@ class Server:
 
         Raises:
             RefusedError: if all places are taken.
-            UserError: for a sample rate out of range, or one that is too slow to resample.
+            UserError: for an unusual sample rate.
         """
-        if not is_fast(sample_rate):  # before anything is computed for it
-            raise UserError(
-                f"{sample_rate} Hz is not a usual sample rate: use 8000, 16000, 44100 or 48000"
-            )
+        checked_rate(sample_rate)  # before anything is computed for it
         self.make_room()
         worker = min(model.workers, key=lambda each: len(each.calls))
         call = worker.start(sample_rate, recognizer, saved, patient)
