@@ -39,8 +39,7 @@ LAYER: Names = {
 def check_filters(weights: Weights, num_mels: int) -> None:
     """Raise CheckpointError if the checkpoint's window or filters differ from asrkit's."""
     frontend = build_frontend("slaney", num_mels)
-    window: Tensor = frontend.window  # type: ignore[assignment]
-    for name, expected in (("fb", frontend.filters.T[None]), ("window", window)):
+    for name, expected in (("fb", frontend.filters.T[None]), ("window", frontend.window)):
         found = weights.pop(f"preprocessor.featurizer.{name}", expected)
         if found.shape != expected.shape or not (found - expected).abs().max() < 1e-6:
             raise CheckpointError(

@@ -5,6 +5,7 @@ from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from asrkit.audio.resampler import SAMPLE_RATE
 
@@ -37,33 +38,43 @@ class Frontend(nn.Module):
         past = frontend.start(batch_size)
         feats, past = frontend(samples, past)
 
-    A whole stream is followed by padding, see `ended`. A kind defines `filters`, the power spectrum
-    of a frame's samples (`power`), and the logarithm of the filters' energies (`log`).
+    A whole stream is followed by padding, see `ended`. A kind defines the filters (`mel_filters`),
+    the power spectrum of a frame's samples (`power`), and the logarithm of the filters' energies
+    (`log`).
 
     Args:
+        window: (400,), factors of the samples of a window.
         before: samples of padding before a stream, without those of `lead_frames`.
         after: samples of padding after a stream. `model.context` has a picture.
         lead_frames: number of feature frames before a stream's first sample, for encoders that
             begin earlier. Their values do not matter to the encoder.
         mirrored: whether the stream's first samples in reverse order precede it instead of zeros.
         fft_size: samples of a Fourier transform, at least those of a window.
+        low, high: start of the first filter and end of the last one, Hz.
+        floor: lowest energy of a filter.
     """
 
     scale: MelScale  # scale of the filters
     log_scale = 1.0  # features of a natural logarithm
+    window: Tensor
     filters: Tensor  # (fft_size/2+1, F); 257 with 512
 
     def __init__(
         self,
         num_mels: int,
         frame_size: int,
+        window: Tensor,
         before: int,
         after: int,
         lead_frames: int,
         mirrored: bool = False,
         fft_size: int = FFT_SIZE,
+        low: float = 0.0,
+        high: float = NYQUIST,
+        floor: float = 0.0,
     ) -> None:
         super().__init__()
+        self.low, self.high, self.floor = low, high, floor
         self.num_mels, self.lead_frames = num_mels, lead_frames
         self.frame_size, self.hop, self.fft_size = frame_size, HOP, fft_size
         self.before, self.after = before + HOP * lead_frames, after
@@ -72,10 +83,20 @@ class Frontend(nn.Module):
         # `forward` that the stream has not started.
         self.marker = frame_size if mirrored else 0
         self.preemphasis = 0.97
+        self.register_buffer("window", window, persistent=False)
+        self.register_buffer("filters", self.mel_filters(), persistent=False)
 
     def power(self, frames: Tensor) -> Tensor:
         """Frames of samples (B, T, frame_size) -> power spectra (B, T, 257)."""
         raise NotImplementedError
+
+    def emphasized(self, frames: Tensor) -> Tensor:
+        """Frames (B, T, 400) -> their pre-emphasis, times the window.
+
+        The first sample of a frame has no predecessor; the window is 0 there.
+        """
+        frames = frames[:, :, 1:] - self.preemphasis * frames[:, :, :-1]
+        return functional.pad(frames, (1, 0)) * self.window
 
     def spectra(self, windows: Tensor) -> Tensor:
         """Windows (B, T, n) -> power spectra (B, T, 257)."""
@@ -84,10 +105,16 @@ class Frontend(nn.Module):
 
     def log(self, mels: Tensor) -> Tensor:
         """Return the logarithm of the filters' energies."""
-        raise NotImplementedError
+        return mels.clamp(min=self.floor).log()
 
+    @torch.jit.unused
     def edges(self) -> Tensor:
         """Return the (F+2,) edges of the filters, see `MelScale.edges`."""
+        return self.scale.edges(self.low, self.high, self.num_mels)
+
+    @torch.jit.unused
+    def mel_filters(self) -> Tensor:
+        """Return the (fft_size/2+1, F) filters."""
         raise NotImplementedError
 
     @torch.jit.unused
@@ -159,7 +186,7 @@ class Frontend(nn.Module):
         """
         if not self.after:
             return samples
-        samples = nn.functional.pad(samples, (0, self.after))
+        samples = functional.pad(samples, (0, self.after))
         places = torch.arange(samples.size(1), device=samples.device)
         beyond = (places + 1 - num_samples[:, None]).clamp(min=0)  # 1, 2, … after the last sample
         last = samples.gather(1, (num_samples[:, None] - 1).clamp(min=0))  # (B, 1)

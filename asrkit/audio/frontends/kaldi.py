@@ -2,10 +2,11 @@
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from asrkit.audio.frontends.base import HOP, NYQUIST, WINDOW, Frontend, MelScale, triangles
 
+FLOOR = 1.1920928955078125e-07  # lowest mel energy: float32's epsilon
+INT16_SCALE = 32768.0  # Kaldi computes features from int16 samples
 KALDI = MelScale(
     lambda hertz: 1127.0 * torch.log1p(hertz / 700.0), lambda mel: 700.0 * torch.expm1(mel / 1127.0)
 )
@@ -29,7 +30,6 @@ class Fbank(Frontend):
     """
 
     scale = KALDI
-    window: Tensor  # (400,)
 
     def __init__(
         self,
@@ -39,44 +39,25 @@ class Fbank(Frontend):
         high_frequency: float | None = None,
         snip_edges: bool = True,
     ) -> None:
-        before = 0 if snip_edges else (WINDOW - HOP) // 2
-        super().__init__(num_mels, WINDOW, before, 0, lead_frames, mirrored=not snip_edges)
-        self.low = low_frequency
-        self.high = NYQUIST if high_frequency is None else high_frequency
-        if not 0.0 <= self.low < self.high <= NYQUIST:
+        low, high = low_frequency, NYQUIST if high_frequency is None else high_frequency
+        if not 0.0 <= low < high <= NYQUIST:
             raise ValueError(
-                f"low_frequency {self.low} must be from 0 and below high_frequency {self.high}, "
-                f"and that at most {NYQUIST}"
+                f"low_frequency {low} must be from 0 and below high_frequency {high}, and that at "
+                f"most {NYQUIST}"
             )
-        self.int16_scale = 32768.0  # Kaldi computes features from int16 samples
-        self.floor = 1.1920928955078125e-07  # lowest mel energy: float32's epsilon
-        self.register_buffer("window", povey_window(), persistent=False)
-        self.register_buffer("filters", self.mel_filters(), persistent=False)
+        window = torch.hann_window(WINDOW, periodic=False, dtype=torch.float64, device="cpu")
+        window = INT16_SCALE * window.pow(0.85).float()  # Kaldi's povey window
+        before = 0 if snip_edges else (WINDOW - HOP) // 2
+        super().__init__(
+            num_mels, WINDOW, window, before, 0, lead_frames, mirrored=not snip_edges,
+            low=low, high=high, floor=FLOOR,
+        )  # fmt: skip
 
     def power(self, frames: Tensor) -> Tensor:
-        frames = frames - frames.mean(dim=2, keepdim=True)
-        # The first sample of a frame has no predecessor for pre-emphasis; the window is 0 there.
-        frames = frames[:, :, 1:] - self.preemphasis * frames[:, :, :-1]
-        frames = functional.pad(frames, (1, 0)) * (self.int16_scale * self.window)  # (B, T, 400)
-        return self.spectra(frames)
-
-    def log(self, mels: Tensor) -> Tensor:
-        return mels.clamp(min=self.floor).log()
-
-    def edges(self) -> Tensor:
-        return self.scale.edges(self.low, self.high, self.num_mels)
+        return self.spectra(self.emphasized(frames - frames.mean(dim=2, keepdim=True)))
 
     def mel_filters(self) -> Tensor:
         """Return (257, F) triangular filters of equal width on the mel scale 1127 ln(1 + f/700)."""
         filters = triangles(self.edges(), self.scale.of_hertz)
         filters[-1] = 0.0  # Kaldi leaves the Nyquist bin out
         return filters.float()
-
-
-def povey_window() -> Tensor:
-    """Return Kaldi's povey window (400,): a Hann window to the power of 0.85."""
-    return (
-        torch.hann_window(WINDOW, periodic=False, dtype=torch.float64, device="cpu")
-        .pow(0.85)
-        .float()
-    )

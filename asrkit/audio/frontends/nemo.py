@@ -12,12 +12,11 @@ from torch.nn import functional
 from asrkit.audio.frontends.base import (
     FFT_SIZE,
     HOP,
-    NYQUIST,
     WINDOW,
     Frontend,
     MelScale,
     triangles,
-)
+)  # fmt: skip
 
 BEND = 1000.0  # Hz; the scale is linear below, 3 mel for 200 Hz, and logarithmic above
 BEND_MEL = 15.0
@@ -42,9 +41,6 @@ class SlaneyFrontend(Frontend):
 
     scale = SLANEY
 
-    def edges(self) -> Tensor:
-        return self.scale.edges(0.0, NYQUIST, self.num_mels)
-
     def mel_filters(self) -> Tensor:
         """Return (fft_size/2+1, F) triangular filters, whose heights make their areas equal."""
         edges = self.scale.to_hertz(self.edges())
@@ -60,15 +56,12 @@ class SlaneyFbank(SlaneyFrontend):
     log(x + 2^-24). No normalisation over the utterance. N samples give N // 160 frames.
     """
 
-    window: Tensor  # (400,)
-
     def __init__(self, num_mels: int = 80, lead_frames: int = 0) -> None:
         # The pre-emphasis needs one sample more than the window.
-        super().__init__(num_mels, WINDOW + 1, WINDOW // 2 + 1, WINDOW // 2 - HOP, lead_frames)
+        before, after = WINDOW // 2 + 1, WINDOW // 2 - HOP
+        super().__init__(num_mels, WINDOW + 1, hann_window(), before, after, lead_frames)
         self.margin = (FFT_SIZE - WINDOW) // 2
         self.guard = 2.0**-24
-        self.register_buffer("window", hann_window(), persistent=False)
-        self.register_buffer("filters", self.mel_filters(), persistent=False)
 
     def power(self, frames: Tensor) -> Tensor:
         frames = frames[:, :, 1:] - self.preemphasis * frames[:, :, :-1]  # (B, T, 400)
@@ -89,22 +82,14 @@ class SherpaNemoFbank(SlaneyFrontend):
     sherpa-onnx has one or two more, with the last samples in reverse order after the stream.
     """
 
-    window: Tensor  # (400,)
-
     def __init__(self, num_mels: int = 80, lead_frames: int = 0) -> None:
-        super().__init__(num_mels, WINDOW, (WINDOW - HOP) // 2, 0, lead_frames, mirrored=True)
-        self.floor = 2.0**-23
-        self.register_buffer("window", hann_window(periodic=True), persistent=False)
-        self.register_buffer("filters", self.mel_filters(), persistent=False)
+        before, window = (WINDOW - HOP) // 2, hann_window(periodic=True)
+        super().__init__(
+            num_mels, WINDOW, window, before, 0, lead_frames, mirrored=True, floor=2.0**-23
+        )
 
     def power(self, frames: Tensor) -> Tensor:
-        # The window is 0 at the first sample, so its pre-emphasis does not matter.
-        frames = frames[:, :, 1:] - self.preemphasis * frames[:, :, :-1]
-        frames = functional.pad(frames, (1, 0)) * self.window  # (B, T, 400)
-        return self.spectra(frames)
-
-    def log(self, mels: Tensor) -> Tensor:
-        return mels.clamp(min=self.floor).log()
+        return self.spectra(self.emphasized(frames))
 
 
 def hann_window(periodic: bool = False) -> Tensor:

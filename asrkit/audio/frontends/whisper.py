@@ -25,7 +25,6 @@ class WhisperFbank(SlaneyFrontend):
         ValueError: for a floor outside this range.
     """
 
-    window: Tensor  # (400,)
     waves: Tensor  # (400, 402), cosines and sines of the Fourier transform
     log_scale = 1.0 / (4.0 * math.log(10.0))
 
@@ -35,16 +34,15 @@ class WhisperFbank(SlaneyFrontend):
         # The reflection begins with the second sample, so it needs one sample more.
         before, after = WINDOW // 2, WINDOW // 2 - HOP + 1
         super().__init__(
-            num_mels, WINDOW + 1, before, after, lead_frames, mirrored=True, fft_size=WINDOW
-        )
+            num_mels, WINDOW + 1, hann_window(periodic=True), before, after, lead_frames,
+            mirrored=True, fft_size=WINDOW,
+        )  # fmt: skip
         self.edge, self.preemphasis, self.floor = 1, 0.0, floor
-        self.register_buffer("window", hann_window(periodic=True), persistent=False)
         # A product, because ONNX Runtime's transform of 400 samples is too coarse for an export.
         angles = torch.arange(WINDOW, dtype=torch.float64)[:, None] * torch.arange(WINDOW // 2 + 1)
         angles = angles % WINDOW * (2 * math.pi / WINDOW)
         waves = torch.cat([angles.cos(), angles.sin()], 1).float()
         self.register_buffer("waves", waves, persistent=False)
-        self.register_buffer("filters", self.mel_filters(), persistent=False)
 
     def power(self, frames: Tensor) -> Tensor:
         parts = (frames[:, :, :-1] * self.window) @ self.waves  # (B, T, 402)
