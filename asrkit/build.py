@@ -9,7 +9,8 @@ from typing import Any
 import torch
 
 from asrkit import audio, search
-from asrkit.audio import Frontend, SpecAugment
+from asrkit.audio import Frontend
+from asrkit.audio.augment import SpecAugment
 from asrkit.config import (
     AugmentationConfig,
     LanguageModelConfig,

@@ -16,36 +16,18 @@ __all__ = [
     "Frontend",
     "Resampler",
     "ResamplerPast",
-    "SpecAugment",
-    "between_silences",
     "blocks",
     "build_frontend",
-    "change_gain",
     "features",
-    "in_a_room",
     "info",
     "load",
-    "mix_noise",
     "mono",
     "read",
     "resample",
     "source_of",
-    "through_telephone",
-    "warp_frequencies",
-    "with_pauses",
 ]
 
 if TYPE_CHECKING:
-    from asrkit.audio.augment import (
-        SpecAugment,
-        between_silences,
-        change_gain,
-        in_a_room,
-        mix_noise,
-        through_telephone,
-        warp_frequencies,
-        with_pauses,
-    )
     from asrkit.audio.frontends import (
         HOP,
         KINDS,
@@ -58,9 +40,9 @@ if TYPE_CHECKING:
 else:
 
     def __getattr__(name: str) -> object:
-        """Import features and augmentation on first use: reading files needs no torch."""
+        """Import features on first use: reading files needs no torch."""
         if name not in __all__:
             raise AttributeError(f"module 'asrkit.audio' has no attribute {name!r}")
-        from asrkit.audio import augment, frontends
+        from asrkit.audio import frontends
 
-        return getattr(frontends if hasattr(frontends, name) else augment, name)
+        return getattr(frontends, name)

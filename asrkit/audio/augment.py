@@ -137,17 +137,11 @@ def quiet_place(samples: np.ndarray, share: float) -> int:
 
 def through_telephone(samples: np.ndarray) -> np.ndarray:
     """Pass (n,) samples at 16 kHz through a telephone's 8 kHz and 8-bit mu-law (ITU-T G.711)."""
-    narrow = torch.from_numpy(resample(samples, SAMPLE_RATE, TELEPHONE_RATE)).clamp(-1.0, 1.0)
-    return resample(through_mu_law(narrow).numpy(), TELEPHONE_RATE)
-
-
-def through_mu_law(samples: Tensor) -> Tensor:
-    """Quantise samples from -1 to 1 to 8-bit mu-law."""
-    log_mu = torch.log1p(torch.tensor(MU))
-    compressed = samples.sign() * torch.log1p(MU * samples.abs()) / log_mu
-    levels = ((compressed + 1.0) / 2.0 * MU + 0.5).floor()  # 0 to 255
-    compressed = levels / MU * 2.0 - 1.0
-    return compressed.sign() * (torch.exp(compressed.abs() * log_mu) - 1.0) / MU
+    narrow = resample(samples, SAMPLE_RATE, TELEPHONE_RATE).clip(-1.0, 1.0)
+    compressed = np.copysign(np.log1p(MU * np.abs(narrow)) / np.log1p(MU), narrow)
+    compressed = np.round((compressed + 1.0) / 2.0 * MU) / MU * 2.0 - 1.0  # 256 levels
+    expanded = np.copysign(np.expm1(np.abs(compressed) * np.log1p(MU)) / MU, compressed)
+    return resample(expanded.astype(np.float32), TELEPHONE_RATE)
 
 
 def warp_frequencies(feats: Tensor, width: float, frontend: Frontend) -> Tensor:

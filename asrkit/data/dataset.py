@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from asrkit import audio
+from asrkit.audio import augment
 from asrkit.data.manifest import LeftOut
 from asrkit.data.recording import Recording
 from asrkit.data.recordings import Joined, Recordings, load
@@ -107,16 +108,16 @@ class Augmentation(NamedTuple):
     def __call__(self, samples: np.ndarray, draw: random.Random) -> np.ndarray:
         """Augment samples (n,) at 16 kHz, by `draw` and, for rooms, torch's generator."""
         if happens(self.reverb_probability, draw):
-            samples = audio.in_a_room(samples, draw.getrandbits(31), draw.getrandbits(31))
+            samples = augment.in_a_room(samples, draw.getrandbits(31), draw.getrandbits(31))
         if self.noise is not None and happens(self.noise_probability, draw):
             noise = self.drawn_noise(len(samples) / audio.SAMPLE_RATE, draw)
-            samples = audio.mix_noise(samples, noise, draw.uniform(*self.noise_snr_db))
+            samples = augment.mix_noise(samples, noise, draw.uniform(*self.noise_snr_db))
         if happens(self.pause_probability, draw):
-            samples = audio.with_pauses(samples, self.pause_seconds, draw)
+            samples = augment.with_pauses(samples, self.pause_seconds, draw)
         if happens(self.silence_probability, draw):
-            samples = audio.between_silences(samples, self.silence_seconds, draw)
+            samples = augment.between_silences(samples, self.silence_seconds, draw)
         if happens(self.telephone_probability, draw):
-            samples = audio.through_telephone(samples)
+            samples = augment.through_telephone(samples)
         return samples
 
     def drawn_noise(self, seconds: float, draw: random.Random) -> np.ndarray:

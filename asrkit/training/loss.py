@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from asrkit.audio import change_gain, features, warp_frequencies
+from asrkit.audio import features
+from asrkit.audio.augment import change_gain, warp_frequencies
 from asrkit.build import build_frontend, build_spec_augment
 from asrkit.config import Config, ContextConfig
 from asrkit.data.dataset import Batch, seed_everything

@@ -16,7 +16,7 @@ from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from asrkit.audio import SpecAugment
+from asrkit.audio.augment import SpecAugment
 from asrkit.training import loss
 from asrkit.training.loss import Gradients
 from asrkit.training.trainer import Trainer
