@@ -13,7 +13,7 @@ import numpy as np
 
 from asrkit.audio.reader import PADDING, AudioFile, bytes_after, cut_off
 from asrkit.audio.resampler import checked_rate
-from asrkit.audio.samples import IN_MEMORY, MAX_SECONDS, TOLERANCE, AudioError
+from asrkit.audio.samples import MAX_SECONDS, TOLERANCE, AudioError
 from asrkit.errors import printable, shown
 
 # The formats that FFmpeg may read: containers of audio. Playlists name other files; devices,
@@ -33,7 +33,6 @@ LONGEST_HOLE = 3600.0  # seconds; longer steps are a wrong time, or another cloc
 STEP_BACK = 1.0  # seconds; times that step back further begin another recording
 ROUNDING = 0.005  # seconds, accuracy of time stamps
 MAX_EMPTY = 8  # packets before the first samples of a codec, and before those of a joined file
-LAST_PAGES = 1 << 17  # bytes of the two largest pages of Ogg
 ZEROS = 1 << 20  # samples × channels of silence in a block
 
 
@@ -93,7 +92,8 @@ class Container(AudioFile):
         if self._container is not None:
             self._container.close()
         self._packets = self._damaged = self._empty = self._end = 0
-        self._complaint, self._is_cut, self._is_after_damage = "", False, False
+        self._complaint, self._is_after_damage = "", False
+        self._is_cut = False  # whether the last packet lacks a part
         self._holes = self._jumps = 0.0
         self._container = open_container(self._data, self.name)
         self._origin = self._start_time()
@@ -174,7 +174,7 @@ class Container(AudioFile):
     def _missing(self, seconds: float, at_end: bool) -> Iterator[str]:
         """Yield a line for each part that is missing in `seconds` of the track, or at its end."""
         missing = self._stated_seconds() - seconds
-        is_cut = at_end and (missing > TOLERANCE or self._lacks_end())
+        is_cut = at_end and (missing > TOLERANCE or (self._is_cut and not self._is_pcm()))
         if is_cut:
             yield cut_off(missing)
         more = self._data.seek(0, os.SEEK_END) - self._end
@@ -204,14 +204,6 @@ class Container(AudioFile):
             is_stated = start and (seconds * stream.rate).denominator == 1
             return float(seconds) if is_stated else 0.0
         return float(seconds + start * stream.time_base)
-
-    def _lacks_end(self) -> bool:
-        """Return whether an Ogg file lacks its last page, or others a part of the last packet."""
-        if self._is("ogg"):
-            self._data.seek(max(0, self._data.seek(0, os.SEEK_END) - LAST_PAGES))
-            page = self._data.read().rpartition(b"OggS")[2]
-            return not page[1:2] or not page[1] & 4
-        return self._is_cut and not self._is_pcm()
 
     def _about_tracks(self) -> list[str]:
         """Return a line about tracks that are not read, if any."""
@@ -297,9 +289,8 @@ def open_container(data: BinaryIO, name: str) -> Any:
         except Exception as error:  # PyAV raises a dozen types, AttributeError among them
             log = getattr(error, "log", None)
             reason = f"{getattr(error, 'strerror', error)}" + (f": {log[2].strip()}" if log else "")
-    hint = "; raw 16-bit samples: np.frombuffer(data, np.int16)" if name == IN_MEMORY else ""
     raise AudioError(
-        f"{name} is not audio that soundfile or FFmpeg reads ({printable(reason)[:300]}){hint}"
+        f"{name} is not audio that soundfile or FFmpeg reads ({printable(reason)[:300]})"
     )
 
 

@@ -26,7 +26,8 @@ SIZES = re.compile(r"^(?! *(?:Bytes/sec|Block Align)).*?(\d+) \(?should be (\d+)
 UNKNOWN_SIZES = (0x7FFFF000, 0xFFFFF000)  # a size with these bits means "to the end"
 SHORTEST_CUT = 0.01  # seconds; some writers include their header in the size
 FIRST_PAGE = b"OggS\0\2"  # start of each stream of an Ogg file
-DAMAGED = ("reports a hole", "Corrupted", "lacks an end-of-stream")  # in the log of an Ogg file
+DAMAGED = ("reports a hole", "Corrupted")  # in the log of an Ogg file
+CUT = "end-of-stream"  # in the log of an Ogg file that lacks it
 UNTAGGED = ("FLAC", "AU", "CAF")  # formats with few bytes or none after the samples
 
 
@@ -108,6 +109,8 @@ class Exact(AudioFile):
             if missing > SHORTEST_CUT:
                 yield cut_off(missing)
                 break
+        if self._file.format == "OGG" and CUT in log.lower():
+            yield cut_off(0.0)
         place = self._data.tell()  # libsndfile's place, too
         more = self._data.seek(0, io.SEEK_END) - place
         self._data.seek(place)

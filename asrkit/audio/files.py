@@ -51,20 +51,16 @@ def opened(source: Source, track: int | None = None) -> Iterator[AudioFile]:
     try:
         if isinstance(source, (str, Path)):
             check_path(Path(source), name)
-        file = open_file(source, name, track)
+        file: AudioFile | None
+        file = None if track else by_libsndfile(source, name)
+        if file is None:
+            from asrkit.audio.containers import Container
+
+            file = Container(bytes_of(source), name, track)
     except OSError as error:
         raise AudioError(f"{name} cannot be read: {error.strerror or error}") from error
     with closing(file):
         yield file
-
-
-def open_file(source: Source, name: str, track: int | None) -> AudioFile:
-    """Open a file in the library that reads all of it."""
-    if not track and (exact := by_libsndfile(source, name)):
-        return exact
-    from asrkit.audio.containers import Container
-
-    return Container(bytes_of(source), name, track)
 
 
 def check_path(path: Path, name: str) -> None:

@@ -56,8 +56,8 @@ class Microphone:
     """Packets of float32 samples (n, channels) from an input device, at its own rate.
 
     Attributes:
-        lost: seconds of audio that did not fit into the queue, because packets were read too late.
-        dropped: seconds of packets before which the device or the system dropped audio.
+        lost: seconds of packets that did not fit into the queue, because they were read too late,
+            or before which the device or the system dropped audio.
         gone: whether the device was disconnected.
     """
 
@@ -68,7 +68,7 @@ class Microphone:
         self.sample_rate = int(found["default_samplerate"])
         if (most := found["max_input_channels"]) < channels:
             raise AudioError(f"{self.name!r} has too few channels: {most} of {channels}")
-        self.lost = self.dropped = 0.0
+        self.lost = 0.0
         self._packets: queue.Queue[np.ndarray] = queue.Queue(
             math.ceil(QUEUE_SECONDS * 1000 / packet_ms)
         )
@@ -88,12 +88,12 @@ class Microphone:
         return self._packets.qsize() * self._block / self.sample_rate
 
     def _receive(self, samples: np.ndarray, frames: int, when: object, status: object) -> None:
-        seconds = frames / self.sample_rate
-        self.dropped += seconds * bool(getattr(status, "input_overflow", False))
+        is_lost = bool(getattr(status, "input_overflow", False))
         try:
             self._packets.put_nowait(samples.copy())
         except queue.Full:
-            self.lost += seconds
+            is_lost = True
+        self.lost += is_lost * frames / self.sample_rate
 
     def __enter__(self) -> "Microphone":
         try:

@@ -115,12 +115,10 @@ def array_of(samples: object) -> np.ndarray:
     if array.dtype in (np.int16, np.float32, np.float64):
         return array
     got = array.dtype if isinstance(samples, np.ndarray) else type(samples).__name__
-    hint = ""
-    if isinstance(samples, (bytes, bytearray, memoryview)):
-        hint = "; for 16-bit samples use np.frombuffer(data, dtype=np.int16)"
-    elif isinstance(samples, (str, Path)):
-        hint = "; pass the path of a file to transcribe"
-    raise AudioError(f"samples must be float32 or int16, got {got}{hint}")
+    raise AudioError(
+        f"samples must be a float32 or int16 array, got {got}; np.frombuffer(data, dtype=np.int16) "
+        "reads bytes"
+    )
 
 
 def out_of_range(samples: np.ndarray) -> str:

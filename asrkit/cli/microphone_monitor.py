@@ -32,9 +32,9 @@ class Watch:
             "shows others)": self.silent >= SILENCE,
             f"{BEHIND:.0f} s behind: decoding is slower than speech; beyond {QUEUE_SECONDS:.0f} s "
             "audio will be lost": microphone.waiting >= BEHIND,
-            "audio is being lost: the queue is full": microphone.lost > 0,
-            "the device or the system dropped audio": microphone.dropped > 0,
-        }
+            "audio is being lost: decoding, the device or the system is too slow":
+                microphone.lost > 0,
+        }  # fmt: skip
         for problem in (each for each, is_there in problems.items() if is_there):
             if problem not in self.reported:
                 self.reported.add(problem)

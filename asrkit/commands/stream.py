@@ -191,14 +191,14 @@ def watched(microphone: Microphone, screen: Screen) -> Iterator[np.ndarray]:
 
 def report_losses(microphone: Microphone) -> int:
     """Print how much audio was lost, and whether the device was; return the exit status."""
-    lost, dropped = microphone.lost, microphone.dropped
-    notes = {
-        f"{lost:.2f} s of audio were lost: decoding was slower than speech": lost,
-        f"{dropped:.2f} s of audio, or more, were lost by the device or the system": dropped,
-        f"the microphone {microphone.name!r} was disconnected": microphone.gone,
-    }
-    for note in (note for note, is_so in notes.items() if is_so):
-        print(note, file=sys.stderr)
+    if microphone.lost:
+        print(
+            f"{microphone.lost:.2f} s of audio or more were lost: decoding, the device or the "
+            "system was too slow",
+            file=sys.stderr,
+        )
+    if microphone.gone:
+        print(f"the microphone {microphone.name!r} was disconnected", file=sys.stderr)
     return 1 if microphone.gone else 0
 
 

@@ -81,12 +81,11 @@ def test_a_network_slower_than_speech(
     sound.samples, sound.pace, sound.after = speech(33.0), 0.001, interrupt
     sound.overflows = {7}
     assert run("stream", *ONE_PASS, "--model", model, "--mic", "--packet-ms", 500) == 0
-    *told, lost, dropped = capsys.readouterr().err.splitlines()
+    *told, lost = capsys.readouterr().err.splitlines()
     assert any("s behind: decoding is slower" in line for line in told)
     assert any("audio is being lost: " in line for line in told)
-    assert lost.endswith(" s of audio were lost: decoding was slower than speech")
-    assert 0.5 <= float(lost.split()[0]) <= 3.0
-    assert dropped == "0.50 s of audio, or more, were lost by the device or the system"
+    assert " s of audio or more were lost: decoding, the device or the system" in lost
+    assert 1.0 <= float(lost.split()[0]) <= 3.5
 
 
 def test_text_before_an_error_is_shown(

@@ -143,7 +143,7 @@ def test_dtypes_channels_and_paths_agree(recognizer: asrkit.Recognizer, tmp_path
 def test_bytes_that_are_not_an_audio_file_are_rejected(
     recognizer: asrkit.Recognizer, tmp_path: Path
 ) -> None:
-    with pytest.raises(audio.AudioError, match=r"not audio .* raw 16-bit samples: np.frombuffer"):
+    with pytest.raises(audio.AudioError, match="not audio"):
         recognizer.transcribe(bytes(3200))
     with pytest.raises(audio.AudioError, match="in memory is empty"):
         recognizer.transcribe(b"")
