@@ -1,43 +1,34 @@
 """The kinds of inputs: valid examples of each, and how asrkit reads one."""
 
-import asyncio
-import gzip
-import json
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import numpy as np
 import soundfile
 import torch
-import yaml
 
 import asrkit
 from asrkit.build import build_fusion, build_hotwords, build_model, build_normalizer
 from asrkit.commands.data import main as data
 from asrkit.config import ConfigError, load_config, parse_language_model, parse_search
-from asrkit.data.corpora.registry import READERS
 from asrkit.data.recordings import load_recordings
 from asrkit.errors import UserError
 from asrkit.interop import import_checkpoint
 from asrkit.lm.hotwords import read_hotwords
 from asrkit.model_file import load_model, read_config_of, read_terms_of
 from asrkit.runtime.load import recognizer_of
-from asrkit.serve.converse import LeftError
-from asrkit.serve.dialects.wyoming import EventLine
 from asrkit.training.checkpoints import read_checkpoint
 from tests.torture.audio import AUDIO
 from tests.torture.cage import Part
-from tests.torture.live import LIVE, recognizer
+from tests.torture.live import NUMBERS, recognizer
 from tools.nemo_checkpoint import settings, weights, write
 
 PROJECT = Path(__file__).parents[2]
 KEPT, TINY, FIXTURES = (PROJECT / "tests" / name for name in ("kept", "lm", "fixtures"))
-TEXTS = ("ab", "b a", "c")
 
 
 def copies(*names: str, root: Path = KEPT) -> Callable[[Path], None]:
@@ -77,21 +68,9 @@ def checkpoint(path: Path, said: list[str]) -> str:
     return ""
 
 
-def config_seeds(folder: Path) -> None:
-    copies("*.yaml", root=PROJECT / "conf")(folder)
-    for number, path in enumerate(sorted(folder.iterdir())[:4]):
-        values = yaml.safe_load(path.read_text())
-        lines = [f"{s}.{k}={json.dumps(v)}" for s in values for k, v in values[s].items()]
-        (folder / f"{number}.overrides").write_text("\n".join(lines))
-
-
 def config(path: Path, said: list[str]) -> str:
-    """Read a configuration, or overrides of one, and build its network without memory."""
-    if path.suffix == ".yaml":
-        found = load_config(path, [])
-    else:
-        lines = path.read_text(errors="surrogateescape").split("\n")
-        found = load_config(PROJECT / "conf" / "an4.yaml", lines)
+    """Read a configuration, and build its network without memory."""
+    found = load_config(path, [])
     with torch.device("meta"):
         build_model(found.model, 100)
     return ""
@@ -117,65 +96,43 @@ def manifest(path: Path, said: list[str]) -> str:
 
 
 def corpus_seeds(folder: Path) -> None:
-    """Write a small corpus of each kind that `asrkit data import` reads."""
-    for name in READERS:
+    """Write small corpora that `asrkit data import` reads."""
+    for name in ("folder", "table", "nemo", "kaldi", "lhotse"):
         (folder / name / "wavs").mkdir(parents=True)
         for i in range(4):
-            soundfile.write(folder / name / "wavs" / f"1-2-{i}.wav", noise(), 16000)
-    ids = [f"1-2-{i}" for i in range(4)]
-    rows = [(i, f"wavs/{i}.wav", text) for i, text in zip(ids, TEXTS * 2, strict=False)]
-
-    def put(name: str, text: str) -> None:
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text)
+            soundfile.write(folder / name / "wavs" / f"{i}.wav", noise(), 16000)
 
     def lines(form: str) -> str:
-        return "".join(form.format(i=i, a=a, t=t) + "\n" for i, a, t in rows)
+        return "".join(form % {"i": i, "t": "ab c"} + "\n" for i in range(4))
 
-    put("folder/wavs/1-2-0.txt", "ab\n")
-    put("folder/wavs/1-2-1.srt", "1\n00:00:00,100 --> 00:00:00,400\nb a\n")
-    put("folder/wavs/1-2-2.vtt", "WEBVTT\n\n00:00.000 --> 00:00.400\nc\n")
-    grid = ('File type = "ooTextFile"\nObject class = "TextGrid"\n\nxmin = 0\nxmax = 0.5\n'
-            'tiers? <exists>\nsize = 1\nitem []:\n item [1]:\n class = "IntervalTier"\n'
-            ' name = "words"\n xmin = 0\n xmax = 0.5\n intervals: size = 1\n intervals [1]:\n'
-            ' xmin = 0\n xmax = 0.4\n text = "ab"\n')  # fmt: skip
-    put("folder/wavs/1-2-3.TextGrid", grid)
-    put("table/source.csv", "id,audio,text\n" + lines("{i},{a},{t}"))
-    form = '{{"id": "{i}", "audio": "{a}", "text": "{t}"}}'
-    put("manifest/source.jsonl", lines(form))
-    form = '{{"audio_filepath": "{a}", "text": "{t}", "duration": 0.5}}'
-    put("nemo/source.json", lines(form))
-    put("jsonl/source.list", lines('{{"key": "{i}", "wav": "{a}", "txt": "{t}"}}'))
-    put("kaldi/wav.scp", lines("{i} {a}"))
-    put("kaldi/text", lines("{i} {t}"))
-    put("kaldi/utt2spk", lines("{i} s"))
-    put("librispeech/1/2/1-2.trans.txt", lines("{i} {t}"))
-    for path in (folder / "librispeech" / "wavs").iterdir():
-        path.rename(folder / "librispeech" / "1" / "2" / path.name)
-    form = ('{{"id": "{i}", "sources": [{{"type": "file", "channels": [0], "source": "{a}"}}], '
-            '"sampling_rate": 16000, "num_samples": 8000, "duration": 0.5}}')  # fmt: skip
-    put("lhotse/recordings.jsonl", lines(form))
-    form = ('{{"id": "{i}", "recording_id": "{i}", "start": 0.0, "duration": 0.5, "channel": 0, '
-            '"text": "{t}"}}')  # fmt: skip
-    put("lhotse/supervisions.jsonl", lines(form))
-    import pyarrow
-    from pyarrow import parquet
-
-    audio = [{"bytes": (folder / "table" / a).read_bytes(), "path": None} for _, a, _ in rows]
-    table = pyarrow.table({"audio": audio, "text": [t for _, _, t in rows]})
-    parquet.write_table(table, folder / "huggingface" / "train.parquet")
-    shutil.rmtree(folder / "huggingface" / "wavs")
+    for name, form in {
+        "folder/wavs/0.txt": "ab",
+        "folder/wavs/1.srt": "1\n00:00:00,100 --> 00:00:00,400\nb a",
+        "folder/wavs/2.vtt": "WEBVTT\n\n00:00.000 --> 00:00.400\nc",
+        "table/source.csv": "id,audio,text\n" + lines("%(i)s,wavs/%(i)s.wav,%(t)s"),
+        "nemo/source.json": lines(
+            '{"audio_filepath": "wavs/%(i)s.wav", "text": "%(t)s", "duration": 0.5}'
+        ),
+        "kaldi/wav.scp": lines("%(i)s wavs/%(i)s.wav"),
+        "kaldi/text": lines("%(i)s %(t)s"),
+        "kaldi/utt2spk": lines("%(i)s s"),
+        "lhotse/recordings.jsonl": lines(
+            '{"id": "%(i)s", "sources": [{"type": "file", "channels": [0], '
+            '"source": "wavs/%(i)s.wav"}], "sampling_rate": 16000, "num_samples": 8000, '
+            '"duration": 0.5}'
+        ),
+        "lhotse/supervisions.jsonl": lines(
+            '{"id": "%(i)s", "recording_id": "%(i)s", "start": 0.0, "duration": 0.5, '
+            '"channel": 0, "text": "%(t)s"}'
+        ),
+    }.items():
+        (folder / name).write_text(form)
 
 
 def corpus(path: Path, said: list[str]) -> str:
     source = next(path.glob("source.*"), path)
     output = path.parent / "output"
     return command(data(["import", path.name, str(source), "--output", str(output)]))
-
-
-def language_seeds(folder: Path) -> None:
-    copies("*.arpa", root=TINY)(folder)
-    (folder / "tiny.arpa.gz").write_bytes(gzip.compress((TINY / "tiny.arpa").read_bytes(), mtime=0))
 
 
 @cache
@@ -233,15 +190,10 @@ def stream(path: Path, said: list[str]) -> str:
 
 
 def foreign_seeds(folder: Path) -> None:
-    """Copy or write checkpoints of NeMo, and copy folders of WeNet."""
-    for path in sorted(FIXTURES.glob("*")):
-        if (path / "model.nemo").exists():
-            shutil.copyfile(path / "model.nemo", folder / f"{path.name}.nemo")
-        elif (path / "final.pt").exists():
-            shutil.copytree(path, folder / path.name, ignore=shutil.ignore_patterns("*.npz"))
-    shutil.copytree(KEPT / "wenet", folder / "wenet-kept")
-    shape = settings(1, 16, 8, 12)
-    write(folder / "tiny.nemo", shape, weights(1, 16, 8, 12, False))
+    """Write a checkpoint of NeMo, and copy folders of WeNet."""
+    copies("wenet")(folder)
+    copies("wenet-u2pp-ctc", root=FIXTURES)(folder)
+    write(folder / "tiny.nemo", settings(1, 16, 8, 12), weights(1, 16, 8, 12, False))
 
 
 def foreign(path: Path, said: list[str]) -> str:
@@ -259,47 +211,17 @@ def export(path: Path, said: list[str]) -> str:
     return ""
 
 
-def wyoming_seeds(folder: Path) -> None:
-    rate = {"rate": 16000, "width": 2, "channels": 1}
-    events: list[tuple[dict[str, Any], bytes]] = [
-        ({"type": "describe"}, b""),
-        ({"type": "transcribe", "data": {"language": "en"}}, b""),
-        ({"type": "audio-start", "data": rate}, b""),
-        ({"type": "audio-chunk", "data": rate}, bytes(3200)), ({"type": "audio-stop"}, b""),
-    ]  # fmt: skip
-    text = b"".join(
-        json.dumps(head | {"payload_length": len(body)}).encode() + b"\n" + body
-        for head, body in events
-    )
-    (folder / "call.bin").write_bytes(text)
-
-
-def wyoming(path: Path, said: list[str]) -> str:
-    async def read() -> None:
-        reader = asyncio.StreamReader()
-        reader.feed_data(path.read_bytes())
-        reader.feed_eof()
-        line = EventLine(reader, Mock(), 1 << 20)
-        while True:
-            await line.receive()
-
-    with suppress(LeftError):
-        asyncio.run(read())
-    return ""
-
-
 PARTS = {
     "audio": AUDIO,
     "models": Part(copies("models/*.safetensors"), model),
     "checkpoints": Part(copies("out/checkpoints/*.pt"), checkpoint),
-    "configs": Part(config_seeds, config),
+    "configs": Part(copies("*.yaml", root=PROJECT / "conf"), config),
     "manifests": Part(manifest_seeds, manifest),
     "imports": Part(corpus_seeds, corpus),
-    "languages": Part(language_seeds, language),
+    "languages": Part(copies("*.arpa", root=TINY), language),
     "hotwords": Part(hotword_seeds, hotwords),
     "streams": Part(stream_seeds, stream),
     "foreign": Part(foreign_seeds, foreign, 2048),
     "exports": Part(copies("models/*.onnx"), export),
-    "wyoming": Part(wyoming_seeds, wyoming),
-    **LIVE,
+    "numbers": NUMBERS,
 }

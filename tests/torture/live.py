@@ -1,58 +1,18 @@
-"""Calls and uploads of a server, and streams of odd numbers."""
+"""Streams of odd numbers."""
 
-import base64
 import json
 import random
-from contextlib import ExitStack, suppress
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from starlette.testclient import TestClient
-from starlette.websockets import WebSocketDisconnect
 
 import asrkit
 from asrkit.errors import UserError
 from asrkit.runtime import Recognizer
-from asrkit.serve.app import app_of
-from asrkit.serve.server import Limits, Server
 from tests.torture.cage import Part
 
 KEPT = Path(__file__).parents[1] / "kept"
-SOUND = {"bytes": base64.b64encode(b"\x10\x20" * 800).decode()}
-CALLS: dict[str, list[Any]] = {
-    "/v1/stream": [
-        {"type": "start", "sample_rate": 16000, "encoding": "pcm_s16le", "hotwords": ["ab"]},
-        SOUND, {"type": "commit"}, SOUND, {"type": "end"},
-    ],
-    "/v1/realtime?intent=transcription": [
-        {"type": "session.update", "session": {"type": "transcription", "audio": {"input": {
-            "format": {"type": "audio/pcm", "rate": 24000}, "turn_detection": None}}}},
-        {"type": "input_audio_buffer.append", "audio": SOUND["bytes"]},
-        {"type": "input_audio_buffer.commit"}, {"type": "input_audio_buffer.clear"},
-    ],
-    "/vosk": [
-        {"config": {"sample_rate": 8000, "words": True, "phrase_list": ["ab"]}}, SOUND,
-        {"reset": 1}, SOUND, {"eof": 1},
-    ],
-    "/v1/listen?encoding=mulaw&sample_rate=8000&channels=2&multichannel=true": [
-        SOUND, {"type": "KeepAlive"}, {"type": "Finalize"}, SOUND, {"type": "CloseStream"},
-    ],
-    "/twilio": [
-        {"event": "start", "start": {"streamSid": "MZ", "tracks": ["inbound", "outbound"],
-            "mediaFormat": {"encoding": "audio/x-mulaw", "sampleRate": 8000, "channels": 1}}},
-        {"event": "media", "media": {"track": "inbound", "payload": SOUND["bytes"]}},
-        {"event": "mark", "mark": {"name": "a"}}, {"event": "stop"},
-    ],
-}  # fmt: skip
-UPLOADS = {  # address, kind of the body, what stands before and after the recording
-    "file": ("/v1/audio/transcriptions", "multipart/form-data; boundary=b",
-        b'--b\r\nContent-Disposition: form-data; name="response_format"\r\n\r\nverbose_json\r\n'
-        b'--b\r\nContent-Disposition: form-data; name="file"; filename="a.flac"\r\n\r\n',
-        b"\r\n--b--\r\n"),
-    "listen": ("/v1/listen?punctuate=true&utterances=true", "audio/flac", b"", b""),
-}  # fmt: skip
 SIGNALS = ("noise", "silence", "dc", "square", "nan", "inf", "denormal", "loud", "int16")
 RATES = (1, 7, 999, 1000, 7999, 8000, 11025, 16000, 22050, 44100, 48000, 96000, 384000, 768000)
 MOST_SECONDS = 300  # 1000 s of audio, in packets and as a whole, take 14 s of CPU time
@@ -69,45 +29,6 @@ def recognizer(kind: str) -> Recognizer:
     return asrkit.load(
         path, backend="eager", endpointer=ends, second_pass="full", search="prefix_beam"
     )
-
-
-def call_seeds(folder: Path) -> None:
-    for number, (path, messages) in enumerate(CALLS.items()):
-        lines = map(json.dumps, [[path], *messages])
-        (folder / f"{number}.jsonl").write_text("\n".join(lines) + "\n")
-    sound = (KEPT / "audio" / "0.flac").read_bytes()
-    for name, (address, kind, before, after) in UPLOADS.items():
-        head = json.dumps([address, kind]).encode()
-        (folder / f"{name}.bin").write_bytes(head + b"\n" + before + sound + after)
-
-
-def call(path: Path, said: list[str]) -> str:
-    """Make a call in this process: a line for the address, then the messages or an upload."""
-    head, _, body = path.read_bytes().partition(b"\n")
-    try:
-        address, *kinds = map(str, json.loads(head))
-    except (ValueError, TypeError, RecursionError):
-        return ""
-    if not address.startswith("/") or not address.isascii() or not address.isprintable():
-        return ""
-    server = Server({"m": recognizer("segments")}, Limits(resume_s=0.1, silence_s=2, header_s=1))
-    with suppress(WebSocketDisconnect), ExitStack() as stack:
-        app = app_of(server)
-        client = stack.enter_context(TestClient(app, base_url="http://127.0.0.1"))
-        if path.suffix == ".bin":
-            head = {"Content-Type": kinds[0] if kinds and kinds[0].isascii() else "audio/wav"}
-            answer = client.post(address, content=body, headers=head)
-            return f"status {answer.status_code}" if answer.status_code >= 500 else ""
-        socket = stack.enter_context(client.websocket_connect(address))
-        for line in body.split(b"\n"):
-            message = None
-            with suppress(ValueError, KeyError, TypeError, RecursionError):
-                message = base64.b64decode(json.loads(line)["bytes"])
-            if message is None:
-                socket.send_text(line.decode(errors="replace"))
-            else:
-                socket.send_bytes(message)
-    return ""
 
 
 def number_seeds(folder: Path) -> None:
@@ -172,7 +93,4 @@ def numbers(path: Path, said: list[str]) -> str:
     return "" if np.isfinite(times).all() else "a number of a word is not finite"
 
 
-LIVE = {
-    "calls": Part(call_seeds, call, 2048),
-    "numbers": Part(number_seeds, numbers, 2048),
-}
+NUMBERS = Part(number_seeds, numbers, 2048)

@@ -68,38 +68,24 @@ def of_bytes(draw: Draw, data: bytes, other: bytes) -> bytes:
     start = draw(st.integers(0, min(len(data), 256)) | st.integers(0, len(data)))  # headers first
     size = draw(st.sampled_from([1, 2, 4, 8, 64, 512, 16384]))
     head, body, tail = data[:start], data[start : start + size], data[start + size :]
-    kind = draw(st.integers(0, 9))
+    kind = draw(st.integers(0, 3))
     if kind == 0:
         return head
-    if kind == 1:  # bits
-        return (
-            head + bytes(each ^ draw(st.integers(0, 255)) for each in body[:8]) + data[start + 8 :]
-        )
-    if kind == 2:  # a number of a header
+    if kind == 1:  # a number of a header
         width, order = draw(st.sampled_from([1, 2, 4, 8])), draw(st.sampled_from(["little", "big"]))
         most = (1 << 8 * width) - 1
         number = draw(st.sampled_from([0, 1, most, most >> 1, (most >> 1) + 1]))
         number = draw(st.just(number) | st.integers(0, most))
         return head + number.to_bytes(width, order) + data[start + width :]
-    if kind == 3:
-        return head + tail
-    if kind == 4:
-        return head + body * draw(st.sampled_from([2, 3, 50])) + tail
-    if kind == 5:
-        return head + bytes(min(size, 4096)) + draw(st.sampled_from([b"", body])) + tail
-    if kind == 6:
-        return head + draw(st.binary(max_size=64)) + tail
-    if kind == 7:
-        return head + other[draw(st.integers(0, len(other))) :]
-    if kind == 8:
-        swapped = draw(st.sampled_from([4, 16, 64, 512]))
-        return other[:swapped] + data[swapped:]
+    if kind == 2:  # another piece in place of this one
+        pieces = [b"", body * 2, body * 50, bytes(len(body)), other[start:], other[:size]]
+        return head + draw(st.sampled_from(pieces) | st.binary(max_size=64)) + tail
     return of_text(draw, data)
 
 
 def of_text(draw: Draw, data: bytes) -> bytes:
     """Draw a text with another number, other letters, or other lines."""
-    kind, lines = draw(st.integers(0, 4)), data.splitlines(keepends=True)
+    kind, lines = draw(st.integers(0, 2)), data.splitlines(keepends=True)
     if kind == 0 and (found := list(re.finditer(rb"-?\d+(\.\d+)?", data[:100_000]))):
         at = draw(st.sampled_from(found))
         return data[: at.start()] + draw(st.sampled_from(NUMBERS)) + data[at.end() :]
@@ -107,16 +93,9 @@ def of_text(draw: Draw, data: bytes) -> bytes:
         place = draw(st.integers(0, len(data)))
         letters = draw(st.sampled_from(TEXTS)) * draw(st.sampled_from([1, 1000]))
         return data[:place] + letters.encode("utf-8", "surrogatepass") + data[place:]
-    place, to = draw(st.integers(0, len(lines) - 1)), draw(st.integers(0, len(lines) - 1))
-    line = lines[place]
-    if kind == 2:  # another order
-        lines[place], lines[to] = lines[to], line
-        return b"".join(lines[: draw(st.sampled_from([to + 1, len(lines)]))])
-    words = line.split(b" ")
-    lines[place] = draw(
-        st.sampled_from([line * 2, line.strip()[:10_000] * 200, b" ".join(words[::-1]), b"\n" * 50])
-    )
-    return b"".join(lines)
+    place = draw(st.integers(0, len(lines) - 1))
+    line = draw(st.sampled_from([b"\n", lines[place] * 2, lines[place].strip()[:10_000] * 200]))
+    return b"".join([*lines[:place], line, *lines[place + draw(st.integers(0, 1)) :]])
 
 
 def of_value(draw: Draw, value: Any) -> Any:
@@ -135,17 +114,14 @@ def of_value(draw: Draw, value: Any) -> Any:
     if not places or draw(st.integers(0, 50)) == 50:
         return draw(VALUES)
     part, key = draw(st.sampled_from(places))
-    kind = draw(st.integers(0, 7))
+    kind = draw(st.integers(0, 5))
     if kind == 0:
         del part[key]
     elif kind == 1 and isinstance(part, dict):
         part[draw(st.sampled_from([f"{key}x", "", "\ud800", "x" * 10_000]))] = part.pop(key)
     elif kind == 2 and isinstance(part, list):
         part.extend(part[key : key + 1] * draw(st.sampled_from([1, 100, 10_000])))
-    elif kind == 3:
-        other, name = draw(st.sampled_from(places))
-        part[key] = json.loads(json.dumps(other[name], default=str))
-    elif kind == 4 and type(part[key]) in (int, float):
+    elif kind == 3 and type(part[key]) in (int, float):
         number = part[key]
         part[key] = draw(st.sampled_from([-number, number * 10**9, number + 0.5, str(number)]))
     else:
@@ -193,16 +169,14 @@ def of_tar(draw: Draw, data: bytes, other: bytes) -> bytes:
     """Mutate a member of a tar file, its name or its kind."""
     with tarfile.open(fileobj=io.BytesIO(data)) as archive:
         members = [(each, archive.extractfile(each)) for each in archive]
-        bodies = [(each, b"" if body is None else body.read()) for each, body in members]
-    place, kind = draw(st.integers(0, len(bodies) - 1)), draw(st.integers(0, 9))
-    member, body = bodies[place]
+        bodies = [[each, b"" if body is None else body.read()] for each, body in members]
+    chosen, kind = draw(st.sampled_from(bodies)), draw(st.integers(0, 9))
     if kind > 7:
-        names = ["../escaped", "/tmp/escaped", "a" * 300, "\0", f"./{member.name}"]
-        member.name = draw(st.sampled_from(names))
+        chosen[0].name = draw(st.sampled_from(["../escaped", "/tmp/escaped", "a" * 300, "\0"]))
     elif kind == 7:
-        member.type, member.linkname = draw(st.sampled_from([b"1", b"2", b"6"])), "/etc/passwd"
+        chosen[0].type, chosen[0].linkname = draw(st.sampled_from([b"1", b"2"])), "/etc/passwd"
     else:
-        bodies[place] = member, draw(mutated(body, other))
+        chosen[1] = draw(mutated(chosen[1], other))
     file = io.BytesIO()
     with tarfile.open(fileobj=file, mode="w") as archive:
         for each, body in bodies:
@@ -247,13 +221,11 @@ def of_stream(draw: Draw, data: bytes, other: bytes) -> bytes:
         text = of_json(draw, value.numpy().tobytes(), other)
         tensors[name] = torch.frombuffer(bytearray(text), dtype=torch.uint8)
     else:
-        changes: list[Callable[[], Any]] = [
-            lambda: value.flatten()[: value.numel() // 2], lambda: value[..., None],
-            lambda: value.double(), lambda: value.long(), lambda: value * float("nan"),
-            lambda: value * -1e8, lambda: value.new_zeros(0), lambda: value.flatten().repeat(3),
-            lambda: value.half(), lambda: -value,
+        changes = [
+            value.flatten()[: value.numel() // 2], value[..., None], value.double(),
+            value * float("nan"), value * -1e8, value.flatten().repeat(3),
         ]  # fmt: skip
-        tensors[name] = draw(st.sampled_from(changes))().contiguous()
+        tensors[name] = draw(st.sampled_from(changes)).contiguous()
     packed = save(tensors)
     return STREAM + hmac.digest(b"", packed, hashlib.sha256) + packed
 
