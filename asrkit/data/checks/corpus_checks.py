@@ -8,13 +8,14 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from asrkit import audio
 from asrkit.data.checks.facts import Check, Facts, Found, Rules
 from asrkit.errors import shown
-from asrkit.text.marks import FORMS, marks_in
+from asrkit.text.marks import marks_in
 
 # Letters a second, without spaces. Read English has 12 (the median of librispeech-mini). Real
 # recordings have 0.97 (an4: a spelled letter) to 27 (fsdd: a digit, cut tightly).
 SLOWEST, FASTEST = 0.3, 35.0
 DEVIATIONS = 5.0  # allowed deviation of log pace from the median, in robust standard deviations
 LEAST_DEVIATION = 0.1  # lower bound of the standard deviation, which is 0 if all texts are equal
+MIXED = "mixed case"
 LEAST_COUNT = 20  # utterances that are needed to use the median
 
 
@@ -25,14 +26,10 @@ def repeated_ids(facts: Sequence[Facts], rules: Rules) -> Found:
 
 def repeated_audio(facts: Sequence[Facts], rules: Rules) -> Found:
     for first, again in _repeats(facts, _audio):
-        if first.manifest == again.manifest:
-            yield again, _same_audio(first, again, rules)
-
-
-def shared_audio(facts: Sequence[Facts], rules: Rules) -> Found:
-    for first, again in _repeats(facts, _audio):
-        if first.manifest != again.manifest:
-            yield again, f"{_same_audio(first, again, rules)} in {first.manifest}"
+        same = rules.encode.normalize(first.text) == rules.encode.normalize(again.text)
+        place = "" if first.manifest == again.manifest else f" in {first.manifest}"
+        text = "" if same else ", but with another text"
+        yield again, f"as {first.utterance.id}{place}{text}"
 
 
 def _audio(facts: Facts) -> Hashable:
@@ -42,11 +39,6 @@ def _audio(facts: Facts) -> Hashable:
     if facts.signal is not None:
         return facts.signal.digest if facts.signal.rms else None
     return facts.utterance.audio, facts.utterance.start, facts.utterance.duration
-
-
-def _same_audio(first: Facts, again: Facts, rules: Rules) -> str:
-    same = rules.encode.normalize(first.text) == rules.encode.normalize(again.text)
-    return f"as {first.utterance.id}" + ("" if same else ", but with another text")
 
 
 def shared_speakers(facts: Sequence[Facts], rules: Rules) -> Found:
@@ -107,30 +99,25 @@ def low_rates(facts: Sequence[Facts], rules: Rules) -> Found:
 
 
 def other_case(facts: Sequence[Facts], rules: Rules) -> Found:
-    """Find texts in another case than most texts of the first manifest.
-
-    Mixed case is not compared: names have capitals in the middle of sentences.
-    """
+    """Find texts in another case than most texts of the first manifest, if these are of one."""
     texts = [rules.encode.normalize(each.text) for each in facts]
     cases = [case_of(text) for text in texts]
-    first = [each.manifest == facts[0].manifest for each in facts]
-    training = Counter(case for case, is_first in zip(cases, first, strict=True) if is_first)
-    del training[None]
-    ((usual, _),) = training.most_common(1) or [(None, 0)]
+    first = Counter(
+        case
+        for each, case in zip(facts, cases, strict=True)
+        if case and each.manifest == facts[0].manifest
+    )
+    usual = max(first, key=lambda case: first[case], default=MIXED)
     for each, text, case in zip(facts, texts, cases, strict=True):
-        if case and case != usual and "mixed case" not in (case, usual):
+        if case and case != usual != MIXED:
             yield each, f"{case} in {shown(text)}, most texts of {facts[0].manifest} are {usual}"
 
 
 def case_of(text: str) -> str | None:
-    """Return the case of a text; None for texts with no letter or only one upper-case letter."""
-    letters = [c for c in text if c.isupper() or c.islower()]
-    upper = sum(c.isupper() for c in letters)
-    if upper == 0:
-        return "lower case" if letters else None
-    if upper == len(letters):
-        return "upper case" if len(letters) > 1 else None
-    return "sentence case" if letters[0].isupper() and 2 * upper <= len(letters) else "mixed case"
+    """Return the case of a text; None for a text with fewer than two letters of a case."""
+    if sum(c.isupper() or c.islower() for c in text) < 2:
+        return None
+    return "lower case" if text.islower() else "upper case" if text.isupper() else MIXED
 
 
 def some_punctuation(facts: Sequence[Facts], rules: Rules) -> Found:
@@ -147,28 +134,13 @@ def some_punctuation(facts: Sequence[Facts], rules: Rules) -> Found:
                 yield each, f"{', '.join(map(shown, dict.fromkeys(signs)))} in {shown(each.text)}"
 
 
-def forms_of_signs(facts: Sequence[Facts], rules: Rules) -> Found:
-    """Find apostrophes and hyphens in another form than the usual one of these texts."""
-    texts = [rules.encode.normalize(each.text) for each in facts]
-    count = Counter(c for text in texts for c in text)
-    odd: dict[str, str] = {}
-    for forms in FORMS[:2]:
-        usual = max(forms, key=lambda c: count[c])
-        odd |= {c: usual for c in forms if c != usual}
-    for each, text in zip(facts, texts, strict=True):
-        if wrong := [f"{c} (U+{ord(c):04X}) for {odd[c]}" for c in dict.fromkeys(text) if c in odd]:
-            yield each, f"{', '.join(wrong)} in {shown(text)}"
-
-
 CORPUS_CHECKS = [
     Check("id", "error", "ids that occur twice in a manifest", repeated_ids,
         "use a different id in each line"),
-    Check("audio-twice", "warning", "the same audio twice in a manifest", repeated_audio,
-        "keep one line of each; if the texts differ, one of them is wrong"),
+    Check("audio", "warning", "the same audio twice", repeated_audio,
+        "keep one line of each: a text is wrong, or asrkit data import manifest divides anew"),
     Check("pace", "warning", "unusually many or few letters a second", odd_pace,
         "listen to them: the text may belong to another recording, or be incomplete"),
-    Check("audio-overlap", "warning", "audio of an earlier manifest", shared_audio,
-        "divide anew with asrkit data import manifest: scores of trained recordings are too good"),
     Check("speaker-overlap", "warning", "speakers of an earlier manifest", shared_speakers,
         "divide anew with asrkit data import manifest: scores of trained voices are too good"),
     Check("low-rate", "warning", "sample rates below 16 kHz", low_rates,
@@ -178,6 +150,4 @@ CORPUS_CHECKS = [
         "set text.case to lower or upper, or use asrkit data normalize --case lower"),
     Check("some-punctuation", "warning", "punctuation in some texts", some_punctuation,
         "write it in all texts, or use asrkit data normalize --punctuation remove"),
-    Check("signs", "warning", "two forms of one apostrophe or hyphen", forms_of_signs,
-        "asrkit data normalize writes one form, ' and -"),
 ]  # fmt: skip
