@@ -1,9 +1,12 @@
 """The recordings of a command: files, folders of files, and manifests."""
 
 import logging
-from collections.abc import Iterator, Sequence
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
@@ -15,6 +18,10 @@ from asrkit.errors import UserError, shown
 from asrkit.extras import need
 
 logger = logging.getLogger(__name__)
+
+WINDOW = 64  # items of a thread that are read before the results are used
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 def read_recordings(path: str, left_out: list[LeftOut]) -> Iterator[Recording]:
@@ -81,30 +88,46 @@ def found(paths: Sequence[str], left_out: list[LeftOut]) -> Iterator[str]:
     """Yield the paths of files, and of the audio files in folders and their subfolders, sorted.
 
     The ending of a name in a folder tells whether the file is audio. A warning names the other
-    files. Hidden files and folders are not searched. Folders without audio are appended to
-    `left_out`.
+    files. Folders without audio are appended to `left_out`.
     """
     for path in paths:
         if not Path(path).is_dir():
             yield path
             continue
-        inside = [each for each in sorted(Path(path).rglob("*")) if is_visible(each, Path(path))]
+        inside = sorted(files_of(Path(path)))
         sound = [each for each in inside if each.suffix.lower() in SUFFIXES]
         if not sound:
             left_out.append(LeftOut(as_text(path), "has no file whose name ends like audio"))
-        elif others := [each for each in inside if each.suffix.lower() not in SUFFIXES]:
-            named = ", ".join(map(shown, others[:3])) + (" …" if len(others) > 3 else "")
-            logger.warning(
-                "%d of %d files in %s are left out, because their names do not end like audio: %s",
-                len(others), len(inside), shown(Path(path)), named,
-            )  # fmt: skip
+        else:
+            name_unread([each for each in inside if each.suffix.lower() not in SUFFIXES])
         yield from map(str, sound)
 
 
-def is_visible(path: Path, folder: Path) -> bool:
-    """Return whether a path in a folder is a file, and no part of it below the folder is hidden."""
-    below = path.relative_to(folder).parts
-    return path.is_file() and not any(part.startswith(".") for part in below)
+def files_of(folder: Path) -> Iterator[Path]:
+    """Yield the files of a folder and its subfolders in the order of their names.
+
+    Hidden files and folders are skipped. Links to folders are not followed; a warning names them.
+    """
+    for place, folders, names in os.walk(folder):
+        folders[:] = sorted(each for each in folders if not each.startswith("."))
+        name_unread([path for name in folders if (path := Path(place, name)).is_symlink()])
+        paths = (Path(place, name) for name in sorted(names) if not name.startswith("."))
+        yield from (path for path in paths if path.is_file())
+
+
+def name_unread(paths: Sequence[Path]) -> None:
+    """Log how many files, or links to folders, are not read, with the first names."""
+    if paths:
+        named = ", ".join(map(shown, paths[:3])) + (" …" if len(paths) > 3 else "")
+        logger.warning("not read, by their names or as links: %d, %s", len(paths), named)
+
+
+def in_threads(act: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+    """Yield a function's results in order, by a thread a core, without all items in memory."""
+    waiting, count = iter(items), os.cpu_count() or 1
+    with ThreadPoolExecutor(count) as pool:
+        while part := list(islice(waiting, WINDOW * count)):
+            yield from pool.map(act, part)
 
 
 def as_text(path: str) -> str:

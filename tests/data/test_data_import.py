@@ -79,15 +79,15 @@ def test_what_is_left_out_is_counted(
     for line in (
         "left out 5, audio without a text beside it: eve/x0.wav; eve/x1.wav; eve/x2.wav; …",
         "left out 1, text without audio beside it: bob/2.txt",
-        "left out 1, empty text: bob-0",
+        "left out 1, empty text: ",
         "left out 1, text that cannot be read: ",
         "left out 1, audio that cannot be read: ",
         "left out 1, file with the name of another: bob/1.wav",
     ):
         assert line in errors
     assert "not UTF-8: convert the file" in errors
-    assert "linked is a link to a folder and is not read" in caplog.text
-    assert "1 other files are not read: " in caplog.text
+    for name in ("linked", "notes.pdf"):
+        assert f"not read, by their names or as links: 1, {recordings / name}" in caplog.text
     assert ".hidden" not in errors
 
 

@@ -2,7 +2,6 @@
 
 import gzip
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -147,23 +146,6 @@ def test_kaldi(audio: Path, tmp_path: Path, capsys: Output) -> None:
         "1 utterances without a speaker are in train",
     ):  # fmt: skip
         assert line in errors, line
-
-
-@pytest.mark.parametrize(("end", "seconds"), [("0.55", 0.4), ("0.99", 0.4), ("1.01", None)])
-def test_ends_of_kaldi_beyond_the_file(
-    end: str, seconds: float | None, audio: Path, tmp_path: Path, caplog: Any, capsys: Output
-) -> None:
-    (audio / "wav.scp").write_text("r audio/a.wav\ns audio/b.wav\n")
-    (audio / "text").write_text("u yes\nv no\n")
-    (audio / "segments").write_text(f"u r 0.1 {end}\nv s 0 0.5\n")
-    status = run("data", "import", "kaldi", audio, "--output", tmp_path / "out", "--dev", 0)
-    found = imported(tmp_path / "out", "train")
-    assert (status, found["u"]["duration"] if "u" in found else None) == (
-        int(seconds is None), seconds,
-    )  # fmt: skip
-    said = "1 utterances end beyond their files and are cut to them, such as 'u'"
-    assert (said in caplog.text) == (end == "0.99")  # 50 ms are within the tolerance of all files
-    assert ("time outside the file: u" in capsys.readouterr().err) == (seconds is None)
 
 
 def test_a_file_of_kaldi_stands_for_its_folder(audio: Path, tmp_path: Path, capsys: Output) -> None:

@@ -1,11 +1,8 @@
 """Readers that turn manifests into facts. Bad lines become findings; unreadable audio is a fact."""
 
 import hashlib
-import os
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -14,13 +11,12 @@ from asrkit import audio
 from asrkit.audio.files import AudioFile, AudioInfo, block_size, opened
 from asrkit.audio.samples import mix_db, no_channel
 from asrkit.data.checks.facts import Check, Facts, Finding, Signal
-from asrkit.data.inputs import read_recordings
+from asrkit.data.inputs import in_threads, read_recordings
 from asrkit.data.manifest import ManifestError, invalid_line, read_lines
 from asrkit.data.recording import Recording
 
 FULL_SCALE = 0.99  # 8-bit audio ends at 0.992
 BLOCK_SECONDS = 30.0  # limits the memory for an hour of audio
-WINDOW = 64  # utterances of a thread that are read before the results are used
 LINE = Check(
     "line", "error", "lines that are not an utterance", lambda facts, rules: (),
     "write one JSON object a line with id, audio and text: docs/training.md",
@@ -52,11 +48,8 @@ def valid_entries(path: str) -> list[Facts]:
 
 
 def inspect_all(entries: Iterable[Facts], decode: bool = True) -> Iterator[Facts]:
-    """Yield the facts of all utterances, in order, read by a thread a core."""
-    entries, jobs = iter(entries), os.cpu_count() or 1
-    with ThreadPoolExecutor(jobs) as pool:
-        while part := list(islice(entries, WINDOW * jobs)):
-            yield from pool.map(partial(inspect, decode=decode), part)
+    """Yield the facts of all utterances, in order."""
+    yield from in_threads(partial(inspect, decode=decode), entries)
 
 
 def inspect(entry: Facts, decode: bool = True) -> Facts:

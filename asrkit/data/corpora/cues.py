@@ -1,4 +1,4 @@
-"""Texts with times beside the audio: SRT and WebVTT, TextGrid, labels of Audacity."""
+"""Texts with times beside the audio: SRT, WebVTT and TextGrid."""
 
 import html
 import io
@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 from asrkit.data.corpora.source import CorpusError, lines_of
 from asrkit.data.manifest import log_once
-from asrkit.errors import reason, shown
+from asrkit.errors import reason
 from asrkit.extras import need
 
 LONGEST = 1 << 24  # bytes of a file
+TIMED = re.compile(r"-->.*\n(?!\s*\d+\s*\n.*-->)[^\n]")  # a line of times that a text follows
 PLACEMENT = re.compile(r"\{\\[^{}]*\}")  # marks of SubStation in SRT, such as {\an8}
-LABEL = re.compile(r"(\d+(?:\.\d+)?)\s+(\d+(?:\.\d+)?)(?:\s+(.*))?")
 TOKEN = re.compile(
     r'"(?:[^"]|"")*"|<exists>|(?<![\w\[.-])-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?![\w\].])'
 )
@@ -36,7 +36,9 @@ def read_cues(path: Path) -> list[Cue]:
     lines = [*lines_of(path, LONGEST)]
     if ending == ".textgrid":
         return textgrid(path, "\n".join(line for _, line in lines))
-    return subtitles(path, lines) if ending in (".srt", ".vtt") else labels(path, lines)
+    if ending in (".srt", ".vtt"):
+        return subtitles(path, lines)
+    return [Cue("\n".join(line for _, line in lines))] if lines else []
 
 
 def subtitles(path: Path, lines: list[tuple[int, str]]) -> list[Cue]:
@@ -44,18 +46,13 @@ def subtitles(path: Path, lines: list[tuple[int, str]]) -> list[Cue]:
     need("webvtt")
     import webvtt
 
-    text = [""] * (lines[-1][0] if lines else 0)
-    for number, line in lines:
-        text[number - 1] = line
+    spoken = dict(lines)
+    text = "\n".join(spoken.get(number, "") for number in range(1, max(spoken, default=0) + 1))
     try:
-        captions = webvtt.from_buffer(io.StringIO("\n".join(text)), path.suffix[1:].lower())
+        captions = webvtt.from_buffer(io.StringIO(text), path.suffix[1:].lower())
     except webvtt.errors.MalformedFileError as error:
         raise CorpusError(f"{path}: must be SRT or WebVTT: {reason(error)}") from None
-    following = zip(text, [*text[1:], ""], [*text[2:], "", ""], strict=True)
-    times = sum(
-        "-->" in line and second != "" and not (second.strip().isdecimal() and "-->" in third)
-        for line, second, third in following
-    )  # lines of times that a text follows; webvtt skips cues of another form
+    times = len(TIMED.findall(text))  # webvtt skips cues of another form
     count = sum(bool(each.lines) for each in captions.captions)
     if count < times:
         raise CorpusError(
@@ -71,19 +68,6 @@ def subtitles(path: Path, lines: list[tuple[int, str]]) -> list[Cue]:
         )
         for each in captions.captions
     ]
-
-
-def labels(path: Path, lines: list[tuple[int, str]]) -> list[Cue]:
-    """Return the labels of lines that all begin with two times; else one text of all lines."""
-    spoken = [line.strip() for _, line in lines]
-    found = [LABEL.fullmatch(line) for line in spoken]
-    times = [each.groups(default="") for each in found if each]
-    if 2 * len(times) > len(found) > len(times):
-        line = spoken[found.index(None)]
-        raise CorpusError(f"{path}: a line lacks the times of the others: {shown(line, 40)}")
-    if not times or len(times) < len(found):
-        return [Cue("\n".join(spoken))]
-    return [Cue(text, float(start), float(end)) for start, end, text in times]
 
 
 def textgrid(path: Path, text: str) -> list[Cue]:

@@ -1,14 +1,14 @@
 """The columns of a table, or the keys of objects, that an import reads."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from asrkit.data.corpora.source import CorpusError
 from asrkit.data.foreign import field_of
 from asrkit.errors import shown
 
-FIELDS = ("audio", "text", "speaker", "id", "start", "duration", "end", "channel")
-OWN_FIELDS = (*FIELDS, "track", "first_byte", "num_bytes")  # of manifests of asrkit
+FIELDS = ("audio", "text", "speaker", "id", "start", "duration", "end", "channel", "track",
+          "first_byte", "num_bytes")  # fmt: skip
 NEEDED = ("audio", "text")
 SHOWN_COLUMNS = 20
 
@@ -18,12 +18,7 @@ def is_numbered(columns: Mapping[str, str]) -> bool:
     return bool(columns) and all(name.isdecimal() for name in columns.values())
 
 
-def columns_of(
-    path: Path,
-    names: Sequence[str],
-    wanted: Mapping[str, str],
-    fields: Collection[str] = FIELDS,
-) -> dict[str, int]:
+def columns_of(path: Path, names: Sequence[str], wanted: Mapping[str, str]) -> dict[str, int]:
     """Return the place of each column that is read, by the key of a manifest."""
     known = ", ".join(shown(name, 30) for name in names[:SHOWN_COLUMNS])
     places: dict[str, int] = {}
@@ -33,7 +28,7 @@ def columns_of(
         places[field] = names.index(name) if name in names else int(name) - 1
     for place, name in enumerate([] if is_numbered(wanted) else names):
         field = field_of(name)
-        if field in wanted or field not in fields:
+        if field in wanted or field not in FIELDS:
             continue
         if field in places:
             raise CorpusError(

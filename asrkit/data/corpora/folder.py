@@ -1,6 +1,5 @@
 """Folders of recordings with a file of text, subtitles or labels beside each."""
 
-import logging
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,10 +7,8 @@ from pathlib import Path
 from asrkit.audio.files import SUFFIXES
 from asrkit.data.corpora.cues import read_cues
 from asrkit.data.corpora.source import CorpusError, Omitted, Source
+from asrkit.data.inputs import files_of, name_unread
 from asrkit.data.splits import Row
-from asrkit.errors import shown
-
-logger = logging.getLogger(__name__)
 
 TEXTS = (".txt", ".lab", ".srt", ".vtt", ".textgrid")  # endings of texts beside recordings
 
@@ -29,9 +26,7 @@ def read_folder(source: Source, omitted: Omitted) -> Iterator[Row]:
             others.append(path)
         elif found[ending.lower() in TEXTS].setdefault(name, path) is not path:
             omitted.add("file with the name of another", path.relative_to(source.path))
-    if others:
-        named = ", ".join(map(shown, others[:3])) + (" …" if len(others) > 3 else "")
-        logger.warning("%d other files are not read: %s", len(others), named)
+    name_unread(others)
     sound, texts = found
     for name in texts.keys() - sound.keys():
         omitted.add("text without audio beside it", texts[name].relative_to(source.path))
@@ -50,23 +45,7 @@ def read_folder(source: Source, omitted: Omitted) -> Iterator[Row]:
             omitted.add("empty text", texts[name])
         speaker = path.relative_to(shared).parts[0] if path.parent != Path(shared) else None
         for number, cue in enumerate(cues, start=1):
-            id_ = "-".join(below.with_suffix("").parts)
-            yield {"id": id_ if cue.end is None else f"{id_}-{number:04d}", "audio": str(path),
+            cue_id = "" if cue.end is None else f"-{number:04d}"
+            yield {"id": "-".join(below.with_suffix("").parts) + cue_id, "audio": str(path),
                    "text": cue.text, "speaker": cue.speaker or speaker, "start": cue.start,
                    "end": cue.end}  # fmt: skip
-
-
-def files_of(folder: Path) -> Iterator[Path]:
-    """Yield the files of a folder and its subfolders in the order of their names.
-
-    Hidden files and folders are skipped. Links to folders are not followed; a warning names them.
-    """
-    for place, folders, names in os.walk(folder):
-        folders[:] = sorted(each for each in folders if not each.startswith("."))
-        for name in folders:
-            if (path := Path(place, name)).is_symlink():
-                logger.warning("%s is a link to a folder and is not read", shown(path))
-        for name in sorted(names):
-            path = Path(place, name)
-            if not name.startswith(".") and path.is_file():
-                yield path

@@ -9,9 +9,9 @@ from typing import Any
 from asrkit.atomic_write import replacing
 from asrkit.audio.files import SUFFIXES
 from asrkit.data.corpora.fields import columns_of
-from asrkit.data.corpora.folder import files_of
 from asrkit.data.corpora.source import CorpusError, Ids, Omitted, Source
 from asrkit.data.foreign import field_of
+from asrkit.data.inputs import files_of
 from asrkit.data.splits import Row, split_of
 from asrkit.errors import reason, shown
 from asrkit.extras import need

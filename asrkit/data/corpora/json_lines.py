@@ -2,10 +2,10 @@
 
 import json
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-from asrkit.data.corpora.fields import FIELDS, OWN_FIELDS, columns_of
+from asrkit.data.corpora.fields import columns_of
 from asrkit.data.corpora.source import Omitted, Source
 from asrkit.data.manifest import lines_of
 from asrkit.data.splits import Row
@@ -25,13 +25,11 @@ def objects_in(path: Path, omitted: Omitted) -> Iterator[tuple[str, Row]]:
             omitted.add("line that is not a JSON object", where)
 
 
-def read_json_lines(
-    source: Source, omitted: Omitted, fields: Collection[str] = FIELDS
-) -> Iterator[Row]:
+def read_json_lines(source: Source, omitted: Omitted) -> Iterator[Row]:
     """Yield the utterances of a manifest whose keys have usual names, or those of `--columns`."""
     root = source.audio_root or source.path.parent
     keys = [*dict.fromkeys(k for _, values in objects_in(source.path, Omitted()) for k in values)]
-    places = columns_of(source.path, keys, source.columns, fields)
+    places = columns_of(source.path, keys, source.columns)
     for where, values in objects_in(source.path, omitted):
         row = {field: values.get(keys[place]) for field, place in places.items()}
         if isinstance(row["audio"], dict):  # as in Hugging Face's datasets
@@ -43,4 +41,4 @@ def read_json_lines(
 
 def read_own(source: Source, omitted: Omitted) -> Iterator[Row]:
     """Yield the utterances of a manifest of asrkit, to divide them anew."""
-    return read_json_lines(source._replace(split=None), omitted, OWN_FIELDS)
+    return read_json_lines(source._replace(split=None), omitted)

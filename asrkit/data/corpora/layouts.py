@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from asrkit.audio.files import SUFFIXES
-from asrkit.data.corpora.folder import files_of
 from asrkit.data.corpora.source import Omitted, Source, lines_of
+from asrkit.data.inputs import files_of
 from asrkit.data.splits import Row, split_of
 
 

@@ -1,10 +1,7 @@
 """Rows of readers to lines of manifests: valid values, the headers of the audio, doubles."""
 
-import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pydantic
@@ -14,16 +11,12 @@ from asrkit import audio
 from asrkit.audio.files import AudioInfo
 from asrkit.audio.samples import TOLERANCE
 from asrkit.data.corpora.source import Ids, Omitted
+from asrkit.data.inputs import in_threads
 from asrkit.data.manifest import what_is_wrong
 from asrkit.data.recording import Recording
 from asrkit.data.splits import Row
-from asrkit.errors import shown
 from asrkit.text.graphemes import in_one_line
 
-logger = logging.getLogger(__name__)
-
-OVERSHOOT = 0.5  # seconds by which a part may end beyond its file, as in Kaldi; it is cut
-WINDOW = 64  # files of a thread that are read before the results are used
 Header = AudioInfo | str  # or the reason why the file cannot be read
 
 
@@ -36,20 +29,14 @@ def rows_of(values: Iterable[Row], omitted: Omitted) -> list[Row]:
     """
     pairs = [*new(values, omitted)]
     files = [*dict.fromkeys(whole(each) for each, _ in pairs)]
-    bar = tqdm(headers(files), "headers", len(files), unit=" file", disable=None, leave=False)
+    bar = tqdm(
+        in_threads(header, files), "headers", len(files), unit=" file", disable=None, leave=False
+    )
     found = dict(zip(files, bar, strict=True))
-    warn_of_channels([each for each, _ in pairs], found)
-    rows, cut = [], []
+    rows = []
     for each, split in pairs:
         if (row := row_of(each, found[whole(each)], omitted)) is not None:
             rows.append(row | ({"split": split} if split else {}))
-            if (each.duration or 0.0) > row["duration"] + TOLERANCE:
-                cut.append(each.id)
-    if cut:
-        logger.warning(
-            "%d utterances end beyond their files and are cut to them, such as %s",
-            len(cut), shown(cut[0]),
-        )  # fmt: skip
     return rows
 
 
@@ -113,33 +100,11 @@ def whole(each: Recording) -> Recording:
     return Recording.model_construct(id="", **{name: getattr(each, name) for name in fields})
 
 
-def headers(files: Sequence[Recording]) -> Iterator[Header]:
-    """Yield the header of each file in order, read by several threads."""
-    waiting, jobs = iter(files), os.cpu_count() or 1
-    with ThreadPoolExecutor(jobs) as pool:
-        while part := list(islice(waiting, WINDOW * jobs)):
-            yield from pool.map(header, part)
-
-
 def header(whole: Recording) -> Header:
     try:
         return audio.info(whole.source(), whole.track)
     except audio.AudioError as error:
         return str(error)
-
-
-def warn_of_channels(parts: Iterable[Recording], found: Mapping[Recording, Header]) -> None:
-    """Log the files of utterances without a channel that have several."""
-    headers = ((each.audio, found[whole(each)]) for each in parts if each.channel is None)
-    mixed = [
-        *dict.fromkeys(p for p, h in headers if isinstance(h, AudioInfo) and h.num_channels > 1)
-    ]
-    if mixed:
-        logger.warning(
-            "%d files have several channels, whose mean is used, such as %s: if these are "
-            "different voices, name the channel of each utterance in the source",
-            len(mixed), shown(Path(mixed[0])),
-        )  # fmt: skip
 
 
 def row_of(each: Recording, found: Header, omitted: Omitted) -> Row | None:
@@ -149,7 +114,7 @@ def row_of(each: Recording, found: Header, omitted: Omitted) -> Row | None:
         return None
     length, start = found.num_samples / found.sample_rate, each.start or 0.0
     end = length if each.duration is None else start + each.duration
-    if start >= min(end, length) or end > length + OVERSHOOT:
+    if start >= min(end, length) or end > length + TOLERANCE:
         omitted.add(
             "time outside the file", f"{each.id}: {start:.2f} to {end:.2f} s of {length:.2f} s"
         )
