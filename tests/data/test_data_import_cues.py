@@ -40,7 +40,7 @@ there
 00:00:00.900 --> 00:00:01.000
 <c.yellow>good</c>
 """
-CUES = [("Hello there", 0.1, 0.2), ("world & co", 0.3, 0.6), ("good", 0.9, 0.1)]
+CUES = [("Hello there", 0.1, 0.3), ("world & co", 0.3, 0.9), ("good", 0.9, 1.0)]
 LONG = """File type = "ooTextFile"
 Object class = "TextGrid"
 
@@ -90,78 +90,49 @@ item []:
 WORDS = LONG.replace("anna", "words").replace("OTHER", "phones")
 
 
-def cues_of(text: bytes, ending: str, tmp_path: Path) -> list[tuple[str, float | None, float]]:
-    path = sound(tmp_path / "in/a.wav", 1.0)
-    path.with_suffix(ending).write_bytes(text)
-    run("data", "import", "auto", tmp_path / "in", "--output", tmp_path / "out", "--dev", 0)
-    found = imported(tmp_path / "out", "train")
-    return [(each["text"], each.get("start"), each["duration"]) for each in found.values()]
+def cues_of(text: bytes, name: str, folder: Path) -> list[tuple[str, float, float, str | None]]:
+    (folder / name).write_bytes(text)
+    return [(" ".join(each.text.split()), each.start, round(each.end or 0.0, 3), each.speaker)
+            for each in read_cues(folder / name)]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("text", "ending"),
-    [
-        (SRT, ".srt"), (VTT, ".vtt"), (SRT.replace("\n", "\r\n"), ".SRT"),
-    ],
-)  # fmt: skip
-def test_cues_are_parts_of_the_file(text: str, ending: str, tmp_path: Path) -> None:
-    assert cues_of(text.encode(), ending, tmp_path) == CUES
-
-
-def test_speakers_of_subtitles_and_tiers(tmp_path: Path) -> None:
-    assert cues_of(VTT.encode(), ".vtt", tmp_path) == CUES
-    found = imported(tmp_path / "out", "train")
-    assert [each.get("speaker") for each in found.values()] == ["Anna", "Bob", None]
-    assert [*found] == ["a-0001", "a-0002", "a-0003"]
-
-
-@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
-def test_textgrids(encoding: str, tmp_path: Path) -> None:
-    """Also the short form, whose lines have values alone."""
-    expected = [('Hello "there" 2', 0.1, 0.2), ("world", 0.3, 0.6)]
-    assert cues_of(LONG.encode(encoding), ".TextGrid", tmp_path) == expected
-    found = imported(tmp_path / "out", "train")
-    assert [each["speaker"] for each in found.values()] == ["anna", "OTHER"]
+def test_cues(tmp_path: Path) -> None:
+    """Subtitles, with speakers in WebVTT, and TextGrids, also in the short form of values alone."""
+    for name, text in (("a.srt", SRT), ("a.SRT", SRT.replace("\n", "\r\n"))):
+        assert cues_of(text.encode(), name, tmp_path) == [(*each, None) for each in CUES]
+    speakers = ("Anna", "Bob", None)
+    expected = [(*each, name) for each, name in zip(CUES, speakers, strict=True)]
+    assert cues_of(VTT.encode(), "a.vtt", tmp_path) == expected
     head, tiers = LONG.split("\n\n")
     kept = [line.partition("=")[2].strip() or "<exists>" * ("?" in line) for line in
             tiers.splitlines()]  # fmt: skip
     short = "\n".join([head, "", *filter(None, kept)])
-    assert cues_of(short.encode(encoding), ".TextGrid", tmp_path / "short") == expected
+    for text in (LONG.encode(), LONG.encode("utf-16"), short.encode()):
+        assert cues_of(text, "a.TextGrid", tmp_path) == [
+            ('Hello "there" 2', 0.1, 0.3, "anna"), ("world", 0.3, 0.9, "OTHER"),
+        ]  # fmt: skip
+    assert cues_of(WORDS.encode(), "a.TextGrid", tmp_path) == [('Hello "there" 2', 0.0, 0.0, None)]
 
 
-def test_a_textgrid_of_words_is_one_text(tmp_path: Path) -> None:
-    assert cues_of(WORDS.encode(), ".TextGrid", tmp_path) == [('Hello "there" 2', None, 1.0)]
-
-
-def test_lines_of_a_cue_without_spaces_are_joined(tmp_path: Path) -> None:
-    cue = SRT.replace("<i>Hello</i>\nthere", "<i>你好，</i>\n世界。")
-    assert cues_of(cue.encode(), ".srt", tmp_path)[0][0] == "你好，世界。"
-    assert cues_of("你好\n世界\n".encode(), ".txt", tmp_path / "txt")[0][0] == "你好世界"
-
-
-def test_texts_that_cannot_be_used(
+def test_texts_beside_recordings(
     tmp_path: Path, capsys: Output, caplog: pytest.LogCaptureFixture
 ) -> None:
     texts = {
-        "a.txt": "fine", "b.lab": "also fine", "c.TextGrid": LONG[:300], "d.TextGrid": "no",
+        "a.srt": SRT, "b.lab": "fine\nand long", "c.TextGrid": LONG[:300], "d.TextGrid": "no",
         "e.srt": "no cue", "f.srt": SRT.replace("00:00:01,000", "00:00:09,000"),
         "h.TextGrid": WORDS.replace("words", "phones"),
     }  # fmt: skip
     for name, text in texts.items():
-        sound(tmp_path / "in" / name, 1.0 + len(text) / 16000, format="WAV")
-        (tmp_path / "in" / name).rename((tmp_path / "in" / name).with_suffix(".wav"))
+        sound((tmp_path / "in" / name).with_suffix(".wav"), 1.0 + len(text) / 16000)
         (tmp_path / "in" / name).write_text(text)
-    (tmp_path / "in/a.srt").write_text(SRT)
+    (tmp_path / "in/a.txt").write_text("no cue")
     (tmp_path / "in/a.json").write_text("{}")
     assert run("data", "import", "folder", tmp_path / "in", "--output", tmp_path / "out") == 1
-    assert sorted(imported(tmp_path / "out")) == [
-        "a-0001",
-        "a-0002",
-        "a-0003",
-        "b",
-        "f-0001",
-        "f-0002",
-    ]
+    found = imported(tmp_path / "out")
+    assert sorted(found) == ["a-0001", "a-0002", "a-0003", "b", "f-0001", "f-0002"]
+    assert [found["a-0002"][key] for key in ("text", "start", "duration")] == [
+        "world & co", 0.3, 0.6,
+    ]  # fmt: skip
     errors = capsys.readouterr().err
     assert "not read, by their names or as links: 1, " in caplog.text
     for line in (

@@ -1,6 +1,5 @@
 """Rows of readers to lines of manifests: valid values, the headers of the audio, doubles."""
 
-import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -52,7 +51,8 @@ def new(rows: Iterable[Row], omitted: Omitted) -> Iterator[tuple[Recording, str 
             where = values.get("where") or values.get("id")
             omitted.add("impossible value", f"{where}: {what_is_wrong(error)}")
             continue
-        part = each.model_copy(update={"id": "", "text": None, "speaker": None})
+        place = {"id": "", "text": None, "speaker": None, "start": each.start or 0.0}
+        part = each.model_copy(update=place)
         if "://" in each.audio or each.audio.endswith("|"):
             omitted.add("audio that is not a local file: commands are never run", each.audio)
         elif not each.text:
@@ -79,7 +79,7 @@ def recording_of(values: Row, name_of: Ids) -> Recording:
         if isinstance(row.get(key), int):
             row[key] = str(row[key])
     if isinstance(path := row.get("audio"), str):
-        row["audio"] = path if "://" in path else os.path.abspath(path)
+        row["audio"] = path if "://" in path else str(Path(path).absolute())
     if "id" not in row:
         row["id"] = name_of(Path(str(path)))
     if "end" in row and "duration" not in row:
