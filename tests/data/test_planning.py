@@ -73,13 +73,3 @@ def test_planning_is_cheap(count: int, seconds: float, memory: float, tmp_path: 
     assert cost.first_batch < seconds
     assert cost.resumed_batch < seconds
     assert cost.memory < memory
-
-
-def test_a_batch_is_a_function_of_its_number() -> None:
-    """Whatever is asked for before: resuming goes over none of the earlier batches."""
-    durations = np.random.default_rng(0).uniform(1.0, 20.0, 5000)
-    whole = list(EpochBatches(durations, 60.0, 20, 0, 3))
-    for start in (0, 1, 500, len(whole) - 1):
-        batches = iter(EpochBatches(durations, 60.0, 20, 0, 3, start))
-        assert next(batches) == whole[start]
-    assert sorted(place for _, places in whole for place in places) == list(range(5000))

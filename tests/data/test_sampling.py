@@ -15,7 +15,6 @@ from asrkit.config import DataConfig
 from asrkit.data.dataset import Augmentation, SpeechDataset
 from asrkit.data.recordings import Recordings, load_recordings
 from asrkit.data.sampling import EpochBatches
-from tests.conftest import speech, write_manifest, write_wav
 from tests.data.encoding import ENCODE
 
 ALL = list(range(12))  # places of the corpus
@@ -146,16 +145,6 @@ def test_an_augmentation_that_fails_leaves_its_utterance_out(
     batch = augmented(corpus, load_recordings(str(corpus / "dev.jsonl"), []))[("a", [0, 1, 2])]
     assert batch.ids == []
     assert [u.reason for u in batch.left_out] == ["no room"] * 3
-
-
-def test_noise_of_another_rate_and_stereo_speech(corpus: Path) -> None:
-    stereo = np.stack([speech(1.0, rate=8000)] * 2, axis=1)
-    path = write_wav(corpus / "stereo.wav", stereo, 8000)
-    line = {"id": "stereo", "audio": path.name, "text": "no"}
-    recordings = load_recordings(str(write_manifest(corpus / "stereo.jsonl", line)), [])
-    batch = augmented(corpus, recordings, reverb_probability=1.0)[("a", [0])]
-    assert batch.left_out == []
-    assert batch.samples.shape == (1, 16000)
 
 
 def padding(num_buckets: int) -> float:
