@@ -44,22 +44,6 @@ def test_help_has_every_name(
     assert [name for name in names if name not in meaning] == []
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["decode", "--model", "M", "--format", "text", "x.wav"], "--format: must be one of txt, "),
-        (["decode", "--model", "M", "--end-of-turn", "lo", "x.wav"], "got 'lo'; did you mean 'low"),
-        (["import", "nemos", "x", "--output", "y"], "nemo, wenet, whisper, got 'nemos'; did you"),
-        (["export", "--model", "M", "--what", "ctcs"], "--what: must be one of encoder, ctc, "),
-    ],
-)
-def test_an_unknown_name(
-    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(*arguments) == 2
-    assert message in capsys.readouterr().err
-
-
 def test_every_kind_of_corpus_has_a_reader() -> None:
     assert list(KINDS) == list(READERS)
 

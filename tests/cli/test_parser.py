@@ -10,12 +10,8 @@ import pytest
 
 from asrkit.cli.parser import (
     LONGEST_LINE,
-    MOST_LINES,
     Parser,
     Target,
-    complain,
-    real,
-    whole,
 )
 from tests.conftest import speech, write_manifest, write_wav
 from tests.running import PARSERS, run, talkative_model
@@ -72,44 +68,22 @@ def test_options_are_explained_and_bounded(
 
 
 @pytest.mark.parametrize("command", PARSERS)
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--modle=x"], "unrecognized arguments: --modle=x|are required"),
-        (["--no-such-option"], "unrecognized arguments: --no-such-option|are required"),
-        (["\x1b]0;title\x07" * 10**5], "|"),
-    ],
-)
-def test_unknown_arguments(
-    command: str, options: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(*command.split(), *options) == 2
+@pytest.mark.parametrize("option", ["--no-such-option", "\x1b]0;title\x07" * 10**5])
+def test_unknown_arguments(command: str, option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(*command.split(), option) == 2
     shown = capsys.readouterr().err
-    assert any(part in shown for part in message.split("|"))
     assert shown.rstrip("\n").replace("\n", "").isprintable()
     assert len(shown) < 2 * LONGEST_LINE
 
 
-@pytest.mark.parametrize(
-    "command",
-    ["decode", "stream", "align", "evaluate", "tune", "report", "export", "bench", "verify"],
-)
+@pytest.mark.parametrize("command", ["decode", "evaluate", "export", "verify"])
 def test_contexts(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = talkative_model(tmp_path / "m.safetensors")
-    wav = write_wav(tmp_path / "x.wav", speech(1.0))
     manifest = write_manifest(tmp_path / "m.jsonl", {"id": "x", "audio": "x.wav", "text": "a"})
-    (tmp_path / "texts").write_text("ab\n")
-    assert run("ngram", "--output", tmp_path / "lm.arpa", tmp_path / "texts") == 0
-    capsys.readouterr()
-    rest = {
-        "align": [wav, "--text", "a"], "evaluate": [manifest],
-        "tune": ["--lm", tmp_path / "lm.arpa", manifest], "report": ["--manifest", manifest],
-        "export": ["--output", tmp_path / "x.ts"], "bench": [],
-    }.get(command, [wav])  # fmt: skip
-    named = [model] if command == "report" else ["--model", model]
-    for option in ("--chunk-ms", "--left-ms")[: 1 + (command not in ("verify", "align"))]:
+    rest = [manifest] if command != "export" else ["--output", tmp_path / "x.ts"]
+    for option in ("--chunk-ms", "--left-ms")[: 1 + (command != "verify")]:
         for value in ["-40", "100", "9" * 5000, "\x1b"]:
-            assert run(command, *named, *rest, f"{option}={value}") == 2
+            assert run(command, "--model", model, *rest, f"{option}={value}") == 2
             assert f"{option} must be " in one_line(command, capsys)
 
 
@@ -159,23 +133,6 @@ def test_streams_that_are_closed_or_write_ascii(
     monkeypatch.setattr(sys, "stdin", None)
     monkeypatch.setattr(sys, "stdout", None)
     assert run("stream", *arguments[:2], "-") == 2  # standard input is empty
-
-
-def test_numbers() -> None:
-    assert [whole(0, 10)(text) for text in ("0", "10", " 7 ", "+1")] == [0, 10, 7, 1]
-    assert real(-20.0, 20.0)("-1e1") == -10.0
-    for text in ("-1", "11", "1.5", "nan"):
-        with pytest.raises(argparse.ArgumentTypeError, match="must be a whole number from 0 to 10"):
-            whole(0, 10)(text)
-
-
-def test_complaints_are_bounded(capsys: pytest.CaptureFixture[str]) -> None:
-    complain("asrkit x", "two\nlines\x1b[0m")
-    assert capsys.readouterr().err == "asrkit x: two\nlines\\x1b[0m\n"
-    complain("asrkit x", "\x07" * 10**7 + "\ny" * 10**6)
-    shown = capsys.readouterr().err
-    assert len(shown.splitlines()) == MOST_LINES
-    assert len(shown) < 5 * LONGEST_LINE
 
 
 @pytest.mark.parametrize("name", ["a/b", b"a/b", None])

@@ -31,12 +31,6 @@ def test_a_tail_fits_and_wastes_no_room(seed: int) -> None:
         assert width - taken <= 1  # half of a wide letter
 
 
-def test_wide_letters() -> None:
-    assert tail("好好学习", 8) == "好好学习"
-    assert tail("好好学习", 7) == "…学习"[:1] + "好学习"
-    assert tail("好好学习", 6) == "…学习"
-
-
 def result(ended: list[str], text: str) -> Result:
     """Of segments that have ended, and of the open segment."""
     words = {part: tuple(Word(word, 0.0, 0.1, 1.0) for word in part.split()) for part in ended}
@@ -80,20 +74,6 @@ def test_open_segments_of_all_channels_share_the_line(
     assert capsys.readouterr().out == (
         f"{clear}agent: one{clear}agent: one  caller: two{clear}agent: one\n{clear}caller: two"
     )
-
-
-def test_what_may_still_change_is_grey(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """On a terminal; what has ended has the terminal's own colour."""
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
-    monkeypatch.delenv("NO_COLOR", raising=False)
-    screen = Screen(lines=False)
-    screen.partial([result([], "one two")])
-    screen.partial([result(["one two three"], "")])
-    clear = "\r\x1b[K"
-    shown = f"{clear}\x1b[90mone two\x1b[0m{clear}one two three\n"
-    assert capsys.readouterr().out == shown
 
 
 @pytest.mark.parametrize("screen", [Screen(lines=True), JsonLines()], ids=["text", "json"])

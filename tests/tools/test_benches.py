@@ -2,8 +2,6 @@
 
 import importlib
 import json
-import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,12 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from asrkit.export.__main__ import main as export
 from asrkit.model_file import load_model
 from asrkit.runtime import recognizer_of
 
 PROJECT = Path(__file__).parents[2]
-ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROJECT)}
 STREAMING = {
     "asrkit",
     "asrkit, TorchScript frozen",
@@ -72,19 +68,25 @@ def check(output: str, contenders: set[str], file: Path) -> None:
     assert all(value > 0 for row in written for value in row.values())
 
 
-def test_streaming(run: Run, tmp_path: Path) -> None:
-    check_streaming(run, tmp_path, ["ONNX", "speechbrain"], STREAMING)
-
-
-@pytest.mark.slow
-def test_streaming_on_every_backend(run: Run, tmp_path: Path) -> None:
-    exported = {"asrkit, ONNX Runtime", "asrkit, ONNX Runtime int8"}
-    check_streaming(run, tmp_path, ["speechbrain"], STREAMING | exported)
-
-
-def check_streaming(run: Run, folder: Path, without: list[str], contenders: set[str]) -> None:
-    options = ["--rounds", "2", "--json", str(folder / "stream.json"), "--without", *without]
-    check(run("bench_stream", *QUICK, *options), contenders, folder / "stream.json")
+@pytest.mark.parametrize(
+    ("script", "contenders", "without"),
+    [
+        ("bench_stream", STREAMING, ["ONNX", "speechbrain"]),
+        ("bench_train", TRAINING, ["speechbrain"]),
+        ("bench_offline", OFFLINE, ["speechbrain"]),
+    ],
+)
+def test_tables(
+    script: str, contenders: set[str], without: list[str], run: Run, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """Memory, which takes processes of its own, is not measured."""
+    monkeypatch.syspath_prepend(PROJECT / "tools" / "benchmarks")
+    monkeypatch.setattr("bench_offline.memory", lambda *_: 1.0)
+    monkeypatch.setattr("resource.setrlimit", lambda *_: None)  # not for the tests after it
+    file = tmp_path / "rows.json"
+    options = ["--rounds", "2", "--json", str(file), "--without", *without]
+    check(run(script, *QUICK, *options), contenders, file)
 
 
 def test_gpu(run: Run) -> None:
@@ -94,57 +96,12 @@ def test_gpu(run: Run) -> None:
     assert all(float(row["ms"]) > 0 for row in rows)
 
 
-@pytest.fixture
-def reference(run: Run, tmp_path: Path) -> Path:
-    path = tmp_path / "model.safetensors"
-    run("reference_model", "--quick", str(path))
-    return path
-
-
-def test_reference_model(reference: Path) -> None:
+def test_reference_model(run: Run, tmp_path: Path) -> None:
     """It can be loaded, and runs."""
-    file = load_model(reference)
+    run("reference_model", "--quick", str(tmp_path / "m.safetensors"))
+    file = load_model(tmp_path / "m.safetensors")
     assert (file.model.encoder.dim, len(file.model.encoder.layers)) == (256, 2)
     assert recognizer_of(file).transcribe(np.zeros(16000, dtype=np.float32)).is_final
-
-
-def test_offline(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The times; the next test measures memory, which takes processes of its own."""
-    monkeypatch.syspath_prepend(PROJECT / "tools" / "benchmarks")
-    monkeypatch.setattr("bench_offline.memory", lambda *_: 1.0)
-    monkeypatch.setattr("resource.setrlimit", lambda *_: None)  # not for the tests after it
-    options = ["--rounds", "2", "--without", "speechbrain"]
-    output = run("bench_offline", *QUICK, *options, "--json", str(tmp_path / "offline.json"))
-    check(output, OFFLINE, tmp_path / "offline.json")
-
-
-@pytest.mark.slow
-def test_offline_with_memory(tmp_path: Path) -> None:
-    """In its own process, as all of them are called, and of one contender."""
-    others = ["speechbrain", "torchaudio", "full", "a step"]
-    check_offline(tmp_path, {"asrkit, chunks of 640 ms"}, "--without", *others)
-
-
-def check_offline(folder: Path, contenders: set[str], *options: str) -> None:
-    command = [sys.executable, "tools/benchmarks/bench_offline.py", *QUICK, "--rounds", "2"]
-    command += [*options, "--json", str(folder / "offline.json")]
-    done = subprocess.run(command, cwd=PROJECT, env=ENVIRONMENT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    check(done.stdout, contenders, folder / "offline.json")
-
-
-@pytest.mark.slow
-def test_offline_with_an_exported_file(reference: Path, tmp_path: Path) -> None:
-    path = tmp_path / "x.onnx"
-    assert export(["--model", str(reference), "--format", "onnx", "--output", str(path)]) == 0
-    exported = {"asrkit, x.onnx, 30 s a step"}
-    check_offline(tmp_path, OFFLINE | exported, "--without", "speechbrain", "--onnx", str(path))
-
-
-def test_training(run: Run, tmp_path: Path) -> None:
-    options = ["--rounds", "1", "--without", "speechbrain"]
-    output = run("bench_train", *QUICK, *options, "--json", str(tmp_path / "train.json"))
-    check(output, TRAINING, tmp_path / "train.json")
 
 
 def test_search(run: Run) -> None:
@@ -152,13 +109,6 @@ def test_search(run: Run) -> None:
     assert {row["posteriors"] for row in rows} == {"peaky", "soft"}
     assert {row["contender"] for row in rows} >= SEARCHES  # and flashlight-text's, if there is one
     assert all(float(row["median, ms"]) > 0 for row in rows)
-
-
-def test_what_takes_too_long_is_reported(run: Run) -> None:
-    options = ["--rounds", "1", "--limit", "0.001", "--without", "asrkit"]
-    rows = table(run("bench_stream", *QUICK, *options))
-    assert {row["median, ms"] for row in rows} == {"over 0.001 s"}
-    assert {row["RTF"] for row in rows} == {"–"}
 
 
 @pytest.mark.parametrize("join", [0, 4])
