@@ -54,24 +54,18 @@ def approx(expected: dict) -> object:
     return pytest.approx(expected, rel=1e-9)
 
 
-def test_discounts_are_as_worked_out() -> None:
-    """n1 = 4, n2 = 2, n3 = n4 = 1: Y = 4 / 8."""
-    found = discounts_of([1, 1, 1, 1, 2, 2, 3, 4, 9])
-    assert found == (1 - 2 * 0.5 * 2 / 4, 2 - 3 * 0.5 * 1 / 2, 3 - 4 * 0.5 * 1 / 1)
-
-
 @pytest.mark.parametrize(
-    "counts",
+    ("counts", "expected"),
     [
-        [],
-        [1, 1, 2, 3],  # none is 4
-        [2, 2, 3, 4],  # none is 1
-        [1, 2] + 9 * [3] + [4],  # D2 = 2 - 3 Y 9 / 1 is below 0
-        [1, 2, 3] + 9 * [4],  # D3 likewise
+        # n1 = 4, n2 = 2, n3 = n4 = 1: Y = 4 / 8
+        ([1, 1, 1, 1, 2, 2, 3, 4, 9], (1 - 2 * 0.5 * 2 / 4, 2 - 3 * 0.5 * 1 / 2, 3 - 4 * 0.5)),
+        ([], FALLBACK),
+        ([1, 1, 2, 3], FALLBACK),  # none is 4
+        ([1, 2] + 9 * [3] + [4], FALLBACK),  # D2 = 2 - 3 Y 9 / 1 is below 0
     ],
 )
-def test_discounts_that_cannot_be_estimated(counts: list[int]) -> None:
-    assert discounts_of(counts) == FALLBACK
+def test_discounts(counts: list[int], expected: tuple[float, ...]) -> None:
+    assert discounts_of(counts) == expected
 
 
 class Paper:

@@ -62,14 +62,6 @@ def test_scores_of_a_small_file_are_as_worked_out(path: Path) -> None:
     assert logs(model, "zebra a") == pytest.approx([-0.5 - 1.5, -0.1 - 0.6, -0.3 - 0.8])
 
 
-def test_what_is_scored_changes_no_state(path: Path) -> None:
-    model = read_arpa(path)
-    state = model.score(model.start(), "a")[1]
-    ends = [model.finish(state) for _ in range(2)]
-    assert ends[0] == ends[1]
-    assert model.score(state, "b") == model.score(state, "b")
-
-
 def katz(entries: dict[tuple[str, ...], tuple[float, float]], words: tuple[str, ...]) -> float:
     """log10 p(last word | words before), by the definition."""
     if words in entries:
@@ -110,16 +102,12 @@ def test_control_a_state_without_shorter_contexts_is_noticed(path: Path) -> None
     assert logs(forgetful, "b a b") != pytest.approx(logs(model, "b a b"))
 
 
-def test_gzipped_file_scores_as_plain(path: Path, tmp_path: Path) -> None:
-    packed = tmp_path / "lm.arpa.gz"
-    packed.write_bytes(gzip.compress(path.read_bytes()))
-    assert read_arpa(packed) == read_arpa(path)
-    packed.write_bytes(packed.read_bytes()[:60])
-    with pytest.raises(ArpaError, match="is not a gzipped file, or damaged"):
-        read_arpa(packed)
-    packed.write_bytes(path.read_bytes())
-    with pytest.raises(ArpaError, match="is not a gzipped file, or damaged"):
-        read_arpa(packed)
+def test_damaged_gzip_is_refused(path: Path) -> None:
+    packed = path.with_suffix(".arpa.gz")
+    for data in (gzip.compress(path.read_bytes())[:60], path.read_bytes()):
+        packed.write_bytes(data)
+        with pytest.raises(ArpaError, match="is not a gzipped file, or damaged"):
+            read_arpa(packed)
 
 
 def test_a_file_without_unk(path: Path) -> None:
@@ -141,28 +129,16 @@ def test_text_before_the_data_and_other_spaces(path: Path) -> None:
         ("ngram 1=5\n", "", "3: expected 'ngram 1=', got 'ngram 2=4'"),
         ("ngram 1=5", "ngram one=5", "3: expected 'ngram 1=' and a number, got 'ngram one=5'"),
         ("ngram 1=5", "ngram 1=6", r"14: expected 6 1-grams as in the header, got only 5"),
-        ("ngram 1=5", "ngram 1=4", r"12: expected '\\2-grams:', got '-0.9"),
         ("ngram 3=1", "ngram 3=0", r"21: expected '\\end\\' after 0 n-grams, got '-0.1"),
         ("\\end\\", "", r"the file ends before '\\end\\'"),
         ("-0.6 a", "0.6 a", "11: log10 of a probability must be at most 0, got 0.6"),
         ("-0.6 a", "nan a", "11: expected a number from -300 to 300, got 'nan'"),
-        ("-0.6 a", "x a", "11: expected a number from -300 to 300, got 'x'"),
         ("a -0.3", "a 1e308", "11: expected a number from -300 to 300, got '1e308'"),
-        ("a -0.3", "a -inf", "11: expected a number from -300 to 300, got '-inf'"),
-        (
-            "-0.6 a -0.3",
-            "-0.6 a -0.3 7",
-            "11: expected a log10 probability, 1 words, and optionally a",
-        ),
+        ("-0.6 a -0.3", "-0.6 a -0.3 7", "11: expected a log10 probability, 1 words, and opt"),
         ("-0.1 <s> a b", "-0.1 <s> a b -1", "expected a log10 probability, 3 words, got"),
         ("-0.4 <s> a", "-0.4 <s> c", "15: 'c' is not among the 1-grams"),
-        (
-            "-0.4 <s> a -0.7",
-            "-0.4 a a",
-            "21: the context '<s> a' is not among the n-grams",
-        ),
+        ("-0.4 <s> a -0.7", "-0.4 a a", "21: the context '<s> a' is not among the n-grams"),
         ("-0.35 b a", "-0.35 a b", "18: 'a b' occurs twice"),
-        ("-0.9 b ", "-0.9 a ", "12: 'a' occurs twice"),
         ("<s>", "<t>", "'<s>' is not among the 1-grams"),
         ("</s>", "</t>", "'</s>' is not among the 1-grams"),
     ],
@@ -174,39 +150,41 @@ def test_what_is_wrong_is_named_with_its_line(old: str, new: str, message: str, 
         read_arpa(path)
 
 
-def test_file_that_is_not_text_is_refused(path: Path) -> None:
-    path.write_bytes(ARPA.encode().replace(b"-0.6 a", b"-0.6 \xff"))
-    with pytest.raises(ArpaError, match="11: not UTF-8: "):
-        read_arpa(path)
-    path.write_bytes(b"mmap lm http://kheafield.com/code format version 5\n\0" + bytes(10**6))
-    with pytest.raises(ArpaError, match=r"a line of more than \d+ bytes: not an ARPA file"):
-        read_arpa(path)
-    path.write_bytes(b"x\n" * 1000)
-    with pytest.raises(ArpaError, match=r"100: no '\\data\\' in 100 lines: not an ARPA file"):
-        read_arpa(path)
-    for head in ("", ARPA[: ARPA.index("-0.6 a")]):
-        path.write_text(head + "\n" * 10**6)
-        with pytest.raises(ArpaError, match=r"1000 empty lines in a row: not an ARPA file"):
-            read_arpa(path)
-    path.write_text(ARPA.replace("-0.6 a", "-0.6 \x1b]0;title\x07" + "x" * 60_000 + " a b"))
-    with pytest.raises(ArpaError) as error:
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (ARPA.encode().replace(b"-0.6 a", b"-0.6 \xff"), "11: not UTF-8: "),
+        (b"mmap lm http://kheafield.com/code format version 5\n\0" + bytes(10**6),
+         r"a line of more than \d+ bytes: not an ARPA file"),
+        (b"x\n" * 1000, r"100: no '\\data\\' in 100 lines: not an ARPA file"),
+        (b"\n" * 10**6, "1000 empty lines in a row: not an ARPA file"),
+        (ARPA[: ARPA.index("-0.6 a")].encode() + b"\n" * 10**6, "1000 empty lines in a row"),
+        (ARPA.replace("-0.6 a", "-0.6 \x1b]0;title\x07" + "x" * 60_000 + " a b").encode(), "11: "),
+    ],
+    ids=range(6),
+)  # fmt: skip
+def test_file_that_is_not_text_is_refused(data: bytes, message: str, path: Path) -> None:
+    path.write_bytes(data)
+    with pytest.raises(ArpaError, match=message) as error:
         read_arpa(path)
     assert str(error.value).isprintable()
     assert len(str(error.value)) < 400
-    with pytest.raises(ArpaError, match=r"the language model nowhere\.arpa does not exist"):
-        read_arpa("nowhere.arpa")
     with pytest.raises(ArpaError, match=r"the language model .* is not a file"):
         read_arpa(path.parent)
 
 
-def test_file_beyond_the_limits_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (ARPA.replace("ngram 1=5", "ngram 1=999999999999999999"), "at most 10000000 n-grams, got "),
+        ("\\data\\\n" + "".join(f"ngram {i}=1\n" for i in range(1, 13)) + "\\1-grams:\n",
+         "the order must be at most 10, got 12"),
+    ],
+)  # fmt: skip
+def test_file_beyond_the_limits_is_refused(text: str, message: str, path: Path) -> None:
     """A promise too large is refused before anything is read."""
-    path.write_text(ARPA.replace("ngram 1=5", "ngram 1=999999999999999999"))
-    with pytest.raises(ArpaError, match="at most 10000000 n-grams, got "):
-        read_arpa(path)
-    header = "\\data\\\n" + "".join(f"ngram {i}=1\n" for i in range(1, 13))
-    path.write_text(header + "\\1-grams:\n")
-    with pytest.raises(ArpaError, match="the order must be at most 10, got 12"):
+    path.write_text(text)
+    with pytest.raises(ArpaError, match=message):
         read_arpa(path)
 
 
@@ -221,10 +199,11 @@ def test_unknown_words_in_any_case_score_as_unk(unknown: str, path: Path) -> Non
     assert not {"<UNK>", "<Unk>"} & {*model.words, *model.words_in_part()}
 
 
-@pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize(
-    "encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-be", "utf-32", "utf-32-be"]
-)
+    ("encoding", "packed"),
+    [("utf-8", True), ("utf-8-sig", False), ("utf-16", True), ("utf-16-be", False),
+     ("utf-32", False)],
+)  # fmt: skip
 def test_a_byte_order_mark_says_the_encoding(encoding: str, packed: bool, path: Path) -> None:
     expected = read_arpa(path)
     mark = "\ufeff" if encoding.endswith("-be") else ""
