@@ -3,9 +3,6 @@
 import itertools
 import json
 import multiprocessing
-import os
-import signal
-import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -17,6 +14,7 @@ from digits.prepare import SAMPLE_RATE
 from tqdm import tqdm
 
 from asrkit.atomic_write import replacing
+from asrkit.transcription.engines import end_with_parent
 
 LONGEST = 20.0  # seconds of a recording
 MOST_TEXTS = 5_000_000
@@ -85,7 +83,7 @@ def synthesised(
     rows: list[Utterance] = []
     seconds, failed = 0.0, 0
     bar = tqdm(total=round(hours * 3600), unit="s", disable=None)
-    with multiprocessing.Pool(jobs, follow_parent) as pool, bar:
+    with multiprocessing.Pool(jobs, end_with_parent) as pool, bar:
         tasks = enumerate(texts)
         while seconds < hours * 3600 and (some := list(itertools.islice(tasks, 32 * jobs))):
             for row in pool.imap(make, some):
@@ -100,16 +98,3 @@ def synthesised(
     if seconds < hours * 3600:
         raise RecipeError(f"the texts are {seconds / 3600:.1f} h, not {hours:g}: give more --texts")
     return rows
-
-
-def follow_parent() -> None:
-    """Leave Ctrl-C to the parent, which stops this worker, and end if the parent is killed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = multiprocessing.parent_process()
-    assert parent
-
-    def wait() -> None:
-        parent.join()
-        os._exit(1)
-
-    threading.Thread(target=wait, daemon=True).start()

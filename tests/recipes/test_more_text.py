@@ -79,6 +79,8 @@ def test_every_format(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture)
         "anarchism": ["we all know the way home"],
     }  # fmt: skip
     shown = capsys.readouterr().out
+    written = run(root, tmp_path / "written", "--written", "--sources", "fortunes")
+    assert written["fortunes"][0] == "A banker lends you his umbrella."
     assert "left out, not installed: bible, devil, jargon (apt-get install bible-kjv" in shown
     assert [line.split() for line in shown.splitlines() if "fortunes" in line] == [
         ["fortunes", "2", "13", "1", "digits"]
@@ -113,15 +115,6 @@ def test_spelling(sentence: str, expected: tuple[str, str]) -> None:
 )
 def test_marks(sentence: str, expected: str) -> None:
     assert TEXTS.written(sentence) == expected
-
-
-def test_written(root: Path, tmp_path: Path) -> None:
-    found = run(root, tmp_path / "out", "--written", "--sources", "austen", "fortunes")
-    assert found == {
-        "austen": ["Mister Weston was out.", "Emma's day, was long.",
-                   "Ann Elliot read to Missus Clay of naive men."],
-        "fortunes": ["A banker lends you his umbrella.", "He wants it back when it rains."],
-    }  # fmt: skip
 
 
 def test_sentences() -> None:
