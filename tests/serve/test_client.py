@@ -6,7 +6,6 @@ import re
 import socket
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -160,36 +159,6 @@ def test_cut_anywhere(
     assert cutter.done >= 6
     assert shown.err.count("is lost; reconnecting") >= 5
     assert shown.err.count("the connection is back") >= 5
-
-
-@pytest.mark.parametrize("change", ["kept", "twice"])
-def test_control_what_is_not_sent_again_is_noticed(
-    address: str, recordings: Recordings, monkeypatch: pytest.MonkeyPatch, change: str
-) -> None:
-    """A client that forgets what it has sent, or that the server has it, cannot go on."""
-
-    def wrong(session: RemoteSession, ack: int) -> None:
-        if change == "kept":
-            session._packets.clear()
-            session._sent = 0
-        else:
-            session._came = min(session._came, 0)
-
-    samples = joined(recordings)
-    monkeypatch.setattr(RemoteSession, "_came_up_to", wrong)
-    with cutting(address, cuts=6, seed=0) as cutter:
-        session = RemoteSession(f"http://{cutter.address}", Start(type="start"))
-        # Slowly, so that texts come between the cuts: without them the server begins anew.
-        with pytest.raises(UserError, match="the server continues at sample"):
-            talk(session, samples, pause_s=0.05)
-
-
-def talk(session: RemoteSession, samples: np.ndarray, pause_s: float = 0.0) -> None:
-    with closing(session):
-        for part in np.split(samples, range(1600, len(samples), 1600)):
-            session.accept(part)
-            time.sleep(pause_s)
-        session.finish()
 
 
 def session_at(address: str, **options: object) -> RemoteSession:

@@ -108,19 +108,6 @@ def test_channels(address: str, served: Recognizer, recordings: Recordings) -> N
     assert words[0] != words[1]
 
 
-def test_finalize_ends_the_segment(
-    address: str, served: Recognizer, recordings: Recordings
-) -> None:
-    """The text is that of the audio before it, and a result says so."""
-    parts = [samples.tobytes() for _, samples in recordings[:2]]
-    sent = [parts[0], "finalize", parts[1], "finalize", "finalize"]
-    found = stream(address, sent, endpointing=False, interim_results=True)
-    marked = texts_of([each for each in results(found) if each["from_finalize"]])
-    alone = served.with_decoding(served.decoding._replace(endpointer=None))
-    assert marked[:2] == [alone.transcribe(path).text for path, _ in recordings[:2]]
-    assert marked[2:] in ([], [""])  # two that come together have one answer
-
-
 def opened(server: Server, **options: Any) -> Offline:
     query = {name: value for name, value in (FORMAT | options).items() if value is not None}
     pairs = [

@@ -14,7 +14,6 @@ import pytest
 import soxr
 from starlette.datastructures import QueryParams
 
-import asrkit
 from asrkit.errors import UserError
 from asrkit.runtime import Recognizer
 from asrkit.serve.converse import Commit
@@ -22,19 +21,16 @@ from asrkit.serve.dialects.audio import A_LAW, MU_LAW
 from asrkit.serve.dialects.openai_realtime import Realtime
 from asrkit.serve.server import Server
 from tests.serve.offline import Offline, fields, segment
-from tests.serve.running import serving
 
 Recordings = list[tuple[Path, np.ndarray]]
 ITEM = "conversation.item.input_audio_transcription"
 
 
-def talk(
-    address: str, session: dict[str, Any], parts: list[bytes], commit: bool, **query: str
-) -> list[dict[str, Any]]:
-    """The events of a connection, up to the one that completes the last part."""
+def talk(address: str, session: dict[str, Any], parts: list[bytes]) -> list[dict[str, Any]]:
+    """The events of a connection that commits parts, up to the one that completes the last."""
     client = openai.OpenAI(base_url=f"http://{address}/v1", api_key="none")
     events = []
-    with client.realtime.connect(extra_query={"intent": "transcription", **query}) as connection:
+    with client.realtime.connect(extra_query={"intent": "transcription"}) as connection:
         events.append(connection.recv().to_dict())
         connection.session.update(session={"type": "transcription", "audio": {"input": session}})
         events.append(connection.recv().to_dict())
@@ -42,14 +38,9 @@ def talk(
             for start in range(0, len(part), 4800):
                 audio = base64.encodebytes(part[start : start + 4800]).decode()  # with line ends
                 connection.input_audio_buffer.append(audio=audio)
-            if commit:
-                connection.input_audio_buffer.commit()
-        wanted = len(parts)
-        for event in connection if wanted else ():
-            events.append(event.to_dict())
-            wanted -= event.type == f"{ITEM}.completed"
-            if wanted == 0:
-                return events
+            connection.input_audio_buffer.commit()
+        while len(completed(events)) < len(parts):
+            events.append(connection.recv().to_dict())
     return events
 
 
@@ -63,7 +54,7 @@ def test_committed_parts(address: str, served: Recognizer, recordings: Recording
         for _, samples in recordings[:3]
     ]
     sent = [part.tobytes() for part in parts]
-    events = talk(address, {"turn_detection": None}, sent, commit=True)
+    events = talk(address, {"turn_detection": None}, sent)
     alone = served.with_decoding(served.decoding._replace(endpointer=None))
     assert completed(events) == [alone.transcribe(part, 24000).text for part in parts]
     assert [each["type"] for each in events[:2]] == ["session.created", "session.updated"]
@@ -71,31 +62,6 @@ def test_committed_parts(address: str, served: Recognizer, recordings: Recording
     ids = [each["item_id"] for each in items]
     assert [each["previous_item_id"] for each in items] == [None, *ids[:-1]]
     assert len({each["event_id"] for each in events}) == len(events)
-
-
-def test_segments_end_at_pauses(recordings: Recordings) -> None:
-    """A client that names no pause has the server's; any client has its other options."""
-    parts = [samples for _, samples in recordings[:4]]
-    samples = np.concatenate([*parts, np.zeros(32_000, np.int16)])
-    endpointer = asrkit.Endpointer(900, max_segment_ms=1500)
-    model = asrkit.load("small-en-alnum", chunk_size=8, endpointer=endpointer)
-    audio = {"format": {"type": "audio/pcm", "rate": 16000}}
-    counts = []
-    with serving(Server({"m": model})) as address:
-        for session, pause_ms in (
-            (audio, 900),
-            ({**audio, "turn_detection": {"type": "server_vad", "silence_duration_ms": 300}}, 300),
-        ):
-            own = model.decoding._replace(endpointer=endpointer.changed(pause_ms=pause_ms))
-            segments = model.with_decoding(own).transcribe(samples).segments
-            expected = [each.text for each in segments if each.text]
-            sent = [samples.tobytes()] + [b""] * (len(expected) - 1)
-            events = talk(address, session, sent, commit=False)
-            assert completed(events) == expected
-            counts.append(len(expected))
-            deltas = [each["delta"] for each in events if each["type"] == f"{ITEM}.delta"]
-            assert "".join(deltas) == "".join(expected)  # one pass
-    assert counts[0] != counts[1] > 1
 
 
 def opened(server: Server, query: str = "intent=transcription") -> Offline:
@@ -177,21 +143,11 @@ def test_events_of_commits(server: Server) -> None:
 @pytest.mark.parametrize(
     ("form", "data", "samples", "rate"),
     [
-        ({"type": "audio/pcm", "rate": 8000}, b"\1\0\2\0", [1, 2], 8000),
         ({"type": "audio/pcm", "rate": 48000}, b"\1\0\2", [1], 48000),
         ({"type": "audio/pcmu"}, bytes(range(256)), MU_LAW.tolist(), 8000),
         ({"type": "audio/pcma"}, bytes(range(256)), A_LAW.tolist(), 8000),
     ],
 )  # fmt: skip
-def test_formats(
-    server: Server, form: dict[str, Any], data: bytes, samples: list[int], rate: int
-) -> None:
-    client = opened(server)
-    change(client, format=form)
-    assert client.samples(audio(data)) == [samples]
-    assert client.begun[-1].sample_rate == rate
-
-
 @pytest.mark.parametrize(
     ("vad", "pause_ms", "end_of_turn"),
     [
@@ -199,13 +155,17 @@ def test_formats(
         ({"type": "server_vad", "silence_duration_ms": 700}, 700, None),
     ],
 )  # fmt: skip
-def test_turn_detection(
-    server: Server, vad: dict[str, Any] | None, pause_ms: int, end_of_turn: str | None
-) -> None:
+def test_sessions(
+    server: Server, form: dict[str, Any], data: bytes, samples: list[int], rate: int,
+    vad: dict[str, Any] | None, pause_ms: int, end_of_turn: str | None,
+) -> None:  # fmt: skip
     client = opened(server)
-    change(client, turn_detection=vad)
-    wish = client.begun[-1].wish
-    assert (wish.pause_ms, wish.end_of_turn) == (pause_ms, end_of_turn)
+    change(client, format=form, turn_detection=vad)
+    assert client.samples(audio(data)) == [samples]
+    begin = client.begun[-1]
+    assert (begin.sample_rate, begin.wish.pause_ms, begin.wish.end_of_turn) == (
+        rate, pause_ms, end_of_turn,
+    )  # fmt: skip
 
 
 def test_an_update_keeps_what_it_does_not_name(server: Server) -> None:

@@ -126,8 +126,7 @@ class Caller:
         for i in range(600):
             with suppress(OSError, ConnectionClosed, EOFError, InvalidMessage):
                 client = connected(f"ws://{self.addresses[i % len(self.addresses)]}/v1/stream")
-                finals = sum(each["type"] == "final" for each in self.messages)
-                more = {"finals": finals} if self.messages else {}
+                more = {"finals": self.finals()} if self.messages else {}
                 client.send(json.dumps(self.first | more))
                 started = json.loads(client.recv(timeout=20))
                 assert started["type"] == "started", started
@@ -140,6 +139,9 @@ class Caller:
                 return client
             time.sleep(0.1)
         raise TimeoutError("no server answers")
+
+    def finals(self) -> int:
+        return sum(each["type"] == "final" for each in self.messages)
 
     def talk(self) -> list[dict[str, Any]]:
         """All messages of a call, but partial ones."""
@@ -250,9 +252,7 @@ REFUSED = [
     (["--redis", "redis://127.0.0.1:1/0"], "--state-key-file"),
     (["--redis", "redis://127.0.0.1:1/0", "--state-key-file", "/dev/null"], "does not answer"),
     (["--state-dir", "STATE", "--state-key-file", "/dev/null"], "16 to 4096"),
-    (["--state-dir", "STATE", "--state-key-file", "/nowhere/key"], "/nowhere/key"),
     (["--state-dir", "/dev/null/a"], "/dev/null"),
-    (["--save-seconds", "0"], "--save-seconds"),
     (["--save-seconds", "3"], "need --state-dir or --redis"),
     (["--state-key-file", "/dev/null"], "need --state-dir or --redis"),
 ]

@@ -1,9 +1,7 @@
 """Calls outlive their connections: nothing is lost, nothing comes twice, times go on."""
 
 import json
-import random
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,8 @@ from websockets.sync.client import ClientConnection, connect
 from asrkit.runtime import Recognizer
 from asrkit.serve.server import Limits, Server
 from tests.serve.running import connected, serving
+from tests.serve.test_client import cutting
+from tests.serve.test_restart import Caller
 from tests.serve.test_stream import answers, assert_is
 from tests.serve.test_uploads import wait_until
 
@@ -22,12 +22,11 @@ Recordings = list[tuple[Path, np.ndarray]]
 
 
 class Client:
-    """A client that loses its connection now and then, and comes back."""
+    """A client that comes back."""
 
-    def __init__(self, address: str, samples: np.ndarray, draw: random.Random) -> None:
-        self.address, self.samples, self.draw = address, samples, draw
+    def __init__(self, address: str) -> None:
+        self.address = address
         self.messages: list[dict[str, Any]] = []
-        self.resumes = 0
 
     def open(self, first: dict[str, Any]) -> ClientConnection:
         client = connected(f"ws://{self.address}/v1/stream")
@@ -41,41 +40,8 @@ class Client:
         return sum(each["type"] == "final" for each in self.messages)
 
     def resume(self) -> ClientConnection:
-        self.resumes += 1
         names = {name: self.started[name] for name in ("id", "token")}
         return self.open({"type": "resume", "finals": self.finals(), **names})
-
-    def talk(self, cuts: int) -> list[dict[str, Any]]:
-        """All messages of a call whose connection is cut so many times."""
-        client, sent = self.open({"type": "start"}), 0
-        places = sorted(self.draw.randrange(len(self.samples)) for _ in range(cuts))
-        while True:
-            end = places.pop(0) if places else len(self.samples)
-            for packet in self.packets(sent, max(sent, end)):
-                client.send(packet)
-                self.take(client)
-            if end == len(self.samples) and not places:
-                client.send('{"type": "end"}')
-                if not self.resumes % 2:  # every other time, the last part is cut as well
-                    self.messages += answers(client)
-                    return self.messages
-            client.socket.close()  # as where a cable is pulled
-            client = self.resume()
-            sent = self.started["ack"]
-
-    def packets(self, start: int, end: int) -> Iterator[bytes]:
-        while start < end:
-            size = min(self.draw.randrange(1, 8000), end - start)
-            yield self.samples[start : start + size].tobytes()
-            start += size
-
-    def take(self, client: ClientConnection) -> None:
-        """Some of what has come, perhaps."""
-        while self.draw.random() < 0.5:
-            try:
-                self.messages.append(json.loads(client.recv(timeout=0.01)))
-            except TimeoutError:
-                return
 
 
 @pytest.mark.parametrize(
@@ -83,11 +49,10 @@ class Client:
 )
 def test_cut_anywhere(address: str, served: Recognizer, recordings: Recordings, seed: int) -> None:
     path, samples = recordings[seed % len(recordings)]
-    client = Client(address, samples, random.Random(seed))
-    messages = client.talk(cuts=8)
-    finals = [each for each in messages if each["type"] in ("started", "final", "ended")]
-    assert_is(finals, served.transcribe(path), len(samples))
-    assert client.resumes >= 8
+    with cutting(address, cuts=8, seed=seed, most=12_000) as cutter:
+        caller = Caller([cutter.address], samples, pause=0.01)
+        assert_is(caller.talk(), served.transcribe(path), len(samples))
+    assert caller.resumes >= 3
 
 
 def test_another_connection_takes_over(
@@ -95,7 +60,7 @@ def test_another_connection_takes_over(
 ) -> None:
     """Where the server has not noticed that the first one is dead."""
     path, samples = recordings[1]
-    client = Client(address, samples, random.Random(0))
+    client = Client(address)
     first = client.open({"type": "start"})
     second = client.resume()
     told = [json.loads(first.recv(timeout=10))]
@@ -118,7 +83,7 @@ def test_the_last_texts_are_kept_until_the_client_answers_the_close(
     path, samples = recordings[0]
     server = Server({"m": served})
     with serving(server) as address:
-        client = Client(address, samples, random.Random(0))
+        client = Client(address)
         socket = client.open({"type": "start"})
         frame = socket.protocol.send_frame
 
@@ -153,13 +118,13 @@ def test_a_resume_that_finds_the_server_full_keeps_the_call(
     path, samples = recordings[0]
     server = Server({"m": served}, Limits(streams=1))
     with serving(server) as address:
-        client = Client(address, samples, random.Random(0))
+        client = Client(address)
         socket = client.open({"type": "start"})
         socket.send(samples[: len(samples) // 2].tobytes())
         client.messages.append(json.loads(socket.recv(timeout=10)))
         socket.socket.close()
         wait_until(lambda: not server.streams and not server.resumable)
-        other = Client(address, samples, random.Random(0)).open({"type": "start"})
+        other = Client(address).open({"type": "start"})
         other.send(samples.tobytes())
         other.recv(timeout=10)  # a call with audio, which no other one displaces
         names = {name: client.started[name] for name in ("id", "token")}
@@ -179,7 +144,7 @@ def test_a_resume_that_finds_the_server_full_keeps_the_call(
 def test_who_may_not_and_who_is_too_late(served: Recognizer) -> None:
     server = Server({"m": served}, Limits(resume_s=0.3))
     with serving(server) as address:
-        client = Client(address, np.zeros(0, np.int16), random.Random(0))
+        client = Client(address)
         socket = client.open({"type": "start"})
         resume = {name: client.started[name] for name in ("id", "token")} | {"type": "resume"}
         for wrong in ({"token": "x"}, {"id": "x"}, {"token": "ü"}):

@@ -2,14 +2,12 @@
 
 import asyncio
 import json
-import random
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import soundfile
-from websockets.sync.client import ClientConnection
 
 from asrkit.runtime import Recognizer
 from asrkit.serve import resumption
@@ -24,7 +22,7 @@ from tests.running import run
 from tests.serve.offline import segment, update
 from tests.serve.running import connected, serving
 from tests.serve.test_client import cutting
-from tests.serve.test_resume import Client
+from tests.serve.test_restart import Caller
 from tests.serve.test_stream import answers, assert_is, converse, in_bytes, start
 
 Recordings = list[tuple[Path, np.ndarray]]
@@ -60,29 +58,24 @@ def test_each_channel_is_what_it_would_be_alone(
             assert_is(own, served.transcribe(call[:, 1 - channel]), len(call))
 
 
-class Caller(Client):
-    """A client of two channels that loses its connection now and then."""
-
-    def open(self, first: dict[str, Any]) -> ClientConnection:
-        more = {"channels": 2} if first["type"] == "start" else {}
-        return super().open({**first, **more})
+class TwoChannels(Caller):
+    """A client of two channels."""
 
     def finals(self) -> list[int]:  # type: ignore[override]
-        found = [each["channel"] for each in self.messages if each["type"] == "final"]
-        return [found.count(0), found.count(1)]
+        channels = [each["channel"] for each in self.messages if each["type"] == "final"]
+        return [channels.count(0), channels.count(1)]
 
 
-@pytest.mark.parametrize(
-    "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 12))]
-)
-def test_cut_anywhere(address: str, served: Recognizer, recordings: Recordings, seed: int) -> None:
-    call = call_of(recordings, seed % 3, 3)
-    client = Caller(address, call, random.Random(seed))
-    messages = client.talk(cuts=6)
+def test_cut_anywhere(address: str, served: Recognizer, recordings: Recordings) -> None:
+    call = call_of(recordings, 0, 3)
+    with cutting(address, cuts=6, seed=1, most=24_000) as cutter:
+        caller = TwoChannels([cutter.address], call, pause=0.01)
+        caller.first["channels"] = 2
+        messages = caller.talk()
     for channel in range(2):
         expected = served.transcribe(call[:, channel])
         assert_is(of_channel(messages, channel), expected, len(call))
-    assert client.resumes >= 6
+    assert caller.resumes >= 3
 
 
 def test_a_commit_is_for_all_channels(
