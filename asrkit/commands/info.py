@@ -56,7 +56,10 @@ def described(file: ModelFile) -> dict[str, str]:
     silent = events(file.tokenizer)
     return {
         "parameters": f"{file.num_parameters / 1e6:.2f} M",
-        "head": file.model.head.description(),
+        "head": ", ".join(
+            each if key == "kind" else f"{key} {each}"
+            for key, each in file.config.model.head.model_dump().items()
+        ),
         "vocabulary": f"{file.tokenizer.vocab_size} with the blank, {file.config.text.tokenizer}"
         + (f"; labels without text: {', '.join(silent[:5])}" if silent else "")
         + ", …" * (len(silent) > 5),

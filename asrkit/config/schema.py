@@ -21,7 +21,7 @@ from asrkit.config.training import AugmentationConfig, DataConfig, TextConfig, T
 
 # Keys in model files of earlier versions, and a tracker
 GONE_TRAINING = {"average_of", "consistency_ramp", "keep_checkpoints", "parallel"}
-GONE_HEAD = {"prune_range", "delay_penalty"}
+GONE_HEAD = {"prune_range", "delay_penalty", "fast_emit"}
 GONE_TRACKER = "trackio"
 
 

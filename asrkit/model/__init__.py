@@ -10,8 +10,7 @@ from asrkit.model.conformer import ConformerEncoder, EncoderState, StepOutput
 from asrkit.model.context import FULL, FULL_CONTEXT, Context, FrameRate
 from asrkit.model.head import BLANK, CTCHead, Head
 from asrkit.model.heads import build_head
-from asrkit.model.network import Network
-from asrkit.model.step import Step
+from asrkit.model.step import Network, Step
 from asrkit.model.transducer import JoinerStep, PredictorStep, TransducerHead
 
 __all__ = [

@@ -48,28 +48,12 @@ class Head(nn.Module):
         raise NotImplementedError
 
     def layer_head(self) -> "Head":
-        """Return the head that gives the loss of layers before the last: this one as a rule."""
+        """Return the head of the loss of layers before the last, and of the loss between views."""
         return self
 
     def ctc_layer(self) -> "CTCHead | None":
         """Return the CTC layer that reads the encoder's frames; None without one."""
         return None
-
-    def description(self) -> str:
-        """Describe the head in a line, for people."""
-        raise NotImplementedError
-
-    def disagreement(self, first: Tensor, second: Tensor, lengths: Tensor) -> Tensor:
-        """Return the divergence of two views of the same utterances: (B,) in nats.
-
-        Each view learns from the other one, which gets no gradient.
-
-        Args:
-            first: (B, E, V or D) from `emissions`.
-            second: (B, E, V or D) from `emissions`.
-            lengths: (B,) valid frames.
-        """
-        raise NotImplementedError
 
     def frames_needed(self, tokens: Sequence[int]) -> int:
         """Return the smallest number of frames that can hold these tokens."""
@@ -103,23 +87,8 @@ class CTCHead(Head, nn.Linear):
             emissions.transpose(0, 1), tokens, lengths, token_lengths, BLANK, reduction="none"
         )
 
-    def disagreement(self, first: Tensor, second: Tensor, lengths: Tensor) -> Tensor:
-        """Return the symmetric Kullback-Leibler divergence, summed over the frames of an utterance
-        (CR-CTC, Yao et al. 2024, equation 4)."""
-        valid = torch.arange(first.size(1), device=first.device) < lengths[:, None]  # (B, E)
-
-        def learn(student: Tensor, teacher: Tensor) -> Tensor:
-            divergence = functional.kl_div(student, teacher, reduction="none", log_target=True)
-            return divergence.sum(dim=2)  # (B, E)
-
-        both = learn(first, second.detach()) + learn(second, first.detach())
-        return 0.5 * both.masked_fill(~valid, 0.0).sum(dim=1)
-
     def ctc_layer(self) -> "CTCHead":
         return self
-
-    def description(self) -> str:
-        return "ctc"
 
     def frames_needed(self, tokens: Sequence[int]) -> int:
         """Return the number of tokens, plus one blank frame between each two equal neighbours."""

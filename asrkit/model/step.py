@@ -1,4 +1,4 @@
-"""A step of an encoder and its head in a fixed context, for streaming and export."""
+"""The network, an encoder and a head, and its step in a fixed context."""
 
 import torch
 from torch import Tensor, nn
@@ -6,6 +6,14 @@ from torch import Tensor, nn
 from asrkit.model.conformer import ConformerEncoder, EncoderState, StepOutput
 from asrkit.model.context import Context, num_frames
 from asrkit.model.head import Head
+
+
+class Network(nn.Module):
+    """An encoder with a head. `Step` computes from log mels the emissions that a search reads."""
+
+    def __init__(self, encoder: ConformerEncoder, head: Head) -> None:
+        super().__init__()
+        self.encoder, self.head = encoder, head
 
 
 class KeptTable(nn.Module):

@@ -10,7 +10,7 @@ step.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import torch
@@ -292,25 +292,6 @@ class WhisperSubsampling(Subsampling):
         x = torch.cat([past_hidden.squeeze(3), x], dim=2)  # (B, D, 1+S·n)
         encoded = functional.gelu(self.conv2(x)).transpose(1, 2)  # (B, n, D)
         return encoded, feats[:, -2:-1].clone(), x[:, :, -1:].unsqueeze(3).clone()
-
-
-def split_steps(
-    feats: Tensor, frames: int, lookahead: int, ahead_frames: int | None = None
-) -> Iterator[tuple[Tensor, int]]:
-    """Yield the part of (B, T, …) that each step reads, and its number of real frames.
-
-    A part begins `frames` after the part before. The last parts reach beyond the end of the
-    stream, so that every frame that was only seen ahead is also returned.
-
-    Args:
-        lookahead: feature frames that an encoder frame sees beyond its own.
-        ahead_frames: feature frames that a step reads beyond its chunks; `lookahead` if None.
-    """
-    ahead, total = lookahead if ahead_frames is None else ahead_frames, feats.size(1)
-    feats = functional.pad(feats, [0, 0] * (feats.dim() - 2) + [0, ahead - lookahead])
-    for start in range(0, max(1, total - lookahead), frames):
-        part = feats[:, start : start + frames + ahead]
-        yield part, min(part.size(1), total - start)
 
 
 KINDS: Kinds[Any] = Kinds(

@@ -4,7 +4,6 @@ to a frame and gives the next label or a blank.
 The predictor's past is tokens: its state goes in and comes out, and the search keeps it.
 """
 
-import math
 from collections.abc import Sequence
 from typing import Literal
 
@@ -12,7 +11,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from asrkit.errors import UserError
 from asrkit.model.head import BLANK, CTCHead, Head
 from asrkit.model.transducer_loss import transducer_loss
 
@@ -113,12 +111,11 @@ class TransducerHead(Head):
         ctc_weight: share of a CTC layer's loss in the loss; 0 builds no CTC layer.
         max_symbols: most labels that a search writes in a frame.
         dropout: dropout probability of the predictor's output and in the joiner.
-        fast_emit: lambda of FastEmit, which favours early labels; see `transducer_loss`.
         adapter_dim: width of two linear layers between the encoder and the head, as in NeMo's
             models with a language prompt; None builds none.
     """
 
-    FREE = ("ctc_weight", "max_symbols", "dropout", "fast_emit")
+    FREE = ("ctc_weight", "max_symbols", "dropout")
     IN_SEARCH = True
 
     def __init__(
@@ -135,19 +132,14 @@ class TransducerHead(Head):
         ctc_weight: float = 0.3,
         max_symbols: int = 10,
         dropout: float = 0.2,
-        fast_emit: float = 0.0,
         adapter_dim: int | None = None,
     ) -> None:
         super().__init__()
         for name, share in (("ctc_weight", ctc_weight), ("dropout", dropout)):
             if not 0.0 <= share < 1.0:
                 raise ValueError(f"{name} must be from 0 to below 1, got {share}")
-        if not 0.0 <= fast_emit < math.inf:
-            raise ValueError(f"fast_emit must be 0 or more, got {fast_emit}")
-        if adapter_dim is not None and adapter_dim < 1:
-            raise ValueError(f"adapter_dim must be null, or 1 or more, got {adapter_dim}")
         self.vocab_size, self.max_symbols, self.ctc_weight = vocab_size, max_symbols, ctc_weight
-        self.fast_emit, self.activation = fast_emit, activation
+        self.activation = activation
         self.predictor: LSTMPredictor | StatelessPredictor
         if predictor == "lstm":
             self.predictor = LSTMPredictor(vocab_size, predictor_dim, predictor_layers, dropout)
@@ -174,7 +166,7 @@ class TransducerHead(Head):
         """
         logits = self.join(self.project(emissions)[:, :, None], self.outputs(tokens)[:, None])
         logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-        loss = transducer_loss(logits, tokens, lengths, token_lengths, self.fast_emit)
+        loss = transducer_loss(logits, tokens, lengths, token_lengths)
         if self.ctc is None:
             return loss
         log_probs = self.ctc.emissions(emissions).float()
@@ -183,32 +175,12 @@ class TransducerHead(Head):
 
     def layer_head(self) -> Head:
         """Return the CTC layer: a transducer's loss of every layer would cost its memory again."""
-        return self._known_ctc("the loss of a layer")
+        assert self.ctc is not None  # the configuration is checked
+        return self.ctc
 
     def ctc_layer(self) -> CTCHead | None:
         """Return the CTC layer; None without one, or if an adapter stands before it."""
         return self.ctc if isinstance(self.adapter, nn.Identity) else None
-
-    def description(self) -> str:
-        """Describe predictor, joiner and CTC layer."""
-        read = self.predictor
-        if isinstance(read, LSTMPredictor):
-            layers, width = read.lstm.num_layers, read.lstm.hidden_size
-            predictor = f"LSTM predictor, {layers} × {width}"
-        else:
-            predictor = f"stateless predictor of {len(read.widths)} labels, {sum(read.widths)}"
-        ctc = ", and a CTC layer" if self.ctc is not None else ""
-        return f"transducer: {predictor}; joiner, {self.out.in_features}{ctc}"
-
-    def disagreement(self, first: Tensor, second: Tensor, lengths: Tensor) -> Tensor:
-        """Return the disagreement of the CTC layer's emissions."""
-        ctc = self._known_ctc("the loss between views")
-        return ctc.disagreement(ctc.emissions(first), ctc.emissions(second), lengths)
-
-    def _known_ctc(self, need: str) -> CTCHead:
-        if self.ctc is None:
-            raise UserError(f"{need} needs a CTC layer: ctc_weight must be above 0, got 0")
-        return self.ctc
 
     def frames_needed(self, tokens: Sequence[int]) -> int:
         """Return the frames that a search needs to write them, or that the CTC layer needs."""

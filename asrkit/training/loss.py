@@ -147,7 +147,9 @@ class Loss(nn.Module):
             counts = num_valid(lengths, self.model.encoder.rate)
             counts = counts.to(total.device, non_blocking=True)
             (_, first), (_, second) = scored
-            total = total + consistency_weight * self.model.head.disagreement(first, second, counts)
+            if (ctc := self.model.head.layer_head()) is not self.model.head:
+                first, second = ctc.emissions(first), ctc.emissions(second)
+            total = total + consistency_weight * disagreement(first, second, counts)
         return total
 
     def of_view(
@@ -176,6 +178,26 @@ class Loss(nn.Module):
             of_layer = layer_head.emissions(encoded[:, :frames]).float()
             total = total + share * layer_head.loss(of_layer, lengths, tokens, token_lengths)
         return total, last
+
+
+def disagreement(first: Tensor, second: Tensor, lengths: Tensor) -> Tensor:
+    """Return the symmetric Kullback-Leibler divergence of two views, summed over their frames.
+
+    Each view learns from the other one, which gets no gradient (CR-CTC, Yao et al. 2024, equation
+    4).
+
+    Args:
+        first: (B, E, V) log-probabilities, as `second`.
+        lengths: (B,) valid frames.
+    """
+    valid = torch.arange(first.size(1), device=first.device) < lengths[:, None]  # (B, E)
+
+    def learn(student: Tensor, teacher: Tensor) -> Tensor:
+        divergence = functional.kl_div(student, teacher, reduction="none", log_target=True)
+        return divergence.sum(dim=2)  # (B, E)
+
+    both = learn(first, second.detach()) + learn(second, first.detach())
+    return 0.5 * both.masked_fill(~valid, 0.0).sum(dim=1)
 
 
 def draw_contexts(config: ContextConfig, views: str, draw: random.Random) -> list[Context]:

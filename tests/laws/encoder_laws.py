@@ -18,7 +18,6 @@ from asrkit.backends.check import difference
 from asrkit.model import FULL, ConformerEncoder, Context, EncoderState, FrameRate, Step
 from asrkit.model.positions import KINDS, FramePosition
 from asrkit.model.positions.absolute_keys import AbsoluteKeysPosition
-from asrkit.model.subsampling import split_steps
 from asrkit.runtime import Recognizer
 from tests.conftest import speech, timed, tiny_encoder
 from tests.laws.test_streaming import LETTERS, Recorder, network, packets
@@ -98,6 +97,25 @@ def encoder(case: dict[str, Any], dtype: torch.dtype = torch.float64) -> Conform
 
 def draw(*shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
     return torch.randn(*shape, 20, generator=torch.Generator().manual_seed(1), dtype=dtype)
+
+
+def split_steps(
+    feats: Tensor, frames: int, lookahead: int, ahead_frames: int | None = None
+) -> Iterator[tuple[Tensor, int]]:
+    """Yield the part of (B, T, …) that each step reads, and its number of real frames.
+
+    A part begins `frames` after the part before. The last parts reach beyond the end of the
+    stream, so that every frame that was only seen ahead is also returned.
+
+    Args:
+        lookahead: feature frames that an encoder frame sees beyond its own.
+        ahead_frames: feature frames that a step reads beyond its chunks; `lookahead` if None.
+    """
+    ahead, total = lookahead if ahead_frames is None else ahead_frames, feats.size(1)
+    feats = functional.pad(feats, [0, 0] * (feats.dim() - 2) + [0, ahead - lookahead])
+    for start in range(0, max(1, total - lookahead), frames):
+        part = feats[:, start : start + frames + ahead]
+        yield part, min(part.size(1), total - start)
 
 
 def stream(encoder: ConformerEncoder, feats: Tensor, context: Context, at_once: int) -> Tensor:

@@ -81,8 +81,6 @@ REFUSALS = [  # kind, options, message
     ("shaw", {"max": 3}, "position 'shaw' has no option 'max'; its options: max_distance, values$"),
     ("none", {"period": 3}, "position 'none' has no option 'period'; its options: none$"),
     ("flow", {"dim": 3}, ".* no option 'dim'; its options: hidden_dim, period, step$"),
-    *((kind, {"max_distance": 0}, "max_distance must be at least 1, got 0$")
-      for kind in ("relative", "relative_learned", "shaw", "deberta", "urpe")),
     *(("t5", {"num_buckets": number}, f".* must be an even number of 4 or more, got {number}$")
       for number in (2, 7)),
     ("t5", {"num_buckets": 1, "bidirectional": False}, "num_buckets must be 2 or more, got 1$"),
@@ -95,13 +93,9 @@ REFUSALS = [  # kind, options, message
     ("rotary", {"base": 1.0}, "base must be above 1, got 1.0$"),
     *(("compact", {"position_dim": size}, f".* must be even and at least 2, got {size}$")
       for size in (0, 7)),
-    ("compact", {"query_dim": 0}, "query_dim must be at least 1, got 0$"),
     ("compact", {"length_factor": 0.0}, "length_factor must be above 0, got 0.0$"),
     ("sinusoidal", {"layout": "max"}, "layout must be one of mix, sep, tensor2tensor, got 'max'"),
     ("sinusoidal", {"dropout": 1.0}, "dropout must be at least 0 and below 1, got 1.0$"),
-    *((kind, {option: 0}, f"{option} must be at least 1, got 0$") for kind, option in
-      (("sinusoidal", "period"), ("learned", "period"), ("flow", "hidden_dim"),
-       ("flow", "period"), ("flow", "step"))),
 ]  # fmt: skip
 
 

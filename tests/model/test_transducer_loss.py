@@ -118,27 +118,6 @@ def test_tokens_without_a_frame_have_an_infinite_loss_and_no_gradient() -> None:
     assert logits.grad[0].count_nonzero() == 0
 
 
-def test_fast_emit_raises_the_gradient_of_labels_alone() -> None:
-    """The gradient is that of the loss plus lambda times one in which the blanks are constant."""
-    logits, *rest = drawn()
-    gradients = []
-    for fast_emit in (0.0, 0.5, 1.0):
-        given = logits.clone().requires_grad_()
-        loss = transducer_loss(given, *rest, fast_emit)
-        loss.sum().backward()
-        assert given.grad is not None
-        gradients.append(given.grad)
-    plain, half, full = gradients
-    assert torch.allclose(full - plain, 2 * (half - plain), atol=1e-12)
-    labels = full - plain
-    assert labels[3].count_nonzero() == 0  # this row has blanks alone
-    assert plain[3].count_nonzero() > 0
-    blanks = plain - labels
-    # A blank's own logit falls by what it is taken more often than drawn: no label's arc in it.
-    assert blanks[0, 3, 3, 0] < 0
-    assert labels[0, 0, 0, int(rest[0][0, 0])] < 0
-
-
 def test_torchaudio_computes_the_same() -> None:
     """The call for a GPU, here on the CPU; the rows are longer than any length, with NaN there."""
     logits, tokens, *sizes = drawn(torch.float32)
@@ -162,11 +141,9 @@ def test_what_torchaudio_computes_on_a_gpu() -> None:
     """Its kernels write nothing for one frame or no token, and count logits in 32 bits."""
     frames, labels = torch.tensor([4, 2]), torch.tensor([3, 1])
     logits = torch.zeros(2, 4, 4, 5)
-    assert suits(logits, frames, labels, 0.0)  # control
-    assert not suits(logits, torch.tensor([4, 1]), labels, 0.0)
-    assert not suits(logits, frames, torch.tensor([3, 0]), 0.0)
-    assert not suits(logits, frames, labels, 0.1)
-    assert not suits(logits.double(), frames, labels, 0.0)
-    for size, expected in ((MOST_LOGITS // 32, True), (MOST_LOGITS // 32 + 1, False)):
-        large = torch.zeros(1).expand(2, 4, 4, size)  # takes no memory
-        assert suits(large, frames, labels, 0.0) == expected
+    assert suits(logits, frames, labels)  # control
+    assert not suits(logits, torch.tensor([4, 1]), labels)
+    assert not suits(logits, frames, torch.tensor([3, 0]))
+    assert not suits(logits.double(), frames, labels)
+    large = torch.zeros(1).expand(2, 4, 4, MOST_LOGITS // 32 + 1)  # takes no memory
+    assert not suits(large, frames, labels)

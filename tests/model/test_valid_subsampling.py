@@ -14,13 +14,12 @@ from asrkit.model.context import num_valid
 from asrkit.model.subsampling import (
     ValidSubsampling,
     build_subsampling,
-    split_steps,
 )
 from asrkit.runtime import Recognizer, Result
 from asrkit.search import GreedySearch
 from asrkit.text import CharTokenizer
 from tests.conftest import speech, timed, tiny_encoder, tiny_model
-from tests.laws.encoder_laws import offline, stream
+from tests.laws.encoder_laws import offline, split_steps, stream
 from tests.laws.test_streaming import packets
 
 KINDS = {"conv4_valid": [2, 2], "conv6_valid": [2, 3], "conv8_valid": [2, 2, 2]}  # strides

@@ -148,9 +148,9 @@ def test_options_of_the_same_head_are_filled(tmp_path: Path) -> None:
     head = {"kind": "transducer", "predictor_dim": 12, "joint_dim": 8, "ctc_weight": 0.3}
     start(model={"head": head})(tmp_path)
     path = minimal(tmp_path, tmp_path, tmp_path / "m.safetensors")
-    found = load_training(path, ["model.head={kind: transducer, fast_emit: 0.01}"])
+    found = load_training(path, ["model.head={kind: transducer, dropout: 0.01}"])
     known = found.model.head.model_dump()
-    assert (known["predictor_dim"], known["joint_dim"], known["fast_emit"]) == (12, 8, 0.01)
+    assert (known["predictor_dim"], known["joint_dim"], known["dropout"]) == (12, 8, 0.01)
     other = load_training(path, ["model.head=ctc"]).model.head
     assert other.kind == "ctc"
 

@@ -137,7 +137,7 @@ def test_settings_that_are_free(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("override", "is_schedule"),
     [("model.position.dropout=0.5", True), ("model.head.dropout=0.5", True),
-     ("model.head.fast_emit=0.5", True), ("model.head.predictor_dim=8", False)],
+     ("model.head.predictor_dim=8", False)],
 )  # fmt: skip
 def test_parts_of_the_model_without_weights(
     override: str, is_schedule: bool, tmp_path: Path

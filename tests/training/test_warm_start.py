@@ -88,7 +88,7 @@ def file_with(head: dict[str, Any], letters: str) -> ModelFile:
         (TRANSDUCER | {"ctc_weight": 0.0}, TRANSDUCER | {"dropout": 0.0},
          "; parts of the head begin anew: ctc",
          {"predictor", "from_encoder", "from_predictor", "out"}),
-        (TRANSDUCER, TRANSDUCER | {"fast_emit": 0.01}, "",
+        (TRANSDUCER, TRANSDUCER | {"max_symbols": 5}, "",
          {"predictor", "from_encoder", "from_predictor", "out", "ctc"}),
     ],
 )  # fmt: skip

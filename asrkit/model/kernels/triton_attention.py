@@ -60,13 +60,6 @@ def attend(
     chunk_size, window = content.size(2) // valid.size(2), valid.size(4)
     if positions.size(3) == 0:
         table = content.new_zeros([content.size(1), 0, window + chunk_size])
-    for what, size, needed in (
-        ("keys", keys.size(2), content.size(2) + window - chunk_size),
-        ("values", values.size(2), keys.size(2)),
-        ("distances", table.size(2), window + chunk_size),
-    ):
-        if size != needed:
-            raise ValueError(f"the blocks need {needed} {what}, got {size}")
     seed = int(torch.randint(1 << 30, [1])) if dropout > 0.0 else 0
     rows = table.transpose(1, 2)  # (H, M+2C, X)
     matrices = [x.to(content.dtype).contiguous() for x in (content, positions, keys, values, rows)]

@@ -129,13 +129,6 @@ class FramePosition(nn.Module):
         return x[:, :, :0]
 
 
-def at_least(lowest: int, **options: int) -> None:
-    """Reject the first option below `lowest`."""
-    for name, value in options.items():
-        if value < lowest:
-            raise ValueError(f"{name} must be at least {lowest}, got {value}")
-
-
 def frame_numbers(x: Tensor, position: Tensor) -> Tensor:
     """Return the index of each frame of x in its stream: (B, T) int64."""
     return position[:, None] + torch.arange(x.size(1), device=x.device)

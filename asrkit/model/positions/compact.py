@@ -5,7 +5,6 @@ import math
 import torch
 from torch import Tensor, nn
 
-from asrkit.model.positions.base import at_least
 from asrkit.model.positions.distances import DistancePosition, distances
 
 
@@ -40,7 +39,6 @@ class CompactPosition(DistancePosition):
         super().__init__(dim, num_heads)
         if position_dim < 2 or position_dim % 2:
             raise ValueError(f"position_dim must be even and at least 2, got {position_dim}")
-        at_least(1, query_dim=query_dim)
         if not length_factor > 0.0:
             raise ValueError(f"length_factor must be above 0, got {length_factor}")
         self.position_dim = position_dim

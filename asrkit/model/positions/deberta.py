@@ -6,7 +6,7 @@ from typing import Final
 import torch
 from torch import Tensor, nn
 
-from asrkit.model.positions.base import Position, at_least
+from asrkit.model.positions.base import Position
 from asrkit.model.positions.distances import by_distance, columns, distances, shift
 
 
@@ -28,7 +28,6 @@ class DeBERTaPosition(Position):
 
     def __init__(self, dim: int, num_heads: int, max_distance: int = 64) -> None:
         super().__init__(dim, num_heads)
-        at_least(1, max_distance=max_distance)
         self.embeddings = nn.Parameter(torch.randn(2 * max_distance, dim) * 0.02)  # P
         self.key_projection = nn.Linear(dim, dim, bias=False)
         self.query_projection = nn.Linear(dim, dim, bias=False)

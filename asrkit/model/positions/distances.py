@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from asrkit.model.positions.base import Position, at_least
+from asrkit.model.positions.base import Position
 
 
 class DistancePosition(Position):
@@ -106,7 +106,6 @@ def waves(positions: Tensor, frequencies: Tensor) -> Tensor:
 
 def learned_table(max_distance: int, dim: int) -> nn.Parameter:
     """Return a parameter (2Z+1, dim) of small random values: a row for each distance -Z to Z."""
-    at_least(1, max_distance=max_distance)
     return nn.Parameter(torch.randn(2 * max_distance + 1, dim) * 0.02)
 
 

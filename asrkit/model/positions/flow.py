@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from asrkit.model.positions.base import FramePosition, at_least, frame_numbers
+from asrkit.model.positions.base import FramePosition, frame_numbers
 
 # Limits of a path: no weight's shape depends on it, so a model file could demand hours of solving.
 MOST_FRAMES = 16384  # eleven minutes
@@ -31,7 +31,6 @@ class FlowPosition(FramePosition):
 
     def __init__(self, dim: int, hidden_dim: int = 64, period: int = 1024, step: int = 16) -> None:
         super().__init__(dim)
-        at_least(1, hidden_dim=hidden_dim, period=period, step=step)
         if period > MOST_FRAMES or period > MOST_STEPS * step:
             raise ValueError(
                 f"period must be at most {MOST_FRAMES} frames and {MOST_STEPS} steps, "

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from asrkit.model.positions.base import FramePosition, at_least, frame_numbers
+from asrkit.model.positions.base import FramePosition, frame_numbers
 
 
 class LearnedPosition(FramePosition):
@@ -21,7 +21,6 @@ class LearnedPosition(FramePosition):
 
     def __init__(self, dim: int, period: int = 1024) -> None:
         super().__init__(dim)
-        at_least(1, period=period)
         self.embeddings = nn.Parameter(torch.randn(period, dim) * 0.02)
 
     def forward(self, x: Tensor, position: Tensor, table: Tensor) -> Tensor:

@@ -5,7 +5,6 @@ import math
 import torch
 from torch import Tensor, nn
 
-from asrkit.model.positions.base import at_least
 from asrkit.model.positions.distances import (
     DistancePosition,
     clipped,
@@ -54,7 +53,6 @@ class RelativePosition(BiasedRelative):
 
     def __init__(self, dim: int, num_heads: int, max_distance: int | None = None) -> None:
         super().__init__(dim, num_heads)
-        at_least(1, max_distance=1 if max_distance is None else max_distance)
         self.max_distance = max_distance
         self.projection = nn.Linear(dim, dim, bias=False)
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from asrkit.model.cpu_training import Dropout
-from asrkit.model.positions.base import FramePosition, at_least, frame_numbers
+from asrkit.model.positions.base import FramePosition, frame_numbers
 from asrkit.model.positions.distances import frequencies, waves
 from asrkit.registry import refusal
 
@@ -52,7 +52,6 @@ class SinusoidalPosition(FramePosition):
             raise ValueError(f"layout {refusal(layout, LAYOUTS)}")
         if layout == "tensor2tensor" and dim < 4:
             raise ValueError(f"layout tensor2tensor needs dim of at least 4, got {dim}")
-        at_least(1, period=1 if period is None else period, stride=stride)
         if not 0.0 <= dropout < 1.0:
             raise ValueError(f"dropout must be at least 0 and below 1, got {dropout}")
         self.dim, self.cycle, self.stride = dim, period or 0, stride
