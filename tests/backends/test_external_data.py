@@ -3,17 +3,14 @@
 from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
 import pytest
-import torch
 
 from asrkit.backends import build_backend
 from asrkit.backends.export_metadata import Exported, data_path, export_path
 from asrkit.backends.onnx import open_session
 from asrkit.errors import UserError
-from asrkit.export import int8, onnx
+from asrkit.export import onnx
 from asrkit.export.__main__ import main as export
-from asrkit.export.verification import eager_step
 from asrkit.model import Context
 from asrkit.model_file import ModelFile, load_model
 from tests.conftest import PROJECT
@@ -146,31 +143,3 @@ def test_a_graph_without_data_names_no_file_of_the_current_folder(
     onnxruntime.InferenceSession(content)  # as a control
     with pytest.raises(Exception, match="data"):
         open_session(content)
-
-
-def test_int8_is_that_of_one_file(moved: Path) -> None:
-    file: ModelFile = load_model(moved)
-    module = eager_step(file, Exported("ctc", CONTEXT))
-    two, one = exported(moved), exported(moved).with_name("one.onnx")
-    model = package.load(two)
-    package.save(model, one)
-    assert one.stat().st_size > data_path(two).stat().st_size
-    observed = int8.ObservedStep(two, module)
-    feats = 17 + torch.randn(
-        1, 16, file.model.encoder.num_mels, generator=torch.Generator().manual_seed(0)
-    )
-    observed(feats, torch.tensor([16]), observed.init_state(1))
-    model = package.load(one)
-    assert all(np.ptp(bounds) > 0 for bounds in observed.ranges.values())
-    graphs = []
-    for path in (two, one):
-        int8.quantize(path, module, observed.ranges)
-        assert not data_path(path).exists()
-        graphs.append(package.load(path, load_external_data=False).graph)
-    weights = [{each.name: each for each in graph.initializer} for graph in graphs]
-    assert weights[0].keys() == weights[1].keys()
-    for name, tensor in weights[0].items():
-        ours, theirs = (package.numpy_helper.to_array(each) for each in (tensor, weights[1][name]))
-        assert ours.dtype == theirs.dtype
-        assert np.array_equal(ours, theirs)
-    assert any(each.data_type == package.TensorProto.INT8 for each in weights[0].values())

@@ -171,16 +171,6 @@ def test_python_refuses_other_wav_files_with_one_line(form: str, tmp_path: Path)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["mjs", "cpp"])
-def test_a_program_refuses_other_wav_files_with_one_line(kind: str, tmp_path: Path) -> None:
-    command = program(kind, tmp_path)
-    for form in FORMS:
-        line = refused(command, tmp_path, form)
-        assert "must have 16000 Hz, 1 channel, 16 bits; it is" in line
-        assert line.count("\n") == 1
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", FORGETS)
 def test_a_program(kind: str, of_the_command: Path, spoken: Spoken, tmp_path: Path) -> None:
     check(kind, of_the_command, spoken, tmp_path)

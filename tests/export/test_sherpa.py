@@ -1,27 +1,23 @@
 """Folders for sherpa-onnx: its caches carry a stream as asrkit's state does; its texts agree."""
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
-from unittest.mock import MagicMock
 
-import numpy as np
 import pytest
 import soundfile
 import torch
 
 import asrkit
-from asrkit.audio import Fbank
 from asrkit.backends.export_metadata import Exported
 from asrkit.config import parse_config
 from asrkit.errors import UserError
 from asrkit.export import sherpa, sherpa_folder, sherpa_layouts
 from asrkit.export.__main__ import main
-from asrkit.model import FULL, Context, Network, Step, TransducerHead, build_head
+from asrkit.model import FULL, Context, Network, TransducerHead, build_head
 from asrkit.model_file import ModelFile, load_model, save_model
 from asrkit.runtime import recognizer_of
 from asrkit.text import END_OF_TURN, CharTokenizer
-from tests.conftest import PROJECT, RECORDINGS, speech
+from tests.conftest import RECORDINGS
 from tests.laws.test_export import file_of
 from tests.test_model_file import a_file
 
@@ -49,53 +45,6 @@ def exported(model: str, folder: Path, right: int = 0) -> Path:
     context = ["--chunk-ms", "320", "--left-ms", "640", "--right-ms", str(40 * right)]
     assert main([*options, *context]) == 0
     return folder
-
-
-def streamed(folder: Path, feats: np.ndarray, forgets: bool = False) -> np.ndarray:
-    """(E, V) as sherpa-onnx runs wenet-ctc, a chunk at a time; `forgets` its first cache."""
-    import onnxruntime
-
-    session = onnxruntime.InferenceSession(folder / "model.onnx")
-    told = session.get_modelmeta().custom_metadata_map
-    sizes = {name: int(told[name]) for name in told if name not in ("licence", "languages")}
-    blocks, width = sizes["num_blocks"], sizes["output_size"]
-    chunk, left, _ = CONTEXT.context
-    window = (chunk - 1) * sizes["subsampling_factor"] + sizes["right_context"] + 1
-    names = [each.name for each in session.get_inputs()]
-    attention = np.zeros((blocks, sizes["head"], left, width // sizes["head"] * 2), np.float32)
-    convolution = np.zeros((blocks, 1, width, sizes["cnn_module_kernel"] - 1), np.float32)
-    offset, found = left, []
-    for start in range(0, len(feats) - window + 1, chunk * sizes["subsampling_factor"]):
-        mask = np.ones((1, 1, left + chunk), bool)
-        inputs: list[Any] = [
-            feats[None, start : start + window], np.array([offset]), np.array([left]),
-            attention, convolution, mask,
-        ]  # fmt: skip
-        log_probs, attention, convolution = session.run(None, dict(zip(names, inputs, strict=True)))
-        if forgets:
-            attention[:] = 0.0
-        found.append(log_probs[0])
-        offset += chunk
-    return np.concatenate(found)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("right", [0, 3])
-def test_its_caches_carry_a_stream(right: int, tmp_path: Path) -> None:
-    small = a_file()
-    save_model(tmp_path / "small.safetensors", small)
-    folder = exported(str(tmp_path / "small.safetensors"), tmp_path / "folder", right)
-    assert str(PROJECT).encode() not in (folder / "model.onnx").read_bytes()
-    samples = torch.from_numpy(speech(4.0))[None]
-    feats, _ = Fbank(80)(samples, samples[:, :0])
-    feats = feats[:, : 32 * ((feats.size(1) - 4 * right) // 32) + 4 * right]
-    step = Step(small.model.encoder, small.model.head, Context(8, 16, right))
-    with torch.no_grad():
-        expected = step(feats, torch.tensor([feats.size(1)]), step.init_state(1))[0][0].numpy()
-    found = streamed(folder, feats[0].numpy())
-    assert found.shape == expected.shape
-    assert np.abs(found - expected).max() < 1e-4
-    assert np.abs(streamed(folder, feats[0].numpy(), forgets=True) - expected).max() > 0.1
 
 
 @pytest.mark.slow
@@ -196,18 +145,10 @@ def test_what_does_not_fit_is_refused(changes: dict[str, str], context: Context,
 
 @pytest.mark.parametrize("head", ["ctc", STATELESS], ids=["ctc", "transducer"])
 @pytest.mark.parametrize("frontend", ["kaldi", "sherpa_nemo"])
-def test_the_number_of_mel_bands_is_said(
-    frontend: str, head: object, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_number_of_mel_bands_is_said(frontend: str, head: object) -> None:
     small = file_of(num_layers=1, frontend=frontend, num_mels=28, head=head)
     layout = sherpa_layouts.layout_of(small)
     assert layout.readme("m", small, CONTEXT).count("feature_dim=28") == 1
-    sherpa_onnx, built = pytest.importorskip("sherpa_onnx"), MagicMock()
-    built.from_wenet_ctc.return_value.config = SimpleNamespace(feat_config=SimpleNamespace())
-    monkeypatch.setattr(sherpa_onnx, "OnlineRecognizer", built)
-    layout.wheel([Path(name) for name in layout.files], Path("tokens.txt"), small, CONTEXT)
-    (call,) = built.method_calls
-    assert call.kwargs["feature_dim"] == 28
 
 
 def test_spaces_of_any_tokenizer(file: ModelFile) -> None:

@@ -9,15 +9,14 @@ import soundfile
 import torch
 
 from asrkit.audio import HOP, features
-from asrkit.backends.export_metadata import PARTS, Exported
-from asrkit.backends.transducer import part_steps
+from asrkit.backends.export_metadata import Exported
 from asrkit.build import build_frontend
 from asrkit.errors import UserError
 from asrkit.export import onnx as onnx_export
 from asrkit.export import sherpa_folder, sherpa_graphs, sherpa_layouts, sherpa_lstm
 from asrkit.export.__main__ import main
 from asrkit.export.verification import eager_step
-from asrkit.model import Context, Step, TransducerHead
+from asrkit.model import Context, TransducerHead
 from asrkit.model_file import ModelFile, save_model
 from asrkit.runtime import recognizer_of
 from asrkit.text import CharTokenizer
@@ -64,144 +63,22 @@ def model_of(head: object, frontend: str, subsampling: object, context: Context)
     return file._replace(model=model, tokenizer=CharTokenizer(list("abcdefghijk")))
 
 
-def wired(file: ModelFile, exported: Exported, folder: Path) -> list[Any]:
-    """Sessions of the graphs that sherpa-onnx runs, in ONNX Runtime."""
-    onnx, onnxruntime = pytest.importorskip("onnx"), pytest.importorskip("onnxruntime")
-    steps, head = {"encoder": (eager_step(file, exported), exported)}, file.model.head
-    if isinstance(head, TransducerHead):
-        steps |= {
-            part: (step, exported._replace(what=part))
-            for part, step in zip(PARTS, part_steps(head), strict=True)
-        }
-    for name, (step, what) in steps.items():
-        onnx_export.write(step, folder / name, what, file)
-    models = sherpa_layouts.layout_of(file).wired([folder / name for name in steps], file, exported)
-    for model in models:
-        onnx.checker.check_model(model, full_check=True)
-    return [onnxruntime.InferenceSession(each.SerializeToString()) for each in models]
-
-
-def run(session: Any, *inputs: np.ndarray) -> list[np.ndarray]:
-    names = [each.name for each in session.get_inputs()]
-    found: list[np.ndarray] = session.run(None, dict(zip(names, inputs, strict=True)))
-    return found
-
-
-def as_nemo(session: Any, feats: np.ndarray, forgets: bool = False) -> np.ndarray:
-    """(B, E, …) as sherpa-onnx runs NeMo's encoders on (B, T, F); `forgets` the caches."""
-    about = session.get_modelmeta().custom_metadata_map
-    size, shift = int(about["window_size"]), int(about["chunk_shift"])
-    channel, time = (
-        np.zeros((len(feats), *(int(about[f"cache_last_{name}_dim{i}"]) for i in (1, 2, 3))), "f4")
-        for name in ("channel", "time")
-    )
-    known, found = np.zeros(len(feats), np.int64), []
-    is_ctc = "logprobs" in session.get_outputs()[0].name
-    for start in range(0, feats.shape[1] - size, shift):
-        window = feats[:, start : start + size].transpose(0, 2, 1)
-        length = np.full(len(feats), size)
-        output, _, channel, time, known = run(session, window, length, channel, time, known)
-        found.append(output if is_ctc else output.swapaxes(1, 2))
-        if forgets:
-            channel[:] = 0.0
-    return np.concatenate(found, axis=1)
-
-
-def as_lstm(
-    session: Any, feats: np.ndarray, forgets: bool = False, counted: int = 0
-) -> tuple[np.ndarray, int]:
-    """(B, E, D) and the frames counted at the end, as sherpa-onnx runs LSTMs on (B, T, F).
-
-    Args:
-        session: the encoder.
-        feats: features.
-        forgets: whether h is zeros in every step.
-        counted: frames before the first step.
-    """
-    about = dict(session.get_modelmeta().custom_metadata_map)
-    assert about.pop("model_type") == "lstm"
-    layers, size, shift, width, counts = (
-        int(about[key])
-        for key in ("num_encoder_layers", "T", "decode_chunk_len", "d_model", "rnn_hidden_size")
-    )
-    h, c = (np.zeros((layers, len(feats), each), np.float32) for each in (width, counts))
-    c[0, :] = divmod(counted, sherpa_lstm.MOST_COUNTED)
-    found = []
-    for start in range(0, feats.shape[1] - size, shift):
-        output, h, c = run(session, feats[:, start : start + size], h, c)
-        found.append(output)
-        if forgets:
-            h[:] = 0.0
-    assert (c == c[:, :1]).all()
-    high, low = c[0, 0].astype(int)
-    return np.concatenate(found, axis=1), high * sherpa_lstm.MOST_COUNTED + low
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(ARGUMENTS, CASES)
-def test_states_carry_a_stream(
-    head: object, frontend: str, subsampling: object, context: Context, tmp_path: Path
-) -> None:
-    file = model_of(head, frontend, subsampling, context)
-    exported = exported_of(file, context)
-    sherpa_layouts.layout_of(file).check(file, exported)
-    encoder, *parts = wired(file, exported, tmp_path)
-    own = build_frontend(file.config.model)
-    step = Step(file.model.encoder, file.model.head, context)
-    samples = torch.from_numpy(np.stack([speech(3.0), speech(3.0, seed=1)]))
-    feats, _ = features(own, samples, torch.full((2,), samples.size(1)))
-    windows = feats[:, own.lead_frames :].numpy()
-    is_nemo = frontend == "sherpa_nemo"
-    found = as_nemo(encoder, windows) if is_nemo else as_lstm(encoder, windows)[0]
-    size = found.shape[1]
-    assert size > 3 * context.chunk_size
-    frames = file.model.encoder.rate.step_frames(context, size // context.chunk_size)
-    with torch.no_grad():
-        expected = step(feats[:, :frames], torch.full((2,), frames), step.init_state(2)).frames
-    expected = expected.roll(-1, dims=2) if head == "ctc" else expected
-    assert np.abs(found - expected.numpy()).max() < 1e-4
-    if context.left:
-        control = as_nemo(encoder, windows, True) if is_nemo else as_lstm(encoder, windows, True)[0]
-        assert np.abs(control - found).max() > 0.01
-    if parts:
-        compare_parts(file, *parts)
-    if not is_nemo:
-        for before in (0, 25 * 3600 * 24 * 365):  # a year's frames: more than a float counts
-            assert as_lstm(encoder, windows, counted=before)[1] == before + size
-
-
-def compare_parts(file: ModelFile, decoder: Any, joiner: Any) -> None:
-    """NeMo's decoder has states, zeros at first; its blank is the last label. The other one gets
-    the last labels, -1 before the first ones."""
-    own, draw = file.model.head, torch.Generator().manual_seed(0)
-    assert isinstance(own, TransducerHead)
-    state, outputs = own.start(1), []
-    is_nemo = len(decoder.get_inputs()) > 1
-    if is_nemo:
-        states, labels = [np.zeros((*state[0].shape[1:2], 1, state[0].size(2)), "f4")] * 2, [0]
-    else:
-        about = decoder.get_modelmeta().custom_metadata_map
-        context = int(about["context_size"])
-        assert int(about["vocab_size"]) == own.vocab_size
-        labels = [-1] * (context - 1) + [0]
-    for _ in range(6):
-        frame = torch.randn(1, own.from_encoder.in_features, generator=draw)
-        if is_nemo:
-            target = np.array([[(labels[-1] - 1) % own.vocab_size]], np.int32)
-            predicted, _, *states = run(decoder, target, np.ones(1, np.int32), *states)
-            (logits,) = run(joiner, frame[:, :, None].numpy(), predicted)
-            logits = np.roll(logits[0, 0], 1, axis=1)
-        else:
-            (predicted,) = run(decoder, np.array([labels[-context:]]))
-            (logits,) = run(joiner, frame.numpy(), predicted)
-        with torch.no_grad():
-            output, state = own.predict(torch.tensor(labels[-1:]), state)
-            expected = own.join(own.project(frame), output)
-        assert logits.shape == expected.shape
-        assert np.abs(logits - expected.numpy()).max() < 1e-4
-        outputs.append(predicted)
-        labels.append(int(torch.randint(1, own.vocab_size, (), generator=draw)))
-    assert len({each.tobytes() for each in outputs}) > 3
+def test_frames_of_a_year_are_counted(tmp_path: Path) -> None:
+    """More than a float counts: `c` has two numbers."""
+    onnx, onnxruntime = pytest.importorskip("onnx"), pytest.importorskip("onnxruntime")
+    file, exported = file_of(num_layers=1, head=STATELESS), Exported("transducer", Context(4, 8))
+    onnx_export.write(eager_step(file, exported), tmp_path / "step", exported, file)
+    core, most = onnx.load(tmp_path / "step"), sherpa_lstm.MOST_COUNTED
+    graphs = sherpa_lstm.BEFORE, sherpa_lstm.AFTER
+    model = sherpa_graphs.encoder_graph(core, file, exported, graphs, ["new_lead"], most=most)
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    sizes = {each.name: each.shape for each in session.get_inputs()}
+    x, h = np.zeros((1, *sizes["x"][1:]), "f4"), np.zeros((1, 1, sizes["h"][2]), "f4")
+    for before in (0, 25 * 3600 * 24 * 365):
+        c = np.array([[divmod(before, most)]], np.float32)
+        high, low = session.run(["next_c"], {"x": x, "h": h, "c": c})[0][0, 0].astype(int)
+        assert high * most + low == before + 4
 
 
 @pytest.mark.slow

@@ -5,8 +5,6 @@ the network without right context, behind the past of the chunks before it; the 
 the chunk's.
 """
 
-import argparse
-import importlib
 import random
 from pathlib import Path
 from typing import Any
@@ -20,15 +18,13 @@ from asrkit import audio
 from asrkit.backends import eager
 from asrkit.backends.export_metadata import Exported, samples_ahead
 from asrkit.build import build_frontend
-from asrkit.cli.parser import Parser
-from asrkit.cli.recognizer import context_of
 from asrkit.commands import info, verify
 from asrkit.config import ContextConfig
 from asrkit.errors import UserError
 from asrkit.export.modules import of_stream
 from asrkit.export.verification import eager_step
 from asrkit.model import FULL, FULL_CONTEXT, ConformerEncoder, Context, EncoderState
-from asrkit.model_file import load_model, save_model
+from asrkit.model_file import save_model
 from asrkit.runtime import Recognizer
 from asrkit.runtime.load import load
 from asrkit.search import GreedySearch
@@ -173,37 +169,6 @@ def test_the_models_own_right_context(tmp_path: Path, capsys: pytest.CaptureFixt
     assert verify.main(["--model", str(path), str(tmp_path / "x.wav")]) == 0
     assert info.main([str(path)]) == 0
     assert "640 ms with 2560 ms before it and 120 ms after it" in capsys.readouterr().out
-
-
-def test_the_shipped_model_looks_ahead() -> None:
-    assert load("small-en-alnum").engine.spec.context == Context(8, 64, 4)
-
-
-COMMANDS = {  # arguments that each command needs
-    "bench": "--model small-en-alnum", "decode": "--model small-en-alnum x.wav",
-    "evaluate": "--model small-en-alnum x.jsonl", "export": "--model small-en-alnum",
-    "report": "small-en-alnum", "serve": "",
-    "stream": "--model small-en-alnum x.wav", "tune": "--model small-en-alnum --lm x x.jsonl",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_a_command_takes_the_models_own_context(
-    command: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """`evaluate` has chunks of its own, which see as far ahead as the model's own."""
-    module = importlib.import_module(f"asrkit.commands.{command}")
-    parsed: list[argparse.Namespace] = []
-
-    def parse(parser: Parser, work: object, argv: list[str]) -> None:
-        parsed.append(parser.parse_intermixed_args(argv))
-
-    monkeypatch.setattr(Parser, "run", parse)
-    module.main(COMMANDS[command].split())
-    (options,) = parsed
-    if command == "evaluate":
-        options.chunk_ms = "320"
-    assert context_of(options, load_model("small-en-alnum")) == Context(8, 64, 4)
 
 
 def test_a_second_pass_sees_nothing_ahead() -> None:

@@ -8,7 +8,7 @@ import random
 import struct
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,20 +19,13 @@ from safetensors.torch import load, save
 
 from asrkit import Batcher, Endpointer, Recognizer, Result
 from asrkit import load as load_recognizer
-from asrkit.audio import build_frontend
-from asrkit.backends import eager
-from asrkit.errors import UserError
-from asrkit.model import FULL_CONTEXT, Context
+from asrkit.model import FULL_CONTEXT
 from asrkit.runtime import Session
 from asrkit.runtime.serialization import JSON, MAGIC, SavedStreamError
-from asrkit.search import GreedySearch
-from asrkit.text import CharTokenizer
-from tests.conftest import speech, tiny_model
+from tests.conftest import speech
 from tests.laws.test_any_configuration import case
 from tests.laws.test_streaming import packets
 from tests.running import talkative_model
-
-LETTERS = CharTokenizer(list("abcdefghij "))
 
 
 def results(session: Session, parts: list[np.ndarray]) -> Iterator[Result]:
@@ -187,20 +180,6 @@ def test_another_recogniser_refuses(
         other.restore(recognizer.start().save())
 
 
-@pytest.mark.parametrize(("kind", "other"), [("kaldi", "slaney"), ("slaney", "kaldi")])
-def test_the_mode_of_a_frontend_is_not_part_of_it(kind: str, other: str) -> None:
-    def made(kind: str, trains: bool) -> Recognizer:
-        frontend = build_frontend(kind, 80).train(trains)
-        model = tiny_model(LETTERS.vocab_size)
-        return Recognizer(eager(model, Context(4, 8)), LETTERS, GreedySearch(), frontend=frontend)
-
-    session = made(kind, True).start()
-    session.accept(speech(1.0))
-    made(kind, False).restore(session.save())
-    with pytest.raises(SavedStreamError, match="another recogniser, with frontend"):
-        made(other, True).restore(session.save())
-
-
 def test_another_language_model_refuses(tmp_path: Path) -> None:
     """Also where the first 512 words of both have the same scores, and with another weight."""
     model = str(talkative_model(tmp_path / "m.safetensors"))
@@ -220,30 +199,6 @@ def test_another_language_model_refuses(tmp_path: Path) -> None:
     for other in (recognizer(0.5, "-4", "c.arpa"), recognizer(0.6, "-2", "d.arpa")):
         with pytest.raises(SavedStreamError, match=r"another search\.fusion"):
             other.restore(data)
-
-
-def test_another_function_refuses(recognizer: Recognizer) -> None:
-    """A function is known by its module, name and source, or by its attribute `identity`."""
-
-    def with_postprocess(function: Callable[[str], str]) -> Recognizer:
-        return Recognizer(
-            recognizer.backend, recognizer.tokenizer, recognizer.search, postprocess=function
-        )
-
-    data = with_postprocess(str.lower).start().save()
-    with_postprocess(str.lower).restore(data)
-    with pytest.raises(SavedStreamError, match="another postprocess"):
-        with_postprocess(str.upper).restore(data)
-
-    class Unknown:
-        def __call__(self, text: str) -> str:
-            return text
-
-    session = with_postprocess(Unknown()).start()
-    session.accept(speech(1.0))
-    with pytest.raises(UserError, match=r"Unknown' cannot be saved: set its attribute identity"):
-        session.save()
-    session.finish()
 
 
 def test_hotwords_of_the_recogniser_are_part_of_it(recognizer: Recognizer) -> None:

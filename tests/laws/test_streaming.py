@@ -16,7 +16,7 @@ from asrkit import Batcher, audio
 from asrkit.backends import eager
 from asrkit.model import FULL, FULL_CONTEXT, ConformerEncoder, Context, EncoderState, Network
 from asrkit.runtime import Recognizer
-from asrkit.search import GreedySearch, PrefixBeamSearch
+from asrkit.search import GreedySearch
 from asrkit.text import CharTokenizer
 from tests.conftest import fitted, speech, timed, tiny_encoder, tiny_model
 
@@ -139,30 +139,6 @@ def test_samples_to_text(context: Context, rate: int) -> None:
         while batcher.step():
             pass
         assert [timed(each.result) for each in sessions] == [timed(each) for each in batch]
-
-
-class SubWords:
-    """A tokenizer: some pieces begin a word, the others go on with one."""
-
-    vocab_size = 12
-
-    def piece(self, token: int) -> str:
-        return ("", " a", " b", " c", " d", " e", *"fghijk")[token]
-
-
-@pytest.mark.parametrize("chunk_size", [1, 4])
-def test_words_of_pieces_do_not_depend_on_the_packets(chunk_size: int) -> None:
-    """With a beam, which may go on with a word where it had begun another."""
-    context = Context(chunk_size, 16)
-    for seed in range(8):
-        samples = speech(2.0, seed=seed)
-        own = Recognizer(eager(network(samples, context), context), SubWords(), PrefixBeamSearch())
-        whole, session = own.transcribe(samples), own.start()
-        for packet in packets(samples, seed):
-            session.accept(packet)
-        assert timed(session.finish()) == timed(whole)
-        assert whole.text == whole.nbest[0].text
-        assert len(whole.words) > 3
 
 
 def test_control_another_sample_is_another_result() -> None:

@@ -14,13 +14,12 @@ import asrkit
 from asrkit import Batcher, Endpointer, Recognizer, audio
 from asrkit.backends import eager
 from asrkit.config import ConfigError, load_config
-from asrkit.errors import UserError
 from asrkit.evaluation.recording_search import Trace
 from asrkit.model import FULL, Context, TransducerHead
 from asrkit.runtime import BatchedSession, Result
 from asrkit.runtime.transcript import PIECE
 from asrkit.search import Search, TransducerBeamSearch, TransducerGreedySearch
-from asrkit.text import CharTokenizer, decode
+from asrkit.text import decode
 from asrkit.train import main
 from tests.conftest import speech, timed, write_config
 from tests.laws.test_streaming import LETTERS, network, packets
@@ -201,56 +200,6 @@ def test_control_a_predictor_of_another_past_is_noticed(
     assert [*map(whole, found)] != [*map(whole, alone)]
 
 
-class Counted(TransducerGreedySearch):
-    """A search that counts its calls of the joiner, and the frames that it searched."""
-
-    joined = searched = 0
-
-    def likeliest(self, *tensors: Tensor) -> Any:
-        self.joined += 1
-        return super().likeliest(*tensors)
-
-    def step_all(self, states: Any, frames: Any) -> Any:
-        self.searched += sum(map(len, frames))
-        return super().step_all(states, frames)
-
-
-def test_streams_of_a_step_share_its_rounds() -> None:
-    own = recognizer(HEADS[0])
-    search = Counted(own.backend.head)
-    own, samples = own.with_search(search), speech(2.0)
-    own.transcribe(samples)
-    alone = search.joined
-    batcher = Batcher(own)
-    sessions = [batcher.start() for _ in range(6)]
-    for session in sessions:
-        session.accept(samples)
-        session.finish()
-    search.joined = 0
-    while batcher.step():
-        pass
-    assert 0 < search.joined <= 2 * alone  # steps of a batcher are chunks
-    search.joined = 0
-    own.transcribe_batch([samples] * 6)
-    assert 0 < search.joined <= alone
-
-
-@pytest.mark.parametrize("pause_ms", [60_000, 40])
-def test_endpoints_search_each_frame_once(pause_ms: int) -> None:
-    """In a step with an endpoint, the frames up to it and those after it are searched again."""
-    own = recognizer(HEADS[0], endpointer=Endpointer(pause_ms=pause_ms))
-    search = Counted(own.backend.head)
-    session, samples = own.with_search(search).start(), speech(2.0)
-    for packet in np.array_split(samples, 50):
-        session.accept(packet)
-    result, frames = session.finish(), 50
-    if pause_ms == 40:
-        assert len(result.segments) > 2
-        assert frames < search.searched <= frames + 2 * 4 * (len(result.segments) + 1)
-    else:
-        assert search.searched == frames
-
-
 def test_a_search_of_several_streams_that_fails_ends_only_its_own_stream() -> None:
     class Failing(TransducerGreedySearch):
         def step_all(self, states: Any, frames: Any) -> Any:
@@ -315,29 +264,6 @@ def test_it_learns_and_streams_what_it_decodes(corpus: Path, tmp_path: Path, cap
     found = json.loads(capsys.readouterr().out)["contexts"]
     late, sooner = (found[name]["delay_ms"]["median"] for name in ("640 ms", "160 ms"))
     assert 0 < sooner < late <= 640
-
-
-def test_what_a_transducer_does_not_have_is_refused(tmp_path: Path, capsys: Any) -> None:
-    from asrkit.model_file import save_model
-    from tests.test_model_file import a_file
-
-    own = recognizer(HEADS[0])
-    with pytest.raises(UserError, match="cannot use hotwords; choose search prefix_beam"):
-        own.with_hotwords(["a bad cab"])
-    file, path = a_file(CharTokenizer(list("abc"))), tmp_path / "m.safetensors"
-    head = HEADS[0] | {"ctc_weight": 0.0}
-    config = file.config.model_copy(update={"model": type(file.config.model)(
-        **file.config.model.model_dump() | {"head": head})})  # fmt: skip
-    from asrkit.build import build_model
-
-    save_model(path, file._replace(model=build_model(config.model, 4).eval(), config=config))
-    for options, told in (
-        (("--format", "onnx", "--what", "ctc"), "--what must be encoder or model or transducer"),
-        (("--format", "sherpa-onnx"), "train with model.frontend=sherpa_nemo"),
-    ):
-        output = tmp_path / "out"
-        assert run("export", "--model", path, "--output", output, *options) == 2
-        assert told in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

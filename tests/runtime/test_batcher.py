@@ -100,15 +100,6 @@ def test_batched_stream_equals_single_stream(seed: int, max_rows: int) -> None:
     assert all(same(s.result, a, 1e-9) for s, a in zip(sessions, alone, strict=True))
 
 
-def test_batched_stream_with_own_hotwords_equals_single_stream_in_float32() -> None:
-    recognizer, heard = recognizer_of(torch.float32), recordings(9)
-    words = [None, ["ab"], ["hj", "d"]]
-    batcher = Batcher(recognizer)
-    sessions = run(batcher, heard, 0, lambda i, rate: batcher.start(rate, words[i % 3]))
-    for i, (session, (samples, rate)) in enumerate(zip(sessions, heard, strict=True)):
-        assert same(session.result, recognizer.transcribe(samples, rate, words[i % 3]), 1e-3)
-
-
 def test_threads_with_a_batcher_each_share_a_recognizer() -> None:
     """As the README has it for several cores; with hotwords, which searches share."""
     recognizer, heard = recognizer_of().with_hotwords(["ab", "hj"]), recordings(12)
@@ -189,18 +180,6 @@ def test_failed_session_leaves_no_trace_on_the_others() -> None:
             assert said.value.__cause__ is session.error
     for session, wanted in zip(sessions, alone, strict=True):
         assert session in failed or same(session.result, wanted, 1e-9)
-
-
-def test_ctrl_c_in_a_step_ends_one_stream_at_most() -> None:
-    """Those that had not had their turn make the step again."""
-    batcher, sessions, alone = struck(KeyboardInterrupt(), 1)
-    with pytest.raises(KeyboardInterrupt):
-        batcher.step()
-    while batcher.step():
-        pass
-    assert isinstance(sessions[0].error, KeyboardInterrupt)
-    for session, wanted in zip(sessions[1:], alone[1:], strict=True):
-        assert same(session.result, wanted, 1e-9)
 
 
 @pytest.mark.parametrize("call", ["commit", "finish", "step"])
@@ -331,27 +310,6 @@ def test_patient_sessions_leave_most_steps_to_others(patient: bool) -> None:
         assert len(moved) <= PATIENT_ROWS
     alone = recognizer_of().transcribe(np.tile(samples, 3), 16_000)
     assert all(same(session.result, alone, 1e-9) for session in files)
-
-
-def test_finished_and_cancelled_sessions_leave_the_batcher() -> None:
-    batcher = Batcher(recognizer_of())
-    first, second = batcher.start(), batcher.start()
-    first.accept(speech(1.0))
-    assert first.result.text == ""
-    assert [len(batcher.step()) for _ in range(7)] == [1] * 6 + [0]
-    assert not first.result.is_final
-    assert first.result.text
-    first.finish()
-    second.accept(speech(1.0))
-    batcher.cancel(second)
-    assert len(batcher.step()) == 1
-    assert first.result.is_final
-    assert not batcher.step()
-    for over in (first, second):
-        with pytest.raises(RuntimeError, match="has ended"):
-            over.accept(speech(0.1))
-        over.finish()
-        assert over.error is None
 
 
 def test_options_out_of_range_are_refused_by_name() -> None:

@@ -127,24 +127,6 @@ def test_control_a_past_beyond_the_commit_is_noticed(monkeypatch: pytest.MonkeyP
     assert result.text != expected(recognizer, parts).text
 
 
-@pytest.mark.parametrize("search", [GreedySearch(), PrefixBeamSearch(4)])
-@pytest.mark.parametrize(("two", "pauses"), CASES)
-def test_stable_text_is_never_taken_back(two: bool, pauses: bool, search: Search) -> None:
-    session, texts = recognizer_of(search, two, pauses).start(), [""]
-    for number, part in enumerate(recording()):
-        for packet in packets(part, number):
-            texts.append(session.accept(packet).stable_text)
-            assert session.accept(packet[:0]).text.startswith(texts[-1]) or two
-        texts.append(session.commit().stable_text)
-    final = session.finish()
-    assert final.stable_text == final.text
-    for before, after in zip(texts, [*texts[1:], final.text], strict=True):
-        assert after.startswith(before)
-    assert len(set(texts)) > 3
-    if isinstance(search, GreedySearch) and not two:
-        assert len(set(texts)) > 8
-
-
 def test_control_the_likeliest_hypothesis_is_not_stable() -> None:
     """A beam's likeliest hypothesis is taken back where what all share is not."""
     search, taken_back = PrefixBeamSearch(4), 0

@@ -151,9 +151,3 @@ def test_a_model_without_the_label_is_refused_by_name() -> None:
         model.with_decoding(decoding)
     with pytest.raises(UserError, match="must be low, medium, high or None, got 'soon'"):
         Endpointer(end_of_turn="soon")
-
-
-def test_options_that_end_nothing() -> None:
-    endpointer = Endpointer(None, end_of_turn="low")
-    assert endpointer.changed(end_of_turn=None) is None
-    assert endpointer.changed(pause_ms=300) is not None

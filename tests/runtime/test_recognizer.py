@@ -11,15 +11,12 @@ import torch
 
 import asrkit
 from asrkit import audio
-from asrkit.config import parse_language_model
 from asrkit.model_file import save_model
 from asrkit.runtime import recognizer_of
 from asrkit.search import GreedySearch
 from asrkit.text import END_OF_TURN, CharTokenizer
 from tests.conftest import speech, timed
 from tests.test_model_file import a_file
-
-TINY = Path("tests/search/tiny.arpa")
 
 
 @pytest.fixture
@@ -74,31 +71,6 @@ def test_load_refuses_values_that_do_not_fit_by_name(
     assert len(str(error.value)) < 120
 
 
-@pytest.mark.parametrize("model", [None, 5, b"small-en-alnum", {}])
-def test_load_refuses_what_is_not_a_path(model: Any) -> None:
-    with pytest.raises(asrkit.UserError, match=r"a model must be a path or .*, got "):
-        asrkit.load(model)
-
-
-def test_a_path_of_a_language_model() -> None:
-    for lm in (TINY, {"path": TINY}, str(TINY)):
-        assert parse_language_model(lm).path == str(TINY)
-    with pytest.raises(asrkit.UserError, match=r"'lm.path': input should be a valid string, got 5"):
-        parse_language_model({"path": 5})
-
-
-def test_whole_numbers_of_any_type(tmp_path: Path) -> None:
-    save_model(tmp_path / "model.safetensors", a_file())
-    chunk_size: Any = np.int64(8)
-    recognizer = asrkit.load(tmp_path, chunk_size, left_context=32.0)  # type: ignore[arg-type]
-    assert (recognizer.chunk_size, recognizer.left_context) == (8, 32)
-    samples = speech(1.0, rate=8000)
-    expected = timed(recognizer.transcribe(samples, 8000))
-    assert timed(recognizer.transcribe(samples, 8000.0)) == expected
-    with pytest.raises(audio.AudioError, match=r"sample rate must be .* got '8000'"):
-        recognizer.transcribe(samples, "8000")  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize("vad", [False, True])
 def test_what_torch_makes_by_default_changes_nothing(vad: bool) -> None:
     def text() -> str:
@@ -138,40 +110,6 @@ def test_dtypes_channels_and_paths_agree(recognizer: asrkit.Recognizer, tmp_path
     after.seek(6)
     assert timed(recognizer.transcribe(after)) == expected
     assert timed(recognizer.transcribe(data[: len(data) // 2])) != expected  # the control
-
-
-def test_bytes_that_are_not_an_audio_file_are_rejected(
-    recognizer: asrkit.Recognizer, tmp_path: Path
-) -> None:
-    with pytest.raises(audio.AudioError, match="not audio"):
-        recognizer.transcribe(bytes(3200))
-    with pytest.raises(audio.AudioError, match="in memory is empty"):
-        recognizer.transcribe(b"")
-    (tmp_path / "x.txt").write_text("x")
-    with (
-        open(tmp_path / "x.txt") as text,
-        pytest.raises(audio.AudioError, match="open it with mode 'rb'"),
-    ):
-        recognizer.transcribe(text)  # type: ignore[arg-type]
-
-
-def test_features_are_computed_a_chunk_at_a_time(
-    recognizer: asrkit.Recognizer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """However small the packets are, and none is looked at again when its owner has it back."""
-    samples, features = speech(2.0), recognizer.engine.features
-    expected = timed(recognizer.transcribe(samples))
-    calls = []
-    monkeypatch.setattr(
-        recognizer.engine, "features", lambda *x: calls.append(x[0].size(1)) or features(*x)
-    )
-    session = recognizer.start()
-    buffer = np.zeros(320, dtype=np.float32)
-    for packet in samples.reshape(-1, 320):
-        buffer[:] = packet
-        session.accept(buffer)
-    assert timed(session.finish()) == expected
-    assert len(calls) == 4  # three whole chunks of 640 ms and the rest
 
 
 def test_partials_grow_and_finish_ends(recognizer: asrkit.Recognizer) -> None:
@@ -244,13 +182,6 @@ def test_a_batch_with_a_bad_utterance_is_refused_before_anything_runs(
     for bad in (np.append(good, np.float32(np.nan)), good * 32768, good[None].repeat(2, 0), None):
         with pytest.raises(audio.AudioError, match=r"^utterance 1: .*samples must be"):
             recognizer.transcribe_batch([good, bad, good])
-
-
-def test_empty_batch_and_empty_recordings_have_empty_results(recognizer: asrkit.Recognizer) -> None:
-    assert recognizer.transcribe_batch([]) == []
-    mixed = recognizer.transcribe_batch([speech(1.0), np.zeros(0, dtype=np.float32)])
-    assert timed(mixed[0]) == timed(recognizer.transcribe(speech(1.0)))
-    assert mixed[1].text == ""
 
 
 @pytest.mark.parametrize("kind", [*audio.KINDS])

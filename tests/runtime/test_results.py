@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from asrkit.runtime import Endpointer, Result, Segment, Word, recognizer_of, results, words
+from asrkit.runtime import Endpointer, Result, recognizer_of, results, words
 from asrkit.runtime.results import candidates
 from asrkit.runtime.transcript import DecodingOptions, Transcript
 from asrkit.search import GreedySearch, Hypothesis, PrefixBeamSearch, Ranked, Search
@@ -140,11 +140,3 @@ def test_only_a_final_result_of_a_beam_has_a_list() -> None:
     final = session.finish()
     assert len(final.nbest) == 10
     assert final.nbest[0].text == final.text
-
-
-def test_an_update_since_the_start_has_every_segment() -> None:
-    words = (Word("a", 0.0, 0.1, 1.0), Word("b", 1.0, 1.1, 1.0))
-    segments = tuple(Segment(word.text, (word,), word.start, word.end) for word in words)
-    result = Result("a b", words, True, segments)
-    assert tuple(result.since(None).segments) == segments
-    assert tuple(result.since(Result("a", words[:1], False, segments[:1])).segments) == segments[1:]

@@ -11,8 +11,8 @@ from torch import Tensor
 from asrkit import Batcher, Endpointer, UserError, audio, load
 from asrkit.backends import eager
 from asrkit.model import FULL_CONTEXT, Context, Network
-from asrkit.runtime import Recognizer, Result, long_audio
-from asrkit.runtime.long_audio import Span, Spans, longest_pause
+from asrkit.runtime import Recognizer, long_audio
+from asrkit.runtime.long_audio import Span, Spans
 from asrkit.runtime.stream import FeatureQueue
 from asrkit.runtime.words import WordReader
 from asrkit.search import GreedySearch, PrefixBeamSearch
@@ -99,13 +99,6 @@ def test_spans_cover_the_stream_once() -> None:
             assert span.ends or all(inner) or span.last - span.end == 25
 
 
-def test_longest_pause_is_the_last_of_the_longest_runs() -> None:
-    quiet = [bool(int(each)) for each in "0110001110111"]
-    assert longest_pause(quiet) == range(10, 13)
-    assert longest_pause([False] * 3) is None
-    assert longest_pause([]) is None
-
-
 def test_a_final_text_is_that_of_the_larger_context(model: Network) -> None:
     """In one segment: the same result as in one pass in that context, n-best and all."""
     samples = recording(3)
@@ -176,51 +169,6 @@ def test_control_features_that_are_forgotten_too_early(
     expected = recognizer.transcribe(samples)
     monkeypatch.setattr(Spans, "first_needed", property(lambda self: self._start))
     assert recognizer.transcribe(samples).text != expected.text
-
-
-def batched(recognizer: Recognizer, all_samples: list[np.ndarray], seed: int) -> list[Result]:
-    """Streams that share their steps, in both passes."""
-    draw, batcher = random.Random(seed), Batcher(recognizer)
-    sessions = [batcher.start() for _ in all_samples]
-    waiting = [list(packets(samples, seed + i)) for i, samples in enumerate(all_samples)]
-    while any(waiting):
-        for session, left in zip(sessions, waiting, strict=True):
-            if left and draw.random() < 0.7:
-                session.accept(left.pop(0))
-                if not left:
-                    session.finish()
-        if draw.random() < 0.1:
-            batcher.step()
-    while batcher.step():
-        pass
-    return [session.result for session in sessions]
-
-
-def test_batched_second_pass_equals_single_second_pass(model: Network) -> None:
-    """Each has the result that it has alone, and some of their spans were in one step."""
-    all_samples = [recording(seed, 0.4 + 0.2 * seed, 3) for seed in range(5)]
-    recognizer = recognizer_of(model, Endpointer(300), rewrite=str.upper)
-    expected = [recognizer.transcribe(samples) for samples in all_samples]
-    second, rows = recognizer.decoding.second, list[int]()
-    assert second is not None
-    honest = second.engine.backend
-
-    def noted(feats: Tensor, lengths: Tensor, state: object) -> object:
-        rows.append(len(feats))
-        return honest.step(feats, lengths, state)  # type: ignore[arg-type]
-
-    second.engine.backend = honest._replace(step=noted)  # type: ignore[arg-type]
-    for ours, alone in zip(batched(recognizer, all_samples, 1), expected, strict=True):
-        assert_same(ours, alone)
-    assert max(rows) > 1
-
-    def swapped(feats: Tensor, lengths: Tensor, state: object) -> object:
-        output = honest.step(feats, lengths, state)  # type: ignore[arg-type]
-        return output._replace(frames=output.frames.flip(0))
-
-    second.engine.backend = honest._replace(step=swapped)  # type: ignore[arg-type]
-    others = batched(recognizer, all_samples, 1)
-    assert [each.text for each in others] != [each.text for each in expected]  # the control
 
 
 def test_live_steps_wait_for_one_step_at_most(model: Network) -> None:

@@ -132,24 +132,3 @@ def test_commands(model: Path, corpus: Path, capsys: pytest.CaptureFixture[str])
         assert run("evaluate", *options, *more, "--chunk-ms", "640", corpus / "dev.jsonl") == 0
         tables.append(capsys.readouterr().out)
     assert tables[0] != tables[1]
-
-
-def test_commands_explain(model: Path, corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    bad, hot, wav = corpus / "bad.txt", corpus / "hot.txt", corpus / "audio" / "dev0.flac"
-    bad.write_text("# mine\nab\nxy\n")
-    hot.write_text("ab\n")
-    beam = ["--search", "prefix_beam"]
-    for options, message in (
-        (["--hotwords", hot], "this search cannot use hotwords; choose search prefix_beam"),
-        (["--hotwords", bad, *beam], "hotword 'xy': not in the vocabulary: 'x' 'y'"),
-        (["--hotwords", wav, *beam], "dev0.flac:1: not UTF-8"),
-        (
-            ["--hotwords", hot, "--hotword-weight", 30, *beam],
-            "--hotword-weight: must be a number from 0.0 to 20.0, got '30'",
-        ),
-        (["--hotword-weight", 3, *beam], "--hotword-weight needs --hotwords"),
-    ):
-        assert run("decode", "--model", model, *options, wav) == 2
-        shown = capsys.readouterr().err
-        assert message in shown
-        assert len(shown.splitlines()) == 1

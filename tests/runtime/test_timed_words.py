@@ -15,7 +15,6 @@ from asrkit.runtime.serialization import plain, read
 from asrkit.runtime.words import (
     LEAD,
     RECENT,
-    TRAIL,
     WordReader,
     in_units,
     joined,
@@ -139,18 +138,6 @@ def test_control_words_that_reach_too_far_are_noticed(
     monkeypatch.setattr(words, "widened", tampered)
     with pytest.raises(AssertionError):
         list(map(stream_of_results, range(200)))
-
-
-def test_words_are_longer_than_their_tokens() -> None:
-    """But reach into no other, nor beyond the audio."""
-    hypothesis = Hypothesis((1, 2, 3), (1, 10, 12), (2, 12, 14), (1.0,) * 3)
-    read = WordReader(WordTokenizer(["a", "b", "c"]), FRAME_MS)
-    words = read(hypothesis, 0.57)
-    assert [word[1:3] for word in words] == [
-        (0.0, 0.08 + TRAIL),
-        (round(0.4 - LEAD, 3), 0.48),  # where c's tokens begin
-        (0.48, 0.57),
-    ]
 
 
 @pytest.mark.parametrize("rate", [8000, 11_025, 16_000, 44_100, 48_000])

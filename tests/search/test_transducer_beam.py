@@ -12,7 +12,6 @@ from torch import Tensor
 
 from asrkit.lm import Hotwords
 from asrkit.model import TransducerHead
-from asrkit.model.transducer_loss import transducer_loss
 from asrkit.search import Ranked, TransducerBeamSearch, TransducerGreedySearch
 from tests.search.test_prefix_beam import ALL, add
 from tests.search.test_transducer_greedy import HEADS, assert_same, frames, head
@@ -78,22 +77,6 @@ def test_a_wide_beam_is_the_sum_over_all_alignments(options: dict[str, Any]) -> 
         assert hypothesis.confidences == pytest.approx([prob for _, prob in path], abs=1e-9)
     scores = [each.score for each in found]
     assert scores == pytest.approx(sorted(scores, reverse=True), abs=2e-6)
-
-
-def test_texts_that_fit_have_the_probability_of_the_loss() -> None:
-    """Texts of at most `max_symbols` labels: no alignment is left out."""
-    own, encoded = head(vocab_size=4, blank=3.0, max_symbols=2), frames(3)
-    found = nbest(TransducerBeamSearch(own, beam=10**6, **ALL), encoded)
-    short = [each for each in found if len(each.hypothesis.tokens) <= 2]
-    assert len(short) == 1 + 3 + 9
-    scores = log_probs(own, encoded)
-    for (tokens, *_), score in short:
-        rows = torch.stack([scores(tokens[:i]) for i in range(len(tokens) + 1)], dim=1)
-        loss = transducer_loss(
-            rows[None], torch.tensor([tokens], dtype=torch.long), torch.tensor([3]),
-            torch.tensor([len(tokens)]),
-        )  # fmt: skip
-        assert score == pytest.approx(-float(loss), abs=1e-9)
 
 
 def definition(

@@ -111,17 +111,6 @@ def test_a_round_calls_the_joiner_once_for_all_streams(kind: Callable[[Any], Sea
     assert counted.predictions <= counted.joins
 
 
-def test_quiet_frames_are_those_without_a_label() -> None:
-    search, encoded = TransducerGreedySearch(head(**HEADS[0])), frames(60)
-    state = search.step(search.start(), encoded[:20])
-    after = search.step(state, encoded[20:])
-    spoken = {start - 20 for start in after.hypothesis.starts if start >= 20}
-    assert after.quiet == tuple(i not in spoken for i in range(40))
-    quiet = search.step(search.start(), encoded).quiet
-    assert quiet == state.quiet + after.quiet
-    assert 5 < sum(quiet) < 55
-
-
 @pytest.mark.parametrize("options", HEADS)
 def test_a_text_at_once_is_the_text_token_by_token(options: dict[str, Any]) -> None:
     own, tokens = head(**options), [4, 1, 4, 2]
