@@ -4,7 +4,6 @@ import copy
 import functools
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
@@ -83,7 +82,7 @@ class Recognizer:
         Raises:
             UserError: for an endpointer that needs a label which the model does not have.
         """
-        endpointer, postprocess, second = decoding.endpointer, decoding.postprocess, decoding.second
+        endpointer, second = decoding.endpointer, decoding.second
         if endpointer and endpointer.end_of_turn and self.end_of_turn is None:
             raise UserError(
                 f"end_of_turn {endpointer.end_of_turn}: this model has no label for ends of turns; "
@@ -93,12 +92,6 @@ class Recognizer:
         if second is not None:
             last = second.search.bound(second.engine.backend.transducer, self.end_of_turn)
             second = second._replace(search=last)
-        former = vars(self).get("decoding")
-        if former is None or former.postprocess is not postprocess:
-            self._postprocess: str | None = None
-            if postprocess is not None:
-                with suppress(UserError):  # raised where the identity is needed
-                    self._postprocess = identity_of(postprocess)
         self.decoding = decoding._replace(search=search, second=second)
         self._identity: dict[str, Any] | None = None  # computed on first use
 
@@ -272,16 +265,13 @@ class Recognizer:
             UserError: for a postprocess whose content cannot be compared.
         """
         if self._identity is None:  # takes longer than the rest of saving a stream
-            endpointer, second = self.decoding.endpointer, self.decoding.second
-            postprocess = self.decoding.postprocess
-            if postprocess is not None and self._postprocess is None:
-                self._postprocess = identity_of(postprocess)
+            _, _, endpointer, postprocess, second = self.decoding
             self._identity = {
                 "tokenizer": hashlib.sha256(self.tokenizer.to_bytes()).hexdigest(),
                 **self.engine.identity(),
                 "search": self.search.identity(),
                 "endpointer": endpointer and endpointer.options,
-                "postprocess": self._postprocess,
+                "postprocess": postprocess and identity_of(postprocess),
                 "second_pass": second and second.engine.context_identity(),
                 "second_search": second and second.search.identity(),
             }
