@@ -1,9 +1,6 @@
 """Many streams, each at any place in its audio, in one step of the network."""
 
-import math
 from collections.abc import Callable, Sequence
-
-import numpy as np
 
 from asrkit import audio
 from asrkit.backends import Backend
@@ -22,10 +19,6 @@ PATIENT_ROWS = 4  # patient sessions in such a step: live chunks wait for them
 MOST_COMMITS = 100  # waiting commits of a session: each starts a stream with its own state
 
 
-class AheadError(UserError):
-    """Audio arrives faster than the network processes it; the same call may succeed later."""
-
-
 class BatchedSession(Session):
     """A session of a batcher, whose steps advance it.
 
@@ -33,12 +26,10 @@ class BatchedSession(Session):
     `error`, and the other sessions continue.
 
     Attributes:
-        max_ahead: seconds of audio that may wait for steps.
         patient: whether the session yields most steps to others, as a recording does to live audio.
         note: notes in the batcher that the session has changed.
     """
 
-    max_ahead = math.inf
     patient = False
     note: Callable[["BatchedSession"], None]
 
@@ -47,31 +38,16 @@ class BatchedSession(Session):
         """Whether a step would advance the session."""
         return bool(self.stream.due or self.stream.ended_feats)
 
-    def accept(self, samples: np.ndarray) -> Result:
-        """Append samples, see `Session.accept`; `Batcher.step` processes them.
-
-        Raises:
-            AheadError: if `max_ahead` seconds wait; the session has not changed.
-        """
-        self._check_open()
-        waiting = self.seconds_waiting
-        if waiting >= self.max_ahead:
-            raise AheadError(
-                f"{waiting:.1f} s of audio wait for the network, the limit is "
-                f"{self.max_ahead:g} s: call Batcher.step, or send audio more slowly"
-            )
-        return super().accept(samples)
-
     def commit(self) -> Result:
         """End a segment, see `Session.commit`; its steps precede those of later samples.
 
         Raises:
-            AheadError: if too many commits wait for steps; the session has not changed.
+            UserError: if too many commits wait for steps; the session has not changed.
         """
         self._check_open()
         self._follow()
         if len(self._streams) > MOST_COMMITS:
-            raise AheadError(f"{MOST_COMMITS} commits wait for the network: call Batcher.step")
+            raise UserError(f"{MOST_COMMITS} commits wait for the network: call Batcher.step")
         return super().commit()
 
     def _step(self) -> None:
@@ -92,16 +68,12 @@ class Batcher:
     Args:
         recognizer: recogniser with chunks, on any backend.
         max_rows: largest number of streams in one step.
-        max_ahead: seconds of audio of a session that may wait for steps before `accept` rejects
-            more; None for no limit.
 
     Raises:
         UserError: in full context, which has no steps to share; for a number out of range.
     """
 
-    def __init__(
-        self, recognizer: Recognizer, max_rows: int = 32, max_ahead: float | None = None
-    ) -> None:
+    def __init__(self, recognizer: Recognizer, max_rows: int = 32) -> None:
         if recognizer.chunk_size == FULL_CONTEXT:
             raise UserError(
                 "a batcher needs a chunk_size, got full context: streams share no steps"
@@ -109,22 +81,13 @@ class Batcher:
         rows = whole_number(max_rows, 1)
         if rows is None:
             raise UserError(f"max_rows must be a whole number of at least 1, got {shown(max_rows)}")
-        if max_ahead is not None and not max_ahead > 0:
-            raise UserError(f"max_ahead must be above 0 seconds, got {shown(max_ahead)}")
         self.recognizer, self.max_rows = recognizer, rows
-        self.max_ahead = math.inf if max_ahead is None else max_ahead
         self._sessions: dict[BatchedSession, None] = {}  # those that are not over
         self._due: dict[BatchedSession, None] = {}  # of these, the longest waiting first
         self._steps = Steps()
         self._live = False  # whether the last step was of the first pass
         self._passed = 0  # number of steps that patient sessions have waited
         self._closed = False
-
-    def __enter__(self) -> "Batcher":
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
     def start(
         self,
@@ -249,7 +212,7 @@ class Batcher:
         return recognizer or self.recognizer
 
     def _add(self, session: BatchedSession) -> BatchedSession:
-        session.max_ahead, session.note = self.max_ahead, self._note
+        session.note = self._note
         self._sessions[session] = None
         self._note(session)
         return session
