@@ -1,6 +1,5 @@
 """Scores of texts that are normalised by Whisper's rules, as on the open ASR leaderboard."""
 
-import unicodedata
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -60,10 +59,6 @@ def written(
     pairs = [(normalize(a), normalize(b)) for a, b in zip(references, results, strict=True)]
     each = [wer([a], [b]) for a, b in pairs if a.split()]
     return Written(total(each), bootstrap(each), len(pairs) - len(each))
-
-
-def is_mark(sign: str) -> bool:
-    return unicodedata.category(sign)[0] in "PS"
 
 
 def written_table(found: dict[str, Written | None], rules: str) -> str:

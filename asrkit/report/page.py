@@ -12,7 +12,6 @@ import yaml
 from asrkit.evaluation import Score
 from asrkit.evaluation.wer import rate_shown, total
 from asrkit.evaluation.written import rules_of
-from asrkit.report.speakers import heard_speakers
 from asrkit.report.training import Experiment, context_phrase, facts, tiles
 from asrkit.report.words import Pair, Recognized, by_duration, confusions, grouped
 
@@ -40,7 +39,6 @@ def page(
     file, rate = experiment.file, total(each.counts for each in recognized)
     speakers = grouped(recognized, lambda each: each.speaker)
     speakers.sort(key=lambda group: (-(group.rate or 0.0), group.name))
-    names, start = {group.name for group in speakers}, file.config.training.start_from
     style, script = (
         (FOLDER / name).read_text(encoding="utf-8") for name in ("page.css", "page.js")
     )
@@ -60,7 +58,6 @@ def page(
         ),
         confusions=confusions(recognized), rate=rate,
         by_duration=by_duration(recognized), by_speaker=speakers,
-        heard=heard_speakers(start, names) if start and names else None,
     )  # fmt: skip
 
 
