@@ -133,30 +133,21 @@ def stored(**changes: object) -> bytes:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: CharTokenizer.from_bytes(b'{"a": 1}'), "must be a JSON list of strings"),
         (lambda: CharTokenizer.from_bytes(b"[" * 10**5), "must be a JSON list of strings"),
         (lambda: CharTokenizer(["a", "a"]), "distinct"),
         (lambda: SentencePieceTokenizer.from_bytes(b"x"), "not a sentencepiece model"),
         (lambda: SentencePieceTokenizer.train(TEXTS, 3), "vocab_size 3"),
         (lambda: PieceTokenizer.from_bytes(b"[]"), "not the labels and the sentencepiece model"),
-        (lambda: PieceTokenizer.from_bytes(b"\xff"), "not the labels and the sentencepiece model"),
         (lambda: PieceTokenizer.from_bytes(stored(sentencepiece="eA")), "not the labels and"),
-        (lambda: PieceTokenizer.from_bytes(stored(sentencepiece=3)), "not the labels and"),
         (lambda: PieceTokenizer.from_bytes(stored(pieces=[3])), "not the labels and"),
-        (lambda: PieceTokenizer.from_bytes(stored(sentencepiece="eA==")), "not a sentencepiece mo"),
-        (lambda: PieceTokenizer.from_bytes(stored(pieces=["a", "a"])), "distinct"),
         (lambda: PieceTokenizer.from_bytes(stored(pieces=["a\x1b"])), "control character"),
         (lambda: train_tokenizer(TextConfig(tokenizer="pieces"), TEXTS), "train unigram or bpe"),
         (lambda: SPLITTER.with_label(END_OF_TURN), "cannot be extended by <eou>: train new ones"),
         (lambda: SPLITTER.encode("sev\udc00"), r"cannot be encoded: 'sev\\udc00'"),
-        (
-            lambda: SentencePieceTokenizer(
-                SPLITTER.to_bytes().replace(b"seven", b"s\xff\xff\xffn")
-            ),
-            "a piece of the sentencepiece model is not text",
-        ),
+        (lambda: SentencePieceTokenizer(SPLITTER.to_bytes().replace(b"seven", b"s\xff\xff\xffn")),
+         "a piece of the sentencepiece model is not text"),
     ],
-)
+)  # fmt: skip
 def test_bad_tokenizers(make: Callable[[], object], message: str) -> None:
     with pytest.raises(TextError, match=message):
         make()
