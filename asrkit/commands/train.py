@@ -230,7 +230,7 @@ def begin(trainer: Trainer, command: argparse.Namespace, folder: Path) -> None:
     """Initialise the trainer from a checkpoint, a model, or the statistics of the features."""
     from asrkit.build import build_frontend
     from asrkit.training.dataset import feature_statistics
-    from asrkit.training.dev_texts import dev_warning, trained_warning
+    from asrkit.training.dev_texts import dev_warning
     from asrkit.training.warm_start import start_from
 
     if command.resume:
@@ -243,9 +243,8 @@ def begin(trainer: Trainer, command: argparse.Namespace, folder: Path) -> None:
             return
         logger.info("no checkpoint in %s: training begins", folder)
     corpus, name = trainer.corpus, trainer.options.start_from
-    for warn in (dev_warning, trained_warning) if trainer.ranks.is_first else ():
-        if warning := warn(corpus, trainer.config):
-            logger.warning(warning)
+    if trainer.ranks.is_first and (warning := dev_warning(corpus, trainer.config)):
+        logger.warning(warning)
     if name is not None:
         known = start_from(name, trainer.model, corpus.encode.tokenizer, trainer.config)
         logger.info("starting from %s, which has %d of the labels%s", name, *known)

@@ -1,10 +1,8 @@
-"""Warnings before training about the texts and the recordings of the dev set."""
+"""A warning before training about the texts of the dev set."""
 
-import os
 from collections import Counter
 
 from asrkit.config import Config
-from asrkit.data.recordings import Joined, place_of
 from asrkit.errors import shown
 from asrkit.evaluation.wer import without_errors
 from asrkit.text import TextError, Tokenizer
@@ -43,25 +41,6 @@ def dev_warning(corpus: Corpus, config: Config) -> str | None:
         f"{len(lacking)} different: {named}{', …' * (len(lacking) > EXAMPLES)}; "
         f"{ADVICE.get(config.text.tokenizer, OTHER_ADVICE)}"
     )
-
-
-def trained_warning(corpus: Corpus, config: Config) -> str | None:
-    """Return a warning if the manifest of dev or its recordings are in data.train too, or None.
-
-    Recordings are compared in memory only, not those of shards.
-    """
-    if os.path.realpath(config.data.dev) in map(os.path.realpath, config.data.train):
-        what = "is in data.train too"
-    elif corpus.dev.folder is None:
-        train = corpus.train.parts if isinstance(corpus.train, Joined) else [corpus.train]
-        files = (part.at_speeds([1.0]) for part in train if part.folder is None)
-        places = {str(place_of(each, os.curdir)) for part in files for each in part}
-        count = sum(str(place_of(each, os.curdir)) in places for each in corpus.dev)
-        what = f"has {count} of {len(corpus.dev)} recordings in data.train too" * bool(count)
-    else:
-        return None
-    advice = "its scores do not predict those of new recordings: asrkit data import divides anew"
-    return f"data.dev {config.data.dev} {what}; {advice}" if what else None
 
 
 def unwritable(words: Counter[str], tokenizer: Tokenizer) -> Counter[str]:

@@ -101,9 +101,6 @@ def check_same(
         )
     for change in changed:
         logger.info("changed at step %d: %s", stored.progress.step, change)
-    if changed and stored.progress.batch:
-        logger.info("if the order of batches changed, some utterances occur twice in this epoch "
-                    "and others not at all")  # fmt: skip
 
 
 def settings(config: Config, ranks: int) -> dict[str, Any]:

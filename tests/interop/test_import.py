@@ -186,31 +186,6 @@ def test_settings_that_are_harmless_change_no_number(tmp_path: Path) -> None:
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
-def test_a_missing_size_has_the_default_of_nemo(tmp_path: Path) -> None:
-    sizes = {"n_heads": 4, "ff_expansion_factor": 4, "conv_kernel_size": 31}
-
-    def change(settings: dict[str, Any], weights: dict[str, torch.Tensor]) -> None:
-        settings["encoder"].update(sizes, feat_in=64)
-        settings["preprocessor"]["features"] = 64
-        layer, channels = "encoder.layers.0", 4
-        weights["encoder.pre_encode.out.weight"] = torch.ones(16, channels * 9)
-        weights[f"{layer}.conv.depthwise_conv.weight"] = torch.ones(16, 1, 31)
-        weights |= {f"{layer}.self_attn.pos_bias_{x}": torch.ones(4, 4) for x in "uv"}
-
-    def without(settings: dict[str, Any], weights: dict[str, torch.Tensor]) -> None:
-        change(settings, weights)
-        del settings["preprocessor"]["features"]
-        for name in sizes:
-            del settings["encoder"][name]
-
-    written, missing = (
-        import_checkpoint("nemo", checkpoint(tmp_path / f"{each.__name__}.nemo", each)).file
-        for each in (change, without)
-    )
-    assert written.config == missing.config
-    assert missing.config.model.num_heads == 4
-
-
 def test_what_nemo_leaves_open(tmp_path: Path) -> None:
     """Biases that are not there, one context, and the input as it is."""
 

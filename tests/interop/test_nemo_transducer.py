@@ -25,7 +25,6 @@ from asrkit.text import decode
 from tests.conftest import FIXTURES, toolkit_outputs
 from tests.interop.test_nemo import difference
 from tests.laws.test_streaming import packets
-from tests.running import run
 
 NAMES = [
     "rnnt", "rnnt-stateless", "rnnt-hybrid",
@@ -236,27 +235,6 @@ def test_a_hybrid_keeps_both_heads_or_the_one_that_is_chosen(tmp_path: Path) -> 
     with pytest.raises(CheckpointError, match=r"must be equal; --head ctc imports the CTC head"):
         import_checkpoint("nemo", other)
     import_checkpoint("nemo", other, "ctc")
-
-
-@pytest.mark.parametrize(
-    ("name", "options", "shown"),
-    [
-        ("rnnt-hybrid", (), "predictor lstm, predictor_layers 2, predictor_dim 40"),
-        ("rnnt-stateless", (), "predictor stateless, "),
-        ("rnnt-prompt", ("--prompt", "de-DE"), "prompt: de-DE"),
-    ],
-)
-def test_info_tells_the_head_and_the_prompt(
-    name: str, options: tuple[str, ...], shown: str, tmp_path: Path, capsys: Any
-) -> None:
-    path, output = checkpoint(name), tmp_path / "m.safetensors"
-    command = ("import", "nemo", path, "--output", output, "--licence", "CC-BY-4.0")
-    assert run(*command, *options) == 0
-    capsys.readouterr()
-    assert run("info", output) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert any(line.startswith("head        transducer, ") for line in lines)
-    assert any(shown in line for line in lines)
 
 
 def test_labels_for_ends_and_languages_are_not_text(tmp_path: Path) -> None:

@@ -36,13 +36,6 @@ def test_state_keeps_its_shape_and_leaves_the_given_one_alone(encoder: Conformer
     assert torch.equal(feats, copy)
 
 
-def test_no_frames(encoder: ConformerEncoder) -> None:
-    feats = torch.zeros(2, 0, 20, dtype=torch.float64)
-    encoded, lengths, _ = encoder(feats, torch.tensor([0, 0]), encoder.init_state(2, 4), 4)
-    assert encoded.shape == (2, 0, 24)
-    assert lengths.tolist() == [0, 0]
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [

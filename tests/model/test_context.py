@@ -7,7 +7,7 @@ import torch
 
 from asrkit.errors import UserError
 from asrkit.model import FULL, FULL_CONTEXT, Context, FrameRate
-from asrkit.model.context import fitted, num_valid
+from asrkit.model.context import num_valid
 
 LIVE = Context(16, 64, 4)
 
@@ -29,13 +29,6 @@ def test_a_step_takes_its_chunks_and_what_they_see_ahead() -> None:
     # The last frame that is seen ahead is complete with the last feature frame.
     assert rate.num_frames(rate.step_frames(context)) == 2 + 3
     assert rate.num_frames(rate.step_frames(context) - 1) == 2 + 3 - 1
-
-
-def test_a_chunk_is_at_most_the_step() -> None:
-    assert fitted(LIVE, 17) == LIVE
-    assert fitted(LIVE, 16) == Context(16, 64)  # nothing after its only chunk
-    assert fitted(LIVE, 3) == Context(3, 64)
-    assert fitted(FULL, 0) == Context(1)
 
 
 def test_numbers_that_are_not_given_are_the_defaults() -> None:

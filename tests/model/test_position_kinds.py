@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 
-from asrkit.model.positions import KINDS, FramePosition, build_positions
+from asrkit.model.positions import KINDS, build_positions
 from asrkit.model.positions.bias import ALiBiPosition, T5Position
 from tests.model import reference
 from tests.model.test_positions import (
@@ -66,15 +66,6 @@ def test_sinusoids_begin_and_drop_as_asked() -> None:
     assert distance(dropped, torch.where(dropped == 0, 0, 2 * whole)) < 1e-12
 
 
-def test_what_a_kind_leaves_alone() -> None:
-    (frame, layers), x = build_positions("relative", DIM, 2, 3), frames(2, 4, DIM)
-    assert torch.equal(marked(frame, x, [0, 7]), x)
-    assert [type(layer) for layer in layers] == [KINDS["relative"]] * 3
-    frame, layers = build_positions("learned", DIM, 2, 3)
-    assert isinstance(frame, FramePosition)
-    assert [type(layer) for layer in layers] == [KINDS["none"]] * 3
-
-
 REFUSALS = [  # kind, options, message
     ("rotory", {}, f"position must be one of {', '.join(KINDS)}, got 'rotory'; did .* 'rotary'"),
     ("xyz", {}, "position must .*, got 'xyz'$"),
@@ -104,8 +95,3 @@ def test_refusals(case: tuple) -> None:
     kind, given, message = case
     with pytest.raises(ValueError, match="^" + message):
         build_positions({"kind": kind} | given, DIM, 2, 1)
-
-
-def test_a_forgotten_kind_is_named() -> None:
-    with pytest.raises(ValueError, match="needs a 'kind' beside max_distance"):
-        build_positions({"max_distance": 3}, DIM, 2, 1)

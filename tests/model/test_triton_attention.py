@@ -10,7 +10,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from asrkit.errors import UserError
 from asrkit.model import ConformerEncoder, EncoderState
 from asrkit.model.attention import ChunkAttention
 from asrkit.model.kernels import triton_attention as fused_attention
@@ -232,16 +231,6 @@ def test_the_tool_compares_them(
     monkeypatch.setattr(fused_attention, "attend", lambda *inputs: 1.05 * attend(*inputs))
     assert kernels.verify_kernels("cpu", small, dim=32) == 1  # the control
     assert "FAILED: 2" in capsys.readouterr().out
-
-
-def test_the_tool_says_why_it_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(UserError, match="there is no CUDA device"):
-        kernels.device_of_kernels()
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(kernels, "HAS_TRITON", False)
-    with pytest.raises(UserError, match="the kernels need Triton and a C compiler"):
-        kernels.device_of_kernels()
 
 
 def by_hand(q: Tensor, p: Tensor, k: Tensor, v: Tensor, table: Tensor, factors: Tensor) -> Tensor:

@@ -1,6 +1,5 @@
 """Convolutions without padding, as WeNet has them, for any number of frames."""
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -103,19 +102,3 @@ def test_recordings_that_are_hardly_long_enough(recognizer: Recognizer) -> None:
             pass
         found: list[Result] = [session.finish(), row.result]
         assert [timed(each) for each in found] == [timed(expected)] * 2
-
-
-def test_a_stream_keeps_the_frames_that_it_sees_ahead(recognizer: Recognizer) -> None:
-    """Steps take 4C + 3 frames and leave three; a segment's second pass sees those too."""
-    samples = np.concatenate([speech(1.0), np.zeros(8000, np.float32), speech(0.5, 1)])
-    session = recognizer.start()
-    stream = session.stream
-    for packet in np.array_split(samples, 50):
-        session.accept(packet)
-        assert stream.due == 0
-        assert stream.value.feats.size(0) < 11
-    assert stream.value.feats.size(0) >= 3
-    final = session.finish()
-    assert len(final.segments) > 1
-    assert timed(final) == timed(recognizer.transcribe(samples))
-    assert stream.value.feats.size(0) == 0

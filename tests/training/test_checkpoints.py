@@ -14,10 +14,9 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import nn
 
-from asrkit.atomic_write import replacing
 from asrkit.train import main
 from asrkit.training import checkpoints
 from asrkit.training.checkpoints import (
@@ -114,17 +113,6 @@ def test_a_full_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
             torch.save(written, Disk(size))
         told.add(error.type)
     assert told == {OSError, RuntimeError}  # the control: torch says both
-
-
-def test_temporary_files_of_a_killed_training_go(tmp_path: Path) -> None:
-    for folder in ("checkpoints", "epochs"):
-        with replacing(tmp_path / folder / "mine.part") as temporary:
-            pass
-        temporary.touch()
-    Checkpoints(tmp_path / "checkpoints").save(1, state(1))
-    EpochWeights(tmp_path / "epochs", 1).save(0, network().state_dict())
-    names = {path.name for path in tmp_path.glob("*/*")}
-    assert names == {"mine.part", "step-00000001.pt", "epoch-0001.safetensors"}
 
 
 def test_a_flipped_bit_anywhere_is_noticed_or_harmless(tmp_path: Path) -> None:
@@ -261,30 +249,6 @@ def test_a_damaged_epoch_is_not_averaged(
         shutil.copy(epochs.paths()[1], epochs.paths()[epoch])
     with pytest.raises(TrainingCheckpointError, match="no usable epoch-"):
         epochs.average(model)
-
-
-def test_epochs_written_without_a_checksum_are_averaged_but_not_of_another_network(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    for epoch in range(2):
-        save_file(all_of(float(epoch)), tmp_path / f"epoch-{epoch + 1:04d}.safetensors")
-    save_file({"weight": torch.ones(2)}, tmp_path / "epoch-0003.safetensors")
-    epochs, model = EpochWeights(tmp_path, 3), nn.Linear(1, 1)
-    average, used = epochs.average(model)
-    assert (average["weight"].item(), used) == (0.5, [0, 1])
-    assert "'bias' is missing, expected torch.float32 (1,)" in caplog.text
-
-
-def test_an_average_of_fewer_epochs_is_reported(
-    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    out, lack = tmp_path / "out", "1 of 2 epochs are averaged: "
-    config = write_config(tmp_path / "c.yaml", corpus, out, epochs=2, average=2)
-    assert main(["--config", str(config)]) == 0
-    assert lack not in capsys.readouterr().err
-    (out / "epochs" / "epoch-0001.safetensors").unlink()
-    assert main(["--config", str(config), "--resume"]) == 0
-    assert f"{lack}{out}/epochs lacks the others" in capsys.readouterr().err
 
 
 def test_training_resumes_from_the_checkpoint_before_a_damaged_one(

@@ -3,16 +3,12 @@
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
-import torch
 
 from asrkit import audio
-from asrkit.build import build_frontend
 from asrkit.config import load_config
 from asrkit.data.manifest import ManifestError
 from asrkit.data.recordings import Recordings, load_recordings
-from asrkit.train import main
 from asrkit.training.dataset import feature_statistics, load_corpus
 from tests.conftest import speech, write_config, write_manifest, write_wav
 
@@ -29,25 +25,6 @@ def recordings(folder: Path, *rates: int) -> Path:
 
 def loaded(path: Path) -> Recordings:
     return load_recordings(str(path), [])
-
-
-def test_a_frontend_for_8_khz_leaves_no_bin_empty(tmp_path: Path) -> None:
-    """The upper bins hold speech then; a model trained so can be started from."""
-    override = "model.frontend.high_frequency=4000"
-    manifest = recordings(tmp_path / "telephone", 8000, 8000)
-    (manifest.parent / "dev.jsonl").write_bytes(manifest.read_bytes())
-    config = write_config(tmp_path / "c.yaml", manifest.parent, tmp_path / "out", epochs=1)
-    samples = torch.from_numpy(audio.load(tmp_path / "telephone" / "0.wav"))[None]
-    spread = []
-    for overrides in ([], [override]):
-        frontend = build_frontend(load_config(config, overrides).model)
-        feats = audio.features(frontend, samples, torch.tensor([samples.size(1)]))[0][0]
-        spread.append(np.ptp(feats[:, -20:].mean(0).numpy()))
-        assert main(["--config", str(config), f"training.output_dir={tmp_path / str(len(spread))}",
-                     *overrides]) == 0  # fmt: skip
-    assert spread[1] < spread[0] / 2
-    again = ["--config", str(config), override, f"training.output_dir={tmp_path / 'next'}"]
-    assert main([*again, f"training.start_from={tmp_path / '2' / 'model.safetensors'}"]) == 0
 
 
 def test_audio_that_cannot_be_read_is_an_error_with_its_reason(tmp_path: Path) -> None:

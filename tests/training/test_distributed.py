@@ -144,35 +144,3 @@ def test_two_ranks_go_on_as_one(corpus: Path, tmp_path: Path, environment: dict[
     # Control: other batches a step.
     assert main([*arguments, *settings(tmp_path / "other", 2)]) == 0
     assert apart(tmp_path / "other", tmp_path / "whole") > 1e-4
-
-
-@pytest.mark.slow
-def test_two_ranks_go_on_as_four(corpus: Path, tmp_path: Path, environment: dict[str, str]) -> None:
-    arguments = stop_two_ranks(corpus, tmp_path, environment)
-    train_with(4, environment, [*arguments, *settings(tmp_path / "two", 1), "--resume"])
-    assert main([*arguments, *settings(tmp_path / "whole", 4)]) == 0
-    assert apart(tmp_path / "two", tmp_path / "whole") < 1e-5
-
-
-# Ranks write down how they end.
-TOLD = """
-from asrkit import train
-
-def told(arguments, main=train.main):
-    print("ended with", main(arguments), flush=True)
-    return 0
-train.main = told
-"""
-
-
-@pytest.mark.slow
-def test_a_folder_that_is_refused_ends_every_rank(
-    corpus: Path, tmp_path: Path, environment: dict[str, str]
-) -> None:
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "model.safetensors").touch()
-    path = write_config(tmp_path / "c.yaml", corpus, tmp_path / "out")
-    told = train_with(2, environment, ["--config", str(path)], before=TOLD)
-    assert re.findall(r"ended with (\d+)", told) == ["2", "2"]
-    assert told.count("already has a training") == 2
-    assert "Traceback" not in told

@@ -27,11 +27,8 @@ from tests.test_model_file import a_file
 
 KINDS: dict[str, tuple[str, str, dict[str, str]]] = {  # format, fixture, options of the import
     "ctc": ("nemo", "nemo-fastconformer-ctc", {}),
-    "ctc, batch norm": ("nemo", "nemo-fastconformer-ctc-batchnorm", {}),
     "transducer": ("nemo", "nemo-fastconformer-rnnt", {}),
-    "stateless transducer": ("nemo", "nemo-fastconformer-rnnt-stateless", {}),
     "hybrid": ("nemo", "nemo-fastconformer-rnnt-hybrid", {}),
-    "ctc of a hybrid": ("nemo", "nemo-fastconformer-rnnt-hybrid", {"head": "ctc"}),
     "prompt": ("nemo", "nemo-fastconformer-rnnt-prompt", {"prompt": "de-DE"}),
     "wenet, sub-words": ("wenet", "wenet-u2pp-ctc", {}),
     "wenet, characters": ("wenet", "wenet-u2pp-ctc-batchnorm", {}),
@@ -235,41 +232,3 @@ def test_steps_lower_the_loss_and_streaming_equals_offline(
     assert tuned.config.model == file.config.model
     assert read_config_of(tmp_path / "out").context == file.config.context
     check_streaming(tuned, Context(4, 8))
-
-
-@pytest.mark.slow
-def test_control_without_a_learning_rate_the_loss_stays(corpus: Path, tmp_path: Path) -> None:
-    imported("hybrid", tmp_path / "m.safetensors")
-    slow = {"epochs": 3, "learning_rate": 1e-9, "validate_every_epochs": 3}
-    path = minimal(tmp_path, corpus, tmp_path / "m.safetensors", **slow)
-    assert train.main(["--config", str(path)]) == 0
-    found = losses(tmp_path)
-    assert found[-1] > 0.95 * found[0]
-
-
-@pytest.mark.slow
-def test_either_head_of_a_hybrid(corpus: Path, tmp_path: Path) -> None:
-    """The CTC layer of a hybrid goes on as a CTC model; its rows are those of the hybrid."""
-    imported("hybrid", tmp_path / "m.safetensors")
-    fast = {"epochs": 3, "learning_rate": 5e-3, "validate_every_epochs": 3}
-    path = minimal(tmp_path, corpus, tmp_path / "m.safetensors", **fast)
-    assert train.main(["--config", str(path), "model.head=ctc"]) == 0
-    found = losses(tmp_path)
-    assert found[-1] < 0.8 * found[0]
-    log = (tmp_path / "out" / "train.log").read_text()
-    assert "the head begins anew except its CTC layer: model.head.kind is transducer there" in log
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("keep", ["adapters", "replay"])
-def test_imported_models_keep_what_they_had(keep: str, corpus: Path, tmp_path: Path) -> None:
-    """Adapters and replay lower the loss of an imported hybrid; its canary is scored."""
-    imported("hybrid", tmp_path / "m.safetensors")
-    fast = {"epochs": 3, "learning_rate": 5e-3, "validate_every_epochs": 3, "keep": keep}
-    path = minimal(tmp_path, corpus, tmp_path / "m.safetensors", **fast)
-    old = [f"data.canary={{old: {corpus / 'dev.jsonl'}}}"]
-    old += [f"data.replay={corpus / 'dev.jsonl'}"] if keep == "replay" else []
-    assert train.main(["--config", str(path), *old]) == 0
-    found = losses(tmp_path)
-    assert found[-1] < 0.8 * found[0]
-    assert "canary old error rate" in (tmp_path / "out" / "train.log").read_text()

@@ -15,7 +15,6 @@ from asrkit.errors import UserError
 from asrkit.model_file import load_model, save_model
 from asrkit.text import CharTokenizer
 from asrkit.training.dataset import load_corpus
-from asrkit.training.resume_checks import settings
 from asrkit.training.warm_start import load_training
 from tests.conftest import speech, write_manifest, write_wav
 from tests.laws.test_resume import same, stop_after, weights
@@ -37,18 +36,6 @@ def test_a_share_of_the_seconds_is_old_and_another_part_in_each_epoch(share: flo
     assert (drawn[0] == drawn[2]).all()
     assert not np.array_equal(drawn[0], drawn[1])
     assert not np.array_equal(drawn[0], with_replay(durations, 200, share, 1, 0))
-
-
-def test_old_recordings_are_repeated_where_they_are_too_few() -> None:
-    durations = np.array([10.0] * 9 + [1.0, 2.0])
-    old = with_replay(durations, 9, 0.5, 0, 0)[9:]
-    assert durations[old].sum() == 90.0
-    counts = np.bincount(old)[9:]
-    assert counts.min() == counts.max() == 30
-
-
-def test_a_small_share_has_an_old_recording() -> None:
-    assert with_replay(np.array([1.0, 30.0, 40.0]), 1, 0.1, 0, 0).tolist() in ([0, 1], [0, 2])
 
 
 def test_batches_have_only_the_chosen_utterances() -> None:
@@ -113,14 +100,6 @@ def test_replay_is_a_share_of_the_epoch_and_part_of_a_trainings_identity(
     changed = {name for name in before if before[name] != after[name]}
     assert "the replay utterances" in changed
     assert "the training utterances" not in changed
-
-
-def test_replay_that_begins_or_ends_is_a_changed_schedule(config: Path, old: str) -> None:
-    plain, mixed, moved = (
-        settings(loaded(config, "training.keep=adapters", *more), 1)
-        for more in ([], [f"data.replay={old}"], ["data.replay=elsewhere.jsonl"])
-    )
-    assert plain != mixed == moved  # the utterances of `moved` have hashes
 
 
 def test_old_data_are_those_of_the_first_model(config: Path, tmp_path: Path, old: str) -> None:

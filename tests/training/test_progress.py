@@ -7,15 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 from asrkit.training import progress
-from asrkit.training.progress import EpochLog, duration
+from asrkit.training.progress import EpochLog
 from tests.training.test_trainer import trainer
-
-
-@pytest.mark.parametrize(
-    ("seconds", "expected"), [(40.4, "40 s"), (307, "5 min 07 s"), (11100, "3 h 05 min")]
-)
-def test_duration(seconds: float, expected: str) -> None:
-    assert duration(seconds) == expected
 
 
 @pytest.mark.parametrize("shown", [True, False])

@@ -90,14 +90,6 @@ def test_with_leave_it_goes_on_and_says_what_changes(corpus: Path, tmp_path: Pat
     assert log.count("changed at step") == log.count("the training is complete") == 1
 
 
-def test_leave_to_change_what_is_not_resumed(
-    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    config = write_config(tmp_path / "c.yaml", corpus, tmp_path / "out")
-    assert main(["--config", str(config), "--change-schedule"]) == 2
-    assert "--change-schedule needs --resume" in capsys.readouterr().err
-
-
 def found_of(config: Any, ranks: int = 1, epoch: int = 0, **more: Any) -> Checkpoint:
     return Checkpoint(
         weights={}, optimizers=[], progress=Progress(epoch), history={},
@@ -150,18 +142,6 @@ def test_parts_of_the_model_without_weights(
         check_same(found_of(found), {}, config, 1, not is_schedule)
     if is_schedule:
         check_same(found_of(found), {}, config, 1, True)
-
-
-def test_a_checkpoint_of_an_earlier_version_is_resumed_with_a_warning(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    config, hashes = config_of(tmp_path), {"the dev utterances": "0123"}
-    check_same(found_of(config), hashes, config, 1, False)
-    assert caplog.messages == ["the checkpoint is of an earlier version: utterances are not "
-                               "compared"]  # fmt: skip
-    caplog.clear()
-    check_same(found_of(config, identity=hashes), hashes, config, 1, False)  # control
-    assert caplog.messages == []
 
 
 def test_labels_are_compared_with_a_checkpoint_of_an_earlier_version(tmp_path: Path) -> None:

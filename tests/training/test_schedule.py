@@ -12,7 +12,6 @@ from asrkit.model_file import load_model
 from asrkit.train import main
 from asrkit.training import schedule
 from asrkit.training.schedule import resolved
-from asrkit.training.trainer import Trainer
 from tests.conftest import PROJECT, write_config
 from tests.laws.test_resume import stop_after
 
@@ -41,14 +40,6 @@ def test_the_default_has_epochs_by_the_hours_of_recordings(
     config = resolved(load_config(DEFAULT), epoch(hours) * 3600)
     assert config.augmentation.speed_factors == SPEEDS
     assert (config.training.epochs, config.training.average) == (epochs, averaged)
-
-
-@pytest.mark.parametrize("hours", [0.05, 1 / 3, 1, 5, 20])
-def test_the_default_takes_enough_steps_for_any_hours(hours: float) -> None:
-    """From 20 minutes on, at least 9000 steps of 12 s."""
-    config = resolved(load_config(DEFAULT), epoch(hours) * 3600)
-    steps = int(config.training.epochs) * epoch(hours) * 3600 / config.data.max_batch_seconds
-    assert steps > 9000 * min(1.0, (3 * hours) ** 0.5)
 
 
 def test_as_many_passes_at_one_speed_as_at_three() -> None:
@@ -109,30 +100,3 @@ def test_auto_is_the_number_that_it_says(
     assert main(["--config", str(other)]) == 0
     name = next(iter(weights["auto"]))
     assert not torch.equal(weights["auto"][name], load_file(tmp_path / "o/model.safetensors")[name])
-
-
-def test_steps_are_counted_with_their_batches(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    taken = []
-    train_step = Trainer.train_step
-    monkeypatch.setattr(
-        Trainer, "train_step", lambda self, step: (taken.append(step), train_step(self, step))
-    )
-    config = write_config(
-        tmp_path / "c.yaml", corpus, tmp_path / "out", epochs=1, accumulate_batches=2
-    )
-    assert main(["--config", str(config)]) == 0
-    log = (tmp_path / "out" / "train.log").read_text()
-    assert f"batches, 2 a step: about {len(taken)} steps" in log
-    assert log.count("epochs of") == 1
-
-
-def test_a_number_of_epochs_that_differs_from_the_first_is_named(
-    few: None, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    config = write_config(tmp_path / "c.yaml", corpus, tmp_path / "out", **AUTO)
-    assert main(["--config", str(config)]) == 0
-    assert main(["--config", str(config), "--resume", "training.epochs=5"]) == 0
-    assert main(["--config", str(config), "--resume", "training.epochs=9"]) == 2
-    assert "training.epochs (5 → 9)" in capsys.readouterr().err

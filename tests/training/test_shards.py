@@ -92,20 +92,6 @@ def test_a_shard_that_goes_away_ends_training(
     assert log.count("5 of 12 utterances were left out; 5 of them could not be read") == 1
 
 
-def test_a_shard_that_is_missing_from_the_start(
-    corpus: Path, shards: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (shards / "000002.tar").unlink()
-    assert train(corpus, tmp_path / "out", f"data.train={shards}") == 2
-    told = capsys.readouterr().err
-    assert "2 of 12 utterances cannot be read, more than data.max_bad_share 0.1" in told
-    assert "train11: 000002.tar is missing" in told
-    share = "data.max_bad_share=0.2"
-    assert train(corpus, tmp_path / "out", f"data.train={shards}", share) == 0
-    left_out = (tmp_path / "out" / "left_out.jsonl").read_text().splitlines()
-    assert [json.loads(line)["id"] for line in left_out] == ["train10", "train11"]
-
-
 def test_what_is_checked_where(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

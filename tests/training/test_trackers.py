@@ -80,19 +80,6 @@ def test_what_a_tracker_gets(
         assert started["config"]["model"]["dim"] == 16
 
 
-def test_a_missing_package_is_named_before_the_training(
-    corpus: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setitem(sys.modules, "wandb", None)
-    path = write_config(tmp_path / "c.yaml", corpus, tmp_path / "mine", trackers=["wandb"])
-    monkeypatch.setattr("asrkit.commands.train.make_manifests", lambda *_: pytest.fail("too late"))
-    assert run("train", "--config", path) == 2
-    assert "wandb not installed: pip install" in capsys.readouterr().err
-
-
 def test_a_training(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fake, output = Fake(), tmp_path / "exp" / "mine"
     monkeypatch.setitem(sys.modules, "wandb", fake)

@@ -6,34 +6,29 @@ import logging
 import math
 import multiprocessing
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
 import asrkit
-from asrkit.commands.train import report, start_log
 from asrkit.config import load_config
-from asrkit.data.manifest import LeftOut, ManifestError
 from asrkit.errors import UserError
 from asrkit.evaluation import outcomes
 from asrkit.model import FULL, Context
 from asrkit.model_file import load_model
 from asrkit.train import main
 from asrkit.training.checkpoints import Checkpoints, EpochWeights, Progress
-from asrkit.training.dataset import feature_statistics, load_corpus
+from asrkit.training.dataset import load_corpus
 from asrkit.training.distributed import Ranks
 from asrkit.training.loss import (
-    Gradients,
     Loss,
     View,
     recompute_layers,
-    to_few_lengths,
     wants_bfloat16,
 )
 from asrkit.training.optimizer import build_optimizers, learning_rate, set_learning_rate
 from asrkit.training.trainer import Trainer, TrainingError
-from tests.conftest import tiny_model, write_config, write_manifest
+from tests.conftest import tiny_model, write_config
 
 
 def trainer(corpus: Path, tmp_path: Path, **training: object) -> Trainer:
@@ -149,29 +144,6 @@ def test_a_loss_that_is_not_finite_skips_the_step(
     assert not all(torch.equal(before[n], p) for n, p in subject.model.named_parameters())
 
 
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_in_bfloat16_on_a_cpu_batches_have_few_lengths(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, precision: str
-) -> None:
-    """Control: in float32 a batch is as long as its longest utterance."""
-    subject = trainer(corpus, tmp_path, precision=precision)
-    seen = []
-
-    def watched(self: Gradients, feats: torch.Tensor, *rest: Any) -> list[View]:
-        seen.append(feats.size(1))
-        return draw_views(self, feats, *rest)
-
-    draw_views = Gradients.draw_views
-    monkeypatch.setattr(Gradients, "draw_views", watched)
-    (batch,) = next(subject.steps()).batches
-    batch = batch._replace(samples=batch.samples[:, :-160], num_samples=batch.num_samples - 160)
-    longest = int(subject.gradients.frontend.num_frames(batch.num_samples).max())
-    padded = to_few_lengths(torch.zeros(1, longest, 1)).size(1)
-    assert padded > longest
-    subject.gradients.losses(batch, 0.0)
-    assert seen == [padded if precision == "bfloat16" else longest]
-
-
 @pytest.mark.parametrize("has_bfloat16", [True, False])
 def test_auto_takes_bfloat16_where_a_cpu_is_faster_with_it(
     monkeypatch: pytest.MonkeyPatch, has_bfloat16: bool
@@ -218,27 +190,6 @@ def test_a_training_that_diverges_is_a_users_error(
     assert not (tmp_path / "out" / "model.safetensors").exists()
 
 
-def test_noise_without_a_recording_is_refused(corpus: Path, tmp_path: Path) -> None:
-    """Not trained without a word; a manifest in which nothing is there is one too."""
-    lost = write_manifest(tmp_path / "lost.jsonl", {"id": "n", "audio": "gone.wav", "text": ""})
-    for noise in (write_manifest(tmp_path / "empty.jsonl"), lost):
-        path = write_config(tmp_path / "c.yaml", corpus, tmp_path / "out")
-        config = load_config(path, [f"augmentation.noise={noise}"])
-        with pytest.raises(ManifestError, match=r"augmentation.noise .* no usable recording"):
-            load_corpus(config)
-
-
-def test_dev_is_scored_whole(corpus: Path, tmp_path: Path) -> None:
-    """A word that the tokenizer cannot write is an error, not an utterance to leave out."""
-    lines = [json.loads(line) for line in (corpus / "dev.jsonl").read_text().splitlines()]
-    lines[0]["text"] = "Qq xx"
-    write_manifest(corpus / "dev.jsonl", *lines)
-    subject = trainer(corpus, tmp_path)
-    for align in (False, True):
-        found = subject.validation(align).values()
-        assert all(score.words.reference_units == 2 + 1 + 2 for score in found)
-
-
 def test_validation_measures_no_delay(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -267,21 +218,6 @@ def test_unusable_utterances_are_reported(corpus: Path, tmp_path: Path) -> None:
     assert [u["id"] for u in report] == ["train3"]
     assert "is empty" in report[0]["reason"]
     assert "1 utterances left out" in (tmp_path / "out" / "train.log").read_text()
-
-
-def test_what_utf8_cannot_hold_is_reported_all_the_same(tmp_path: Path) -> None:
-    """A lone surrogate, as an id of lhotse's may have."""
-    start_log(tmp_path, first=True)
-    report([LeftOut("lone \ud800", "why")], tmp_path / "left_out.jsonl", Ranks())
-    (left_out,) = (tmp_path / "left_out.jsonl").read_text("utf-8").splitlines()
-    assert json.loads(left_out) == {"id": "lone \ud800", "reason": "why"}
-    assert r"lone \ud800: why" in (tmp_path / "train.log").read_text("utf-8")
-
-
-def test_nothing_usable_is_a_users_error(corpus: Path, tmp_path: Path, capsys) -> None:  # type: ignore[no-untyped-def]
-    config = write_config(tmp_path / "config.yaml", corpus, tmp_path / "out")
-    assert main(["--config", str(config), "data.min_seconds=20"]) == 2
-    assert "train.jsonl has no usable utterance" in capsys.readouterr().err
 
 
 def test_gradient_checkpointing_changes_no_gradient() -> None:
@@ -316,13 +252,3 @@ def test_intermediate_loss_is_the_weighted_mean() -> None:
     last, first = Loss(model, [], 0.3)(*batch), Loss(model, [1], 1.0)(*batch)
     both = Loss(model, [1], 0.3)(*batch)
     assert both.item() == pytest.approx(0.7 * last.item() + 0.3 * first.item(), rel=1e-6)
-
-
-def test_feature_statistics(corpus: Path, tmp_path: Path) -> None:
-    subject = trainer(corpus, tmp_path)
-    mean, scale = feature_statistics(subject.corpus.train, subject.gradients.frontend)
-    batches = next(subject.steps()).batches
-    samples = batches[0].samples[:, : int(batches[0].num_samples.min())]
-    feats = (subject.gradients.frontend(samples, samples[:, :0])[0] - mean) * scale
-    assert abs(feats.mean()) < 0.3
-    assert 0.6 < feats.std() < 1.4

@@ -6,16 +6,13 @@ from typing import Any, Literal
 import pytest
 import torch
 
-from asrkit import train
 from asrkit.build import build_model
-from asrkit.config import TextConfig, load_config
+from asrkit.config import TextConfig
 from asrkit.errors import UserError
-from asrkit.model_file import ModelFile, load_model, save_model
+from asrkit.model_file import ModelFile, save_model
 from asrkit.text import CharTokenizer, SentencePieceTokenizer, WordTokenizer
-from asrkit.training.dataset import load_corpus
 from asrkit.training.labels import tokenizer_of
 from asrkit.training.warm_start import same_labels, start_from
-from tests.conftest import write_config
 from tests.test_model_file import a_file
 
 
@@ -134,30 +131,6 @@ def test_sub_words_that_the_texts_do_not_have_are_missed(
         assert (told in caplog.text) == (size == 300) == (found.vocab_size != size)
 
 
-def test_a_training_keeps_the_sub_words_of_the_model_it_starts_from(
-    corpus: Path, tmp_path: Path
-) -> None:
-    """Trained on the corpus' own texts they are others."""
-    options = {"text.tokenizer": "unigram", "text.vocab_size": 14}
-    path = write_config(tmp_path / "c.yaml", corpus, tmp_path / "out")
-    config = load_config(path, [f"{key}={value}" for key, value in options.items()])
-    own = load_corpus(config).encode.tokenizer
-    letters = " ".join(own.piece(token) for token in range(1, own.vocab_size))
-    texts = [each.text for each in load_corpus(config).train]
-    other = SentencePieceTokenizer.train([text[::-1] for text in texts] + [letters], 14)
-    assert other.to_bytes() != own.to_bytes()
-    file = a_file(other)
-    save_model(
-        tmp_path / "m.safetensors",
-        file._replace(config=file.config.model_copy(update={"text": config.text})),
-    )
-    options["training.start_from"] = str(tmp_path / "m.safetensors")
-    for keeps, tokenizer in (("true", other), ("false", own)):
-        options["training.keep_labels"] = keeps
-        goes_on = load_config(path, [f"{key}={value}" for key, value in options.items()])
-        assert load_corpus(goes_on).encode.tokenizer.to_bytes() == tokenizer.to_bytes()
-
-
 def test_another_shape_is_refused(tmp_path: Path) -> None:
     other, file = a_file(), a_file()
     save_model(tmp_path / "m.safetensors", other)
@@ -165,19 +138,3 @@ def test_another_shape_is_refused(tmp_path: Path) -> None:
     config = file.config.model_copy(update={"model": model})
     with pytest.raises(UserError, match=r"start_from .*: model\.dim is \d+ there, 48 here$"):
         start_from(str(tmp_path / "m.safetensors"), file.model, file.tokenizer, config)
-
-
-def test_training_goes_on(corpus: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """With a rate of nearly nothing the new model is the old one; without, it is another."""
-    first = write_config(tmp_path / "a.yaml", corpus, tmp_path / "a", epochs=1)
-    assert train.main(["--config", str(first)]) == 0
-    old = tmp_path / "a" / "model.safetensors"
-    distances = []
-    for name, start in (("b", str(old)), ("c", None)):
-        options = {"learning_rate": 1e-9, "start_from": start, "seed": 5, "epochs": 1}
-        second = write_config(tmp_path / f"{name}.yaml", corpus, tmp_path / name, **options)
-        assert train.main(["--config", str(second)]) == 0
-        weights = load_model(tmp_path / name / "model.safetensors").model.state_dict()
-        before = load_model(old).model.state_dict()
-        distances.append(max(float((weights[k] - before[k]).abs().max()) for k in weights))
-    assert distances[0] < 1e-5 < 1e-2 < distances[1]
