@@ -94,7 +94,7 @@ class Container(AudioFile):
         self._packets = self._damaged = self._empty = self._end = 0
         self._complaint, self._is_after_damage = "", False
         self._is_cut = False  # whether the last packet lacks a part
-        self._holes = self._jumps = 0.0
+        self._holes = 0.0
         self._container = open_container(self._data, self.name)
         self._origin = self._start_time()
         streams = self._container.streams.audio
@@ -164,7 +164,7 @@ class Container(AudioFile):
         origin = frame.time if self._origin is None else self._origin
         gap = frame.time - origin - position
         if not -STEP_BACK <= gap <= LONGEST_HOLE:
-            origin, self._jumps, gap = origin + gap, self._jumps + max(0.0, gap), 0.0
+            origin, gap = origin + gap, 0.0
         elif position and gap <= (ROUNDING if self._is_after_damage else TOLERANCE):
             gap = 0.0
         self._origin, gap = origin, max(0.0, gap)
@@ -180,8 +180,6 @@ class Container(AudioFile):
         more = self._data.seek(0, os.SEEK_END) - self._end
         if at_end and more > PADDING and self._is(*SAMPLES_LAST) and self._is_pcm():
             yield bytes_after(more)
-        if self._jumps:
-            yield f"has time stamps that jump by {self._jumps:.0f} s, which is not taken as silence"
         lost = self._empty if self._empty - self._damaged > MAX_EMPTY else self._damaged
         if lost > (self._is_after_damage and is_cut):
             yield f"is damaged: {lost} of {self._packets} packets cannot be decoded"

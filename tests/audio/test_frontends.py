@@ -148,13 +148,6 @@ def test_frames_before_the_stream_come_first_and_change_no_other(choice: Any) ->
     assert torch.equal(scripted, frontend(samples[None], frontend.start(1))[0])
 
 
-def test_160_samples_give_a_frame_after_the_first_240() -> None:
-    samples = torch.from_numpy(speech(0.1))[None]
-    feats, past = Fbank()(samples[:, 240:400], samples[:, :240])
-    assert feats.shape == (1, 1, 80)
-    assert torch.equal(past, samples[:, 160:400])
-
-
 @pytest.mark.parametrize(
     ("low", "high"), [(-1.0, None), (20.0, 8001.0), (4000.0, 4000.0), (float("nan"), None)]
 )

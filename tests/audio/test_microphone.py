@@ -36,19 +36,18 @@ def test_devices_by_number_or_a_part_of_their_name(sound: ModuleType) -> None:
         "  3 USB Mic, JACK (1 in, 0 out)",
     ]
     assert [find_device(wanted)["index"] for wanted in (None, "2", "built")] == [0, 2, 2]
+    sound.refused = "Device unavailable"
+    with pytest.raises(AudioError, match="'Built-in Mic' cannot be used: Device unavailable"):
+        Microphone("built", 100)
     for wanted, message in {
         "webcam": "No input device matching 'webcam'; the devices:",
         "1": "Not an input device: 'Loudspeaker'; the devices:",
-        "9": "Error querying device 9; the devices:",
         "mic": "Multiple input devices found for 'mic':; [0] …; the devices:",
     }.items():
         with pytest.raises(AudioError) as error:
             find_device(wanted)
         first, *lines = str(error.value).splitlines()
         assert (first, len(lines)) == (message, 4)
-    sound.default.device = [-1, -1]
-    with pytest.raises(AudioError, match="Error querying device -1; the devices:"):
-        find_device(None)
     sound.DEVICES.clear()
     with pytest.raises(AudioError, match="finds no microphone on this computer"):
         find_device("0")
@@ -68,12 +67,6 @@ def test_what_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(builtins, "__import__", without_portaudio)
     with pytest.raises(AudioError, match=r"needs PortAudio \(libportaudio2\): PortAudio library"):
         device_table()
-
-
-def test_a_device_that_cannot_be_used(sound: ModuleType) -> None:
-    sound.refused = "Device unavailable"
-    with pytest.raises(AudioError, match="'Built-in Mic' cannot be used: Device unavailable"):
-        Microphone("built", 100)
 
 
 @pytest.mark.parametrize("packet_ms", [7, 1000])
@@ -123,7 +116,7 @@ def test_while_nothing_comes_packets_are_empty(sound: ModuleType) -> None:
     sound.after = lambda: False
     with Microphone(None, 100) as microphone:
         packets = iter(microphone)
-        assert [next(packets).shape for _ in range(2)] == [(0, 1), (0, 1)]
+        assert next(packets).shape == (0, 1)
         microphone.stop()
         assert list(packets) == []
 
@@ -142,9 +135,7 @@ SILENCE, SOUND, NOTHING = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "quiet", [[SILENCE] * 50, [NOTHING] * 20, [NOTHING, SILENCE] * 14 + [NOTHING]]
-)
+@pytest.mark.parametrize("quiet", [[SILENCE] * 50, [NOTHING] * 20])
 def test_silence_is_told_once(quiet: list[np.ndarray]) -> None:
     monitor = watch()
     assert told(monitor, *quiet[:-10], SOUND, *quiet[:-1]) == []  # a sound starts it anew
@@ -172,12 +163,11 @@ def test_losses_are_told_at_once_and_once() -> None:
 def test_level() -> None:
     """The text beside it must not jump, so it is always as wide."""
     monitor, levels = watch(), []
-    for peak in (0.0, 1e-5, 0.01, 0.5, 0.9, 1.0, 1.2):
+    for peak in (0.0, 1e-5, 0.5, 1.2):
         assert told(monitor, np.full((160, 1), peak)) == []
         levels.append(monitor.level())
     assert {*map(len, levels)} == {10}
-    assert [each.strip() for each in levels[:4]] == ["-∞ dBFS", "-100 dBFS", "-40 dBFS", "-6 dBFS"]
-    assert [each.strip() for each in levels[5:]] == ["CLIP!"] * 2
+    assert [each.strip() for each in levels] == ["-∞ dBFS", "-100 dBFS", "-6 dBFS", "CLIP!"]
 
 
 @pytest.mark.parametrize(("suffix", "error"), [(".wav", 0.0), (".flac", 2**-23)])
