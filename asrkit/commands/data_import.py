@@ -65,7 +65,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def columns(text: str) -> dict[str, str]:
     """Return the pairs of KEY=COLUMN,…; reject wrong keys, and a second one of a key."""
-    from asrkit.data.corpora.fields import FIELDS
+    from asrkit.data.corpora.table import FIELDS
 
     found: dict[str, str] = {}
     for part in text.split(","):

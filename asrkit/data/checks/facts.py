@@ -17,7 +17,6 @@ class Signal(NamedTuple):
 
     seconds: float  # seconds of readable audio
     rms: float  # root mean square around the mean
-    mean: float
     clipped: float  # share of samples at full scale
     not_finite: int  # number of samples
     digest: bytes  # equal for equal samples, in any file format

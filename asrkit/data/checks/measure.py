@@ -102,11 +102,9 @@ def measure(blocks: Iterable[np.ndarray], rate: int) -> Signal | None:
         frames, size = frames + len(block), size + block.size
     if not frames:
         return None
-    mean = total / frames
     return Signal(
         seconds=frames / rate,
-        rms=max(0.0, squares / frames - mean**2) ** 0.5,
-        mean=mean,
+        rms=max(0.0, squares / frames - (total / frames) ** 2) ** 0.5,
         clipped=clipped / size,
         not_finite=not_finite,
         digest=digest.digest(),

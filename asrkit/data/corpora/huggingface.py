@@ -8,8 +8,8 @@ from typing import Any
 
 from asrkit.atomic_write import replacing
 from asrkit.audio.files import SUFFIXES
-from asrkit.data.corpora.fields import columns_of
 from asrkit.data.corpora.source import CorpusError, Ids, Omitted, Source
+from asrkit.data.corpora.table import columns_of
 from asrkit.data.foreign import field_of
 from asrkit.data.inputs import files_of
 from asrkit.data.splits import Row, split_of

@@ -5,8 +5,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from asrkit.data.corpora.fields import columns_of
 from asrkit.data.corpora.source import Omitted, Source
+from asrkit.data.corpora.table import columns_of
 from asrkit.data.manifest import lines_of
 from asrkit.data.splits import Row
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from asrkit.errors import UserError, printable, shown
+from asrkit.errors import UserError, printable
 from asrkit.lines import LineKind, text_lines
 
 EXAMPLES = 3  # of each reason
@@ -42,9 +42,7 @@ class Omitted:
         self.counts[reason] = self.counts.get(reason, 0) + 1
         examples = self.examples.setdefault(reason, [])
         if len(examples) < EXAMPLES:
-            examples.append(
-                shown(example) if isinstance(example, Path) else printable(str(example))
-            )
+            examples.append(printable(str(example)))
 
     def lines(self) -> Iterator[str]:
         """Yield a line for each reason, the most frequent first."""

@@ -1,18 +1,22 @@
-"""Tables in CSV and TSV."""
+"""Tables in CSV and TSV, and the columns or keys that an import reads."""
 
 import csv
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Literal
 
 from asrkit.audio.files import SUFFIXES
-from asrkit.data.corpora.fields import columns_of, is_numbered
 from asrkit.data.corpora.source import CorpusError, Omitted, Source, lines_of
+from asrkit.data.foreign import field_of
 from asrkit.data.splits import Row
 from asrkit.errors import shown
 
+FIELDS = ("audio", "text", "speaker", "id", "start", "duration", "end", "channel", "track",
+          "first_byte", "num_bytes")  # fmt: skip
+NEEDED = ("audio", "text")
+SHOWN_COLUMNS = 20
 SEPARATORS = "\t|;,"  # the first that a table's first line has is its own
 FOLDERS = (".", "clips", "wavs", "audio")  # places of the audio beside the table
 
@@ -61,3 +65,34 @@ def audio_root(folder: Path, name: str) -> Path:
     """Return the folder in which the first path of a table is found."""
     places = (folder / each for each in FOLDERS)
     return next((each for each in places if (each / name).is_file()), folder)
+
+
+def is_numbered(columns: Mapping[str, str]) -> bool:
+    """Return whether columns are named by numbers, so that the first line has no names."""
+    return bool(columns) and all(name.isdecimal() for name in columns.values())
+
+
+def columns_of(path: Path, names: Sequence[str], wanted: Mapping[str, str]) -> dict[str, int]:
+    """Return the place of each column that is read, by the key of a manifest."""
+    known = ", ".join(shown(name, 30) for name in names[:SHOWN_COLUMNS])
+    places: dict[str, int] = {}
+    for field, name in wanted.items():
+        if name not in names and not (name.isdecimal() and 1 <= int(name) <= len(names)):
+            raise CorpusError(f"{shown(path)} has no column {shown(name)}: its columns are {known}")
+        places[field] = names.index(name) if name in names else int(name) - 1
+    for place, name in enumerate([] if is_numbered(wanted) else names):
+        field = field_of(name)
+        if field in wanted or field not in FIELDS:
+            continue
+        if field in places:
+            raise CorpusError(
+                f"{shown(path)}: the columns {shown(names[places[field]])} and {shown(name)} can "
+                f"both be {field}: name one with --columns {field}=COLUMN"
+            )
+        places[field] = place
+    if missing := [field for field in NEEDED if field not in places]:
+        raise CorpusError(
+            f"{shown(path)} has no column for {' and '.join(missing)}: name it with --columns "
+            f"{','.join(f'{field}=COLUMN' for field in missing)}; its columns are {known}"
+        )
+    return places

@@ -50,7 +50,7 @@ def test_a_sick_corpus(sick: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ["error", "1", "lines"], ["error", "1", "audio"], ["error", "1", "silence"],
         ["error", "1", "ids"],
     ]  # fmt: skip
-    assert "train1: all samples are 0" in lines[2]
+    assert "train1: all samples are equal" in lines[2]
     assert check(sick, "--format", "list") == 1
     shown = capsys.readouterr().out
     assert f"{sick}:13: error: id: train4: the id of line 5 too" in shown

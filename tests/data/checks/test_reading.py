@@ -22,7 +22,7 @@ def test_signal(tmp_path: Path) -> None:
     sine = 0.5 * np.sin(2 * np.pi * 100 * time)
     signal = inspected(write_wav(tmp_path / "a.wav", sine + 0.1)).signal
     assert signal is not None
-    assert signal[:5] == pytest.approx((1.0, 0.5 / 2**0.5, 0.1, 0.0, 0), abs=1e-4)
+    assert signal[:4] == pytest.approx((1.0, 0.5 / 2**0.5, 0.0, 0), abs=1e-4)
     loud = inspected(write_wav(tmp_path / "b.wav", np.clip(4 * sine, -1, 1))).signal
     assert loud is not None
     assert 0.6 < loud.clipped < 0.7  # |2 sin| > 1 two thirds of the time
@@ -41,7 +41,7 @@ def test_signal_does_not_depend_on_blocks_or_the_file_format(tmp_path: Path) -> 
     assert whole is not None
     assert pieces is not None
     assert whole.digest == pieces.digest
-    assert whole[:5] == pytest.approx(pieces[:5])
+    assert whole[:4] == pytest.approx(pieces[:4])
     assert measure([], 16000) is None
     wav, flac = (
         inspected(write_wav(tmp_path / name, (speech(1.0) * 32767).astype(np.int16))).signal
