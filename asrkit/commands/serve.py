@@ -152,8 +152,7 @@ def add_restarts(arguments: Parser) -> None:
     )  # fmt: skip
     group.add_argument(
         "--state-key-file", type=Path, metavar="FILE",
-        help="file with the key that authenticates saved calls, 16 bytes or more (default: one in "
-        "the file in DIR)",
+        help="file with the key that authenticates the calls in Redis, 16 bytes or more",
     )  # fmt: skip
 
 
@@ -234,7 +233,7 @@ def set_threads() -> None:
 
 def application_of(
     options: argparse.Namespace,
-    wyoming: socket.socket | None,
+    wyoming: socket.socket | None = None,
     models: dict[str, Recognizer] | None = None,
 ) -> ASGIApp:
     """Return the application that the options describe, in a process of its own if need be.
@@ -353,20 +352,21 @@ def store_of(options: argparse.Namespace) -> tuple[Store | None, bytes | None]:
     folder, url, path = options.state_dir, options.redis, options.state_key_file
     if folder is not None and url is not None:
         raise UserError("--state-dir and --redis exclude each other: leave one out")
-    if url is not None and path is None:
-        raise UserError("--redis needs --state-key-file, with a secret that other users lack")
-    if folder is None and url is None:
-        has_none = options.workers == 1  # several processes have a folder of their own later
-        if has_none and (path is not None or options.save_seconds is not None):
-            raise UserError("--save-seconds and --state-key-file need --state-dir or --redis")
-        return None, None
-    store: Store = RedisStore(url, seconds) if url else SqliteStore(folder / CALLS, seconds)
-    if isinstance(store, SqliteStore) and path is None:
-        return store, store.key()
-    key = path.read_bytes()
-    if not 16 <= len(key) <= 4096:
-        raise UserError(f"{shown(path)} must be a key of 16 to 4096 bytes, got {len(key)}")
-    return store, key
+    if (url is None) != (path is None):
+        raise UserError(
+            "--redis and --state-key-file, a secret that other users lack, belong together"
+        )
+    if url is not None:
+        redis, key = RedisStore(url, seconds), path.read_bytes()
+        if not 16 <= len(key) <= 4096:
+            raise UserError(f"{shown(path)} must be a key of 16 to 4096 bytes, got {len(key)}")
+        return redis, key
+    if folder is not None:
+        file = SqliteStore(folder / CALLS, seconds)
+        return file, file.key()
+    if options.save_seconds is not None and options.workers == 1:  # several have a folder later
+        raise UserError("--save-seconds needs --state-dir or --redis")
+    return None, None
 
 
 def token_of(options: argparse.Namespace) -> str | None:

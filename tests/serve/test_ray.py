@@ -2,19 +2,16 @@
 
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import asrkit
-from asrkit.commands.ray import application
-from asrkit.errors import UserError
+from asrkit.commands.serve import application_of, arguments_of
 from tests.conftest import skip
 from tests.serve.test_restart import Caller, Recordings, free_port, whole
 from tests.serve.test_stream import assert_is
@@ -41,6 +38,16 @@ def cluster() -> Iterator[Callable[[Any], str]]:
     ray.shutdown()
 
 
+def application(*arguments: str) -> Any:
+    """The application of docs/serve.md."""
+    from ray import serve
+
+    options = arguments_of().parse_intermixed_args([*arguments])
+    ingress = serve.ingress(lambda: application_of(options))
+    resources = {"max_ongoing_requests": 150, "ray_actor_options": {"num_cpus": 0.5}}
+    return serve.deployment(num_replicas=2, **resources)(ingress()).bind()
+
+
 def replicas() -> set[int]:
     """Processes of Ray's replicas on this machine."""
     found = set()
@@ -60,12 +67,7 @@ def test_calls_go_on_without_a_replica(
 ) -> None:
     """Every text is that of one process, and Ray starts another replica."""
     options = ("--state-dir", str(tmp_path / "calls"), "--save-seconds", "1", "--streams", "20")
-    app = application(
-        *options,
-        *("--endpoint-ms", "400", "--insecure"),
-        num_replicas=2,
-        ray_actor_options={"num_cpus": 0.5},
-    )
+    app = application(*options, "--endpoint-ms", "400")
     address = cluster(app)
     recognizer = asrkit.load(
         "small-en-alnum", endpointer=asrkit.Endpointer(400), second_pass="full"
@@ -85,21 +87,3 @@ def test_calls_go_on_without_a_replica(
     while len(replicas()) < 2 and time.monotonic() < deadline:
         time.sleep(0.5)
     assert len(first) == len(replicas()) == 2
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (("--redis", "redis://x", "--workers", "2"), "--workers has no effect in Ray Serve"),
-        ((), "give --redis, or a --state-dir if all replicas are on one"),
-        (("--redis", "redis://x", "--insecure"), "--redis needs --state-key-file"),
-        (("--state-dir", "calls"), "give --token-file, or --insecure"),
-    ],
-)
-def test_options_that_do_not_fit(
-    options: tuple[str, ...], message: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("asrkit.commands.ray.need", lambda *packages: None)
-    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(serve=None))
-    with pytest.raises(UserError, match=message):
-        application(*options)
