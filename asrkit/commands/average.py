@@ -7,7 +7,6 @@ than their average (Wortsman et al. 2022, Model soups).
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -91,15 +90,14 @@ def mean(parts: list[Part], given: Terms) -> ModelFile:
         {"model": Path(name).name, "share": share, **sources[name].metadata()}
         for name, share in parts
     ]
-    terms = inherited(given, sources)
-    return first._replace(training={"average": record}, terms=terms)
-
-
-def inherited(given: Terms, sources: Mapping[str, Terms]) -> Terms:
-    """Return the given terms, else the licence and the languages of the models."""
-    stated = {name: terms.licence for name, terms in sources.items() if terms.licence is not None}
-    if given.licence is None and len({*map(spelled, stated.values())}) > 1:
-        named = ", ".join(f"{name} {shown(licence)}" for name, licence in stated.items())
+    licences = {
+        spelled(each.licence): each.licence
+        for each in reversed([*sources.values()])
+        if each.licence
+    }
+    if given.licence is None and len(licences) > 1:
+        named = ", ".join(map(shown, licences.values()))
         raise UserError(f"the models have different licences: {named}; choose one by --licence")
-    codes = {code: 0 for terms in sources.values() for code in terms.languages}
-    return given.or_else(Terms(next(iter(stated.values()), None), tuple(codes)))
+    codes = {code: 0 for each in sources.values() for code in each.languages}
+    stated = Terms(next(iter(licences.values()), None), tuple(codes))
+    return first._replace(training={"average": record}, terms=given.or_else(stated))

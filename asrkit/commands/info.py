@@ -34,10 +34,9 @@ def info(options: argparse.Namespace) -> int:
     terms = {"licence": file.terms.licence or "", "languages": ", ".join(file.terms.languages)}
     for name, value in (described(file) | terms).items():
         print(f"{name:<12}{value or 'not stated in the file'}")
-    print("\ntraining")
-    print(_indented(_yaml(file.training)))
-    print("\nconfiguration")
-    print(_indented(_yaml(file.config.model_dump(mode="json"))))
+    parts = {"training": file.training, "configuration": file.config.model_dump(mode="json")}
+    for title, values in parts.items():
+        print(f"\n{title}\n{indented(values)}")
     return 0
 
 
@@ -68,20 +67,17 @@ def described(file: ModelFile) -> dict[str, str]:
     }
 
 
-def _yaml(values: dict) -> str:
+def indented(values: dict) -> str:
+    """Return values of a file for printing: as indented YAML, cut, with escapes."""
     import yaml
 
     try:
-        if len(text := json.dumps(values, ensure_ascii=False)) > LONGEST_PART:
-            return text  # formatting it as YAML would take half a minute
-        return yaml.safe_dump(values, sort_keys=False, allow_unicode=True, default_flow_style=None)
+        text = json.dumps(values, ensure_ascii=False)
+        if len(text) <= LONGEST_PART:  # formatting more as YAML would take half a minute
+            text = yaml.safe_dump(
+                values, sort_keys=False, allow_unicode=True, default_flow_style=None
+            )
     except RecursionError:
-        return "nested too deeply to be shown"
-
-
-def _indented(text: str) -> str:
-    """Return a text of a file for printing: indented, cut, with escapes."""
-    lines = text[:LONGEST_PART].rstrip().splitlines()
-    if len(text) > LONGEST_PART:
-        lines.append("…")
+        text = "nested too deeply to be shown"
+    lines = text[:LONGEST_PART].rstrip().splitlines() + ["…"] * (len(text) > LONGEST_PART)
     return indent("\n".join(map(printable, lines)), "  ")

@@ -15,12 +15,8 @@ from asrkit.errors import UserError
 
 if TYPE_CHECKING:
     from asrkit.data.manifest import LeftOut
-    from asrkit.data.recording import Recording
-    from asrkit.evaluation import Outcome
     from asrkit.model_file import ModelFile
     from asrkit.report.training import Experiment
-    from asrkit.report.words import Recognized
-    from asrkit.runtime import Recognizer
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -45,13 +41,13 @@ WORST = 20  # utterances that the page shows with their audio
 
 
 def report(options: argparse.Namespace) -> int:
-    from asrkit.cli.recognizer import name_left_out
+    from asrkit.cli.recognizer import name_left_out, search_of
     from asrkit.data.inputs import read_distinct
     from asrkit.evaluation import scores
     from asrkit.evaluation.written import normalizer_of, rules_of
     from asrkit.report.page import page
     from asrkit.report.players import Players
-    from asrkit.report.words import worst
+    from asrkit.report.words import Recognized, word_pairs, worst
 
     experiment, output = read_experiment(options.experiment)
     file = experiment.file
@@ -66,12 +62,17 @@ def report(options: argparse.Namespace) -> int:
     status = name_left_out("asrkit report", left_out)
     results = scores(outcomes, normalizer_of(rules_of(file)))
     recordings = {each.id: each for each in read_distinct(manifest, [])}
-    texts = with_speakers([outcome[chunk] for outcome in outcomes], recordings)
+    found = (outcome[chunk] for outcome in outcomes)
+    texts = [
+        Recognized(o.id, recordings[o.id].speaker, o.seconds, word_pairs(o.reference, o.text))
+        for o in found
+    ]
     minutes, play = sum(each.seconds for each in texts) / 60, Players()
     made = page(
         experiment, results, chunk,
-        f"{manifest} ({len(texts)} utterances, {minutes:.1f} min): "
-        f"{decoding(options, file, recognizers[chunk])}", texts,
+        f"{manifest} ({len(texts)} utterances, {minutes:.1f} min), "
+        f"{search_of(options, file).kind.replace('_', ' ')} search"
+        f"{f' with {options.lm}' if options.lm else ''}", texts,
         [(each, play(recordings[each.id].load())) for each in worst(texts, WORST)],
         f"asrkit report {options.experiment}",
     )  # fmt: skip
@@ -103,26 +104,3 @@ def chunks_of(file: ModelFile) -> str:
     names = [str(size * frame_ms) for size in [*sizes, *sorted(context.chunk_sizes, reverse=True)]]
     names.insert(0 if context.live.full else len(names), "full")
     return ",".join(dict.fromkeys(names))
-
-
-def decoding(options: argparse.Namespace, file: ModelFile, recognizer: Recognizer) -> str:
-    """Describe the decoding of the recordings in words."""
-    from asrkit.cli.recognizer import search_of
-
-    context = recognizer.engine.spec.context
-    left = "" if context.full else f", {context.left * recognizer.frame_ms} ms of left context"
-    return (
-        f"{search_of(options, file).kind.replace('_', ' ')} search, "
-        f"{f'language model {options.lm}' if options.lm else 'no language model'}"
-        f"{f', hotwords {options.hotwords}' if options.hotwords else ''}{left}"
-    )
-
-
-def with_speakers(outcomes: list[Outcome], recordings: dict[str, Recording]) -> list[Recognized]:
-    """Return the recognised words with their speakers."""
-    from asrkit.report.words import Recognized, word_pairs
-
-    return [
-        Recognized(o.id, recordings[o.id].speaker, o.seconds, word_pairs(o.reference, o.text))
-        for o in outcomes
-    ]
