@@ -57,26 +57,13 @@ def printable(text: str) -> str:
     return "".join(each if each.isprintable() else repr(each)[1:-1] for each in text)
 
 
-FROM_ELSEWHERE = {  # signs in a path that does not exist, and what to do
-    r"(^|/)file:/": "write the path without file:",
-    r"(^|/)[a-z0-9]{2,8}:/": "it is a URL, which is not read: download the file and name its path",
-    r"(^|/)~": "only a shell knows ~: write the path of the home folder",
-    r"\\": "write / between folders in place of \\",
-    r"^-$": "standard input is not read here: name a file",
-}
-
-
-def path_advice(path: str) -> str:
-    """Return what to do about a path that does not exist and has signs of another system, or ""."""
-    return next((to_do for sign, to_do in FROM_ELSEWHERE.items() if re.search(sign, path)), "")
-
-
 def no_file(path: Path) -> str:
-    """Return why a path names no file, with advice if it has signs of another system."""
+    """Return why a path names no file."""
     if path.exists():
         return "is not a file"
-    advice = path_advice(str(path))
-    return f"does not exist{advice and f': {advice}'}"
+    if re.search(r"(^|/)[a-z0-9]{2,8}:/", str(path)):
+        return "does not exist: it is a URL, which is not read: download the file and name its path"
+    return "does not exist"
 
 
 def harmless(text: str) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import product, starmap
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import product
+from typing import TYPE_CHECKING
 
 from asrkit.cli.options import add_batch, add_context, add_model, add_search
 from asrkit.cli.parser import Parser
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from asrkit.data.manifest import LeftOut
     from asrkit.evaluation import Outcome, ReferenceRecording
     from asrkit.runtime import Recognizer
+    from asrkit.search import Search
 
     # Utterances with the head's emissions, (E, V).
     Known = Sequence[tuple[ReferenceRecording, Tensor]]
@@ -36,11 +37,6 @@ def main(argv: list[str] | None = None) -> int:
     add_batch(arguments)
     arguments.add_argument("manifest", help="recordings with their texts, not used in training")
     return arguments.run(tune, argv)
-
-
-class Pair(NamedTuple):
-    weight: float
-    bonus: float
 
 
 WEIGHTS, BONUSES = (0.2, 0.4, 0.6, 0.8, 1.0, 1.5), (-1.0, 0.0, 0.5, 1.0, 2.0, 3.0)
@@ -82,28 +78,27 @@ def tune(options: argparse.Namespace) -> int:
     if not known:
         raise UserError(f"{manifest}: no utterance could be read")
 
-    def errors(pair: Pair | None) -> int:
-        """Return and print the errors with a pair, or without a language model."""
-        search, name = recognizer.search, "without"
-        if pair is not None:
-            chosen = lm.model_copy(update={"weight": pair.weight, "word_bonus": pair.bonus})
-            search = search.plus(build_fusion(chosen, searching, file.tokenizer, model))
-            name = f"{pair.weight:<8g} {pair.bonus:<7g}"
+    def errors(name: str, search: Search) -> int:
+        """Return and print the errors with a search."""
         score = score_of(read(recognizer.with_search(search), known))
         if score.words.rate is None:
             raise UserError(f"{manifest}: the texts have no words for tuning")
-        if pair is None:
+        if name == "without":
             print(f"{'weight':<8} {'bonus':<7} {score.words.name:>8}  95 %")
         print(f"{name:<16} {score.words.percent:>8}  {interval_shown(score.interval)}", flush=True)
         return score.words.errors
 
-    without = errors(None)
+    without, found = errors("without", recognizer.search), {}
     weights = WEIGHTS if options.lm_weight is None else [lm.weight]
     bonuses = BONUSES if options.word_bonus is None else [lm.word_bonus]
-    found = {pair: errors(pair) for pair in starmap(Pair, product(weights, bonuses))}
-    best = min(found, key=found.__getitem__)
-    if found[best] < without:
-        print(f"best: --lm-weight {best.weight:g} --word-bonus {best.bonus:g}")
+    for weight, bonus in product(weights, bonuses):
+        chosen = lm.model_copy(update={"weight": weight, "word_bonus": bonus})
+        fusion = build_fusion(chosen, searching, file.tokenizer, model)
+        name = f"{weight:<8g} {bonus:<7g}"
+        found[weight, bonus] = errors(name, recognizer.search.plus(fusion))
+    weight, bonus = min(found, key=found.__getitem__)
+    if found[weight, bonus] < without:
+        print(f"best: --lm-weight {weight:g} --word-bonus {bonus:g}")
     else:
         print("no pair is better than recognition without a language model")
     return status
