@@ -70,12 +70,7 @@ def test_hours_of_silence_whose_clients_leave_keep_no_place(
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="files without names are Linux's")
-@pytest.mark.parametrize(
-    ("name", "how"),
-    [("a", signal.SIGTERM), ("a.gsm", signal.SIGKILL),
-     *(pytest.param(*each, marks=pytest.mark.slow)
-       for each in (("a", signal.SIGKILL), ("a.gsm", signal.SIGTERM)))],
-)  # fmt: skip
+@pytest.mark.parametrize(("name", "how"), [("a", signal.SIGTERM), ("a.gsm", signal.SIGKILL)])
 def test_a_server_that_ends_leaves_no_upload_behind(tmp_path: Path, how: int, name: str) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "asrkit", "serve", "--port", "0", "--streams", "5"],
