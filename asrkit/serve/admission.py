@@ -4,7 +4,6 @@ Floods of connections and of requests are a proxy's job, see docs/security.md.
 """
 
 import time
-from collections import Counter
 from collections.abc import Mapping
 from contextvars import ContextVar
 from ipaddress import ip_address, ip_network
@@ -45,15 +44,12 @@ def is_free(client: str, places: Mapping[Call, Place], most: int) -> bool:
     return most - len(places) > (most // RESERVED if is_greedy else 0)
 
 
-def displaced(client: str, places: Mapping[Call, Place], idle_s: float) -> Call | None:
-    """Find a call without audio that may be ended for a call of another client, or None.
+def idle_one(places: Mapping[Call, Place], idle_s: float) -> Call | None:
+    """Find a call that has waited for `idle_s` without any audio, or None.
 
-    This is a call that has waited for `idle_s`, or any call of a client that has at least two
-    places more than the other client.
+    It may be ended for another one.
     """
-    latest, counts = time.monotonic() - idle_s, Counter(each.client for each in places.values())
-    for call, place in places.items():
-        is_greedy = place.client != client and counts[place.client] > counts[client] + 1
-        if not call.has_audio and (is_greedy or place.began <= latest):
-            return call
-    return None
+    latest = time.monotonic() - idle_s
+    return next(
+        (c for c, place in places.items() if place.began <= latest and not c.has_audio), None
+    )

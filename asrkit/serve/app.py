@@ -23,7 +23,7 @@ from asrkit.errors import shown
 from asrkit.serve.admission import CLIENT, client_of
 from asrkit.serve.converse import Conversation, Dialect, WebSocketLine, converse
 from asrkit.serve.dialects.asrkit_stream import AsrkitStream
-from asrkit.serve.dialects.deepgram_files import ListenToFile
+from asrkit.serve.dialects.deepgram import ListenToFile
 from asrkit.serve.dialects.deepgram_live import Deepgram
 from asrkit.serve.dialects.files import transcribe
 from asrkit.serve.dialects.openai_files import Transcription, refused
@@ -110,7 +110,9 @@ def config_of(
 DIALECTS: dict[str, Callable[[WebSocket, Server], Dialect]] = {
     "/v1/listen": lambda socket, server: Deepgram(socket.query_params),
     "/v1/stream": lambda socket, server: AsrkitStream(),
-    "/v1/realtime": lambda socket, server: Realtime(socket.query_params, server.model().pause_ms),
+    "/v1/realtime": lambda socket, server: Realtime(
+        socket.query_params, server.model().recognizer.decoding.endpointer
+    ),
     "/vosk": lambda socket, server: Vosk(),
     "/": lambda socket, server: Vosk(),  # Vosk's own server has no path
     "/twilio": lambda socket, server: Twilio(token_of(socket.scope)),
@@ -172,17 +174,7 @@ async def elsewhere(scope: Scope, receive: Receive, send: Send) -> None:
     """The application for all other addresses: status 404."""
     what = "no WebSocket" if scope["type"] == "websocket" else "nothing"
     text = f"{what} is at {shown(scope['path'])}: see docs/serve.md for the addresses"
-    await reject(RefusedError(404, "not_found", text), scope, receive, send)
-
-
-async def reject(error: RefusedError, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer a request, or the handshake of a WebSocket, with an error."""
-    if scope["type"] == "websocket" and "websocket.http.response" not in scope.get(
-        "extensions", {}
-    ):
-        await WebSocket(scope, receive, send).close(1008)  # this ASGI server sends an empty 403
-    else:
-        await refused(error)(scope, receive, send)
+    await refused(RefusedError(404, "not_found", text))(scope, receive, send)
 
 
 def token_of(scope: Scope) -> str:
@@ -244,7 +236,7 @@ class Guard:
             await self.app(scope, receive, send)
             return
         self.server.figures.refused.labels(error.reason).inc()
-        await reject(error, scope, receive, send)
+        await refused(error)(scope, receive, send)
 
     def why_not(self, scope: Scope) -> RefusedError | None:
         """Return the error of a request that is rejected; None to accept the request."""

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from asrkit.errors import UserError
-from asrkit.runtime import Segment, Word
+from asrkit.runtime import BatchedSession, Result, Segment, Word
 from asrkit.runtime.results import Update
 
 MOST_CHANNELS = 8  # of a client's stream or file, each a call
@@ -27,9 +27,9 @@ class CallError(UserError):
 class SavedCall(NamedTuple):
     """A call as a value, from which `Worker.start` continues."""
 
-    session: bytes
-    received: int  # samples of the client
-    commits: int
+    session: bytes = b""
+    received: int = 0  # samples of the client
+    commits: int = 0
 
 
 Item: TypeAlias = "np.ndarray | Literal['commit', 'finish'] | asyncio.Future[SavedCall]"
@@ -73,7 +73,8 @@ class Call:
     Args:
         sample_rate: rate of the samples, Hz.
         max_ahead: seconds of audio that may wait for the network.
-        received: samples of the saved call from which this one continues, or 0.
+        saved: call from which this one continues, without a session if it is new.
+        begin: makes the session.
         chunk_end: returns the samples of a stream that complete its first n chunks.
         wake: makes the worker take the items of the inbox.
         stop: makes the worker free the session.
@@ -83,18 +84,18 @@ class Call:
         self,
         sample_rate: int,
         max_ahead: float,
-        received: int,
+        saved: SavedCall,
+        begin: Callable[[], BatchedSession],
         chunk_end: Callable[[int], int],
         wake: Callable[["Call"], None],
         stop: Callable[["Call"], None],
     ) -> None:
-        self._sample_rate, self._max_ahead, self._wake, self._stop = (
+        self.sample_rate, self._max_ahead, self._wake, self._stop = (
             sample_rate, max_ahead, wake, stop,
         )  # fmt: skip
         self._chunk_end, self._chunks = chunk_end, 0  # chunks of the open turn that are complete
-        # Samples of the open turn: those before this call, unknown at first if it is restored.
-        self._before: int | None = None if received else 0
-        self._appended = 0  # and those of this call
+        # Samples of the open turn; None: unknown, as this call has continued a turn.
+        self._appended: int | None = None if saved.session else 0
         self._loop = asyncio.get_running_loop()
         self._changed = asyncio.Event()
         self._updates: deque[CallUpdate] = deque()
@@ -102,10 +103,17 @@ class Call:
         self._error: BaseException | None = None
         self._over = False
         self.is_cancelled = False
-        self.received = received  # samples that the session has
-        self.seconds = received / sample_rate  # audio accepted
+        self.received = saved.received  # samples that the session has
+        self.seconds = self.received / sample_rate  # audio accepted
         self.processed = self.seconds  # audio that the network has processed
         self.inbox: deque[Item] = deque()  # filled by the event loop, emptied by the worker
+        # The worker's thread uses the following ones.
+        self.begin: Callable[[], BatchedSession] | None = begin  # until the session begins
+        self.session: BatchedSession | None = None
+        self.is_restored = bool(saved.session)
+        self.taken, self.commits = saved.received, saved.commits  # by the session
+        self.reported: Result | None = None  # by the last update
+        self.has_begun = False  # has a session, or failed to begin one; under the worker's lock
 
     async def wait_for_room(self) -> None:
         """Wait while too much audio waits for the network, or too many items for the worker.
@@ -133,29 +141,24 @@ class Call:
 
     def append(self, samples: np.ndarray) -> None:
         """Append mono samples; after `wait_for_room`."""
-        self.seconds += len(samples) / self._sample_rate
-        self._appended += len(samples)
+        self.seconds += len(samples) / self.sample_rate
         if not self._over:
             self.inbox.append(samples)
-            if self._completes() or len(self.inbox) >= MOST_ITEMS // 2:
+            if self._completes(len(samples)) or len(self.inbox) >= MOST_ITEMS // 2:
                 self._wake(self)
 
-    def seconds_with(self, samples: int) -> float:
-        """Return the length of the audio with more samples."""
-        return self.seconds + samples / self._sample_rate
-
-    def _completes(self) -> bool:
-        """Return whether the last samples complete a chunk, or may."""
-        if self._before is None:
+    def _completes(self, samples: int) -> bool:
+        """Return whether more samples complete a chunk, or may."""
+        if self._appended is None:
             return True
-        samples, chunks = self._before + self._appended, self._chunks
-        while samples >= self._chunk_end(self._chunks + 1):
+        chunks, self._appended = self._chunks, self._appended + samples
+        while self._appended >= self._chunk_end(self._chunks + 1):
             self._chunks += 1
         return self._chunks > chunks
 
     def commit(self) -> None:
         """End the segment here."""
-        self._before = self._appended = self._chunks = 0
+        self._appended = self._chunks = 0
         self._send("commit")
 
     def finish(self) -> None:
@@ -249,11 +252,6 @@ class Call:
         self.received, self.processed = received, seconds
         self._over = self._over or new.is_final
         self._changed.set()
-
-    def note_before(self, samples: int) -> None:
-        """Note the samples of the open turn of a restored call, unless a commit has ended it."""
-        if self._before is None:
-            self._before = samples
 
     def fail(self, error: BaseException) -> None:
         """End the call because of an error, unless it is over."""

@@ -67,12 +67,7 @@ class Dialect:
     """A protocol: functions from messages to items and from updates to messages.
 
     Any other item is a message, which is sent at once.
-
-    Attributes:
-        greetings: number of messages until a call begins, for which the time is short.
     """
-
-    greetings = 1
 
     def open(self) -> Iterable[Any]:
         """Return the items of a new connection."""
@@ -244,16 +239,14 @@ class Conversation:
                 await self.line.send(answer)
 
     async def receive(self) -> Message:
-        """Receive the next message; the time limit of the first messages is shorter.
+        """Receive the next message; the time limit of the first one is shorter.
 
         Raises:
             LeftError: if the client has left.
             RefusedError: if no message arrives in time.
         """
         limits, self.count = self.server.limits, self.count + 1
-        seconds = limits.silence_s
-        if self.count <= self.dialect.greetings:
-            seconds = min(limits.header_s, seconds)
+        seconds = limits.silence_s if self.count > 1 else min(limits.header_s, limits.silence_s)
         if self.count % TURN == 0:
             await asyncio.sleep(0)  # a line does not let others run while messages wait
         try:
@@ -290,7 +283,7 @@ class Conversation:
         calls = self.calls if item.channel is None else [self.calls[item.channel]]
         samples = item.samples
         longest = self.server.limits.call_s
-        if calls[0].seconds_with(len(samples)) > longest:
+        if calls[0].seconds + len(samples) / calls[0].sample_rate > longest:
             text = f"a call may last {longest:g} s: start another one"
             raise RefusedError(413, "length", text)
         for call, own in zip(calls, samples.reshape(len(samples), len(calls)).T, strict=True):

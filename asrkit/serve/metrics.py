@@ -41,11 +41,6 @@ class Figures:
             MultiProcessCollector(registry)
         return generate_latest(registry)
 
-    def add(self, model: str) -> None:
-        """Add the metrics of a model, which are 0 until its first call."""
-        self.streams.labels(model)
-        self.audio.labels(model)
-
 
 def is_alive(process: int) -> bool:
     """Whether a process runs."""

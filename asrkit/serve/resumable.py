@@ -98,7 +98,7 @@ class ResumableConversation(Conversation):
         if entry is None:
             raise RefusedError(404, "unknown", "the call is unknown or has expired: start another")
         call = from_bytes(entry.data, self.server.key, self.name)
-        if call.received < ack:
+        if call.first.received < ack:
             raise RefusedError(409, "stale", "only an older state of the call is left")
         self.generation = entry.generation
         return call
@@ -115,7 +115,9 @@ class ResumableConversation(Conversation):
 
     async def write(self, channel: int, call: Call) -> None:
         while (update := await call.next_update()) is not None:
-            self.dialect.ack = self.last.received if self.server.store.survives else self.received
+            self.dialect.ack = (
+                self.last.first.received if self.server.store.survives else self.received
+            )
             await self.say(self.dialect.write(channel, update))
 
     async def close(self, writers: "list[asyncio.Task[None]]") -> None:
@@ -161,7 +163,7 @@ class ResumableConversation(Conversation):
             MovedError: if another process has taken the call.
         """
         data = to_bytes(value, self.server.key, self.name)
-        seconds = value.received / value.start.sample_rate
+        seconds = value.first.received / value.start.sample_rate
         entry = StoredCall(self.generation, data, CLIENT.get(), seconds)
         try:
             if not await self.server.store.put(self.name, entry):

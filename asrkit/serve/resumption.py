@@ -26,14 +26,9 @@ class SuspendedCall(NamedTuple):
     saved: tuple[SavedCall, ...] = ()  # each channel; (): the client will send all audio again
 
     @property
-    def received(self) -> int:
-        """Number of samples that need not be sent again."""
-        return self.saved[0].received if self.saved else 0
-
-    @property
-    def commits(self) -> int:
-        """Number of commits that need not be sent again."""
-        return self.saved[0].commits if self.saved else 0
+    def first(self) -> SavedCall:
+        """The first channel: others have received the same, which need not be sent again."""
+        return self.saved[0] if self.saved else SavedCall()
 
 
 def to_bytes(call: SuspendedCall, key: bytes, name: str) -> bytes:
@@ -41,8 +36,8 @@ def to_bytes(call: SuspendedCall, key: bytes, name: str) -> bytes:
     sessions = [each.session for each in call.saved]
     head = {
         "start": call.start.model_dump_json(),
-        "received": call.received,
-        "commits": call.commits,
+        "received": call.first.received,
+        "commits": call.first.commits,
         "sizes": [*map(len, sessions)],
     }
     body = json.dumps(head).encode() + b"\n" + b"".join(sessions)

@@ -1,6 +1,7 @@
 """A server's models, the workers that run them, its limits and its metrics."""
 
 import asyncio
+import os
 import re
 import secrets
 import time
@@ -11,7 +12,7 @@ from typing import Any, NamedTuple
 from asrkit.audio.resampler import checked_rate
 from asrkit.errors import UserError, shown
 from asrkit.runtime import Endpointer, Recognizer
-from asrkit.serve.admission import CLIENT, Place, displaced, is_free
+from asrkit.serve.admission import CLIENT, Place, idle_one, is_free
 from asrkit.serve.calls import Call, CallError, SavedCall
 from asrkit.serve.logs import log
 from asrkit.serve.metrics import Figures
@@ -63,12 +64,6 @@ class Model(NamedTuple):
     name: str
     recognizer: Recognizer
     workers: list[Worker]
-
-    @property
-    def pause_ms(self) -> int | None:
-        """Length of the pause that ends a segment; None if pauses do not end segments."""
-        endpointer = self.recognizer.decoding.endpointer
-        return None if endpointer is None else endpointer.pause_ms
 
     def code_of(self, language: str) -> str:
         """Return the model's code for a client's language, "de" for "de-CH"; "" without one."""
@@ -157,14 +152,14 @@ class Server:
         self.models: dict[str, Model] = {}
         for name, recognizer in models.items():
             same = [each for each in self.models.values() if each.recognizer is recognizer]
-            self.models[name] = same[0] if same else self._model(name, recognizer, threads)
+            if not same:
+                workers = [Worker(recognizer, self.limits.ahead_s) for _ in range(threads)]
+                same = [Model(name, recognizer, workers)]
+                self.figures.streams.labels(name)  # 0 until the first call
+            self.models[name] = same[0]
         self.calls: dict[Call, Place] = {}  # calls now
+        self._process = os.getpid()
         self.resumable: dict[str, Any] = {}  # those that can be resumed, by the call's name
-
-    def _model(self, name: str, recognizer: Recognizer, threads: int) -> Model:
-        self.figures.add(name)
-        workers = [Worker(recognizer, self.limits.ahead_s) for _ in range(threads)]
-        return Model(name, recognizer, workers)
 
     def model(self, name: str | None = None, language: str = "") -> Model:
         """Return the model of this name. Without a name, `language` selects.
@@ -187,9 +182,8 @@ class Server:
 
     def close(self) -> None:
         """End all calls."""
-        for name, model in self.models.items():
-            for worker in model.workers if name == model.name else ():
-                worker.close()
+        for worker in {each for model in self.models.values() for each in model.workers}:
+            worker.close()
 
     def admits(self, token: str) -> bool:
         """Whether a client with this token may connect."""
@@ -266,12 +260,15 @@ class Server:
         """Free a place for one more call; a full server may end a call without audio for it.
 
         Raises:
-            RefusedError: if all places are taken.
+            RefusedError: if all places are taken, or in a forked process: threads stay behind.
         """
+        if os.getpid() != self._process:
+            text = "the server was built before its process was forked: build it in each process"
+            raise RefusedError(503, "system", text)
         most, client = self.limits.streams, CLIENT.get()
         if is_free(client, self.calls, most):
             return
-        if call := displaced(client, self.calls, self.limits.idle_s):
+        if call := idle_one(self.calls, self.limits.idle_s):
             idle = time.monotonic() - self.calls[call].began
             text = f"no audio for {idle:.0f} s, and all {most} streams are taken"
             call.fail(RefusedError(503, "streams", text))

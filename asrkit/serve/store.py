@@ -176,8 +176,7 @@ class RedisStore:
         need("redis")
         import redis
 
-        self._seconds, self._error = seconds, redis.RedisError
-        self._timeout = redis.TimeoutError
+        self._seconds = seconds
         try:
             self._redis = redis.Redis.from_url(url, socket_timeout=1, socket_connect_timeout=1)
             self._redis.ping()
@@ -215,18 +214,17 @@ class RedisStore:
         self._run(self._drop, name, [generation])
 
     def sweep(self) -> None:
-        self._asked(self._redis.ping)  # Redis removes old entries itself
+        self._run(self._drop, "", [""])  # Redis removes old entries itself
 
     def _run(self, script: Callable[..., Any], name: str, arguments: list[Any]) -> Any:
-        return self._asked(lambda: script(keys=[f"asrkit:call:{name}"], args=arguments))
+        """Run a script; TimeoutError if it takes too long, OSError if Redis fails."""
+        import redis
 
-    def _asked(self, ask: Callable[[], Any]) -> Any:
-        """Return Redis's answer; TimeoutError if it takes too long, OSError if Redis fails."""
         try:
-            return ask()
-        except self._timeout as error:
+            return script(keys=[f"asrkit:call:{name}"], args=arguments)
+        except redis.TimeoutError as error:
             raise TimeoutError(f"Redis: {error}") from error
-        except self._error as error:
+        except redis.RedisError as error:
             raise OSError(f"Redis: {error}") from error
 
 

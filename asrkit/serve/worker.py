@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from asrkit.runtime import BatchedSession, Batcher, Recognizer, Result
+from asrkit.runtime import BatchedSession, Batcher, Recognizer
 from asrkit.serve.calls import Call, CallError, Item, SavedCall
 
 logger = logging.getLogger(__name__)
@@ -21,27 +21,6 @@ logger = logging.getLogger(__name__)
 ROUND_S = 0.01  # seconds between two steps in which calls are served
 SHARED = 16  # an idle worker takes a step every 16th part of a chunk, which more calls then share
 CLOSING = "the server is closing"
-NEW = SavedCall(b"", 0, 0)
-
-
-class RunningCall:
-    """A call as the worker's thread sees it.
-
-    Args:
-        call: the event loop's side.
-        begin: makes the session.
-        saved: the call from which this one continues.
-    """
-
-    def __init__(
-        self, call: Call, begin: Callable[[], BatchedSession], saved: SavedCall = NEW
-    ) -> None:
-        self.call, self.is_restored = call, bool(saved.session)
-        self.received, self.commits = saved.received, saved.commits
-        self.begin: Callable[[], BatchedSession] | None = begin  # until the session begins
-        self.session: BatchedSession | None = None
-        self.reported: Result | None = None  # by the last update
-        self.has_begun = False  # has a session, or failed to begin one; under the worker's lock
 
 
 class Worker:
@@ -64,9 +43,9 @@ class Worker:
         self._last = 0.0  # start of the last step
         self._is_behind = False  # whether the last round ended before all calls were served
         self._posts: list[Callable[[], None]] = []  # for the event loop
-        self.calls: dict[Call, RunningCall] = {}  # started and not cancelled; the event loop's
-        self._running: dict[BatchedSession, RunningCall] = {}  # the thread's
-        self._ready: dict[RunningCall, None] = {}  # a queue in which each call is once
+        self.calls: set[Call] = set()  # started and not cancelled; the event loop's
+        self._running: dict[BatchedSession, Call] = {}  # the thread's
+        self._ready: dict[Call, None] = {}  # a queue in which each call is once
         self._changed = threading.Condition()  # guards the line above, and the next one
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="asrkit-worker", daemon=True)
@@ -94,12 +73,14 @@ class Worker:
         )
         if saved is not None:
             begin = functools.partial(self.batcher.restore, saved.session, recognizer=recognizer)
-        received = 0 if saved is None else saved.received
         engine = (recognizer or self.batcher.recognizer).engine
         chunk_end = functools.partial(engine.chunk_end, sample_rate=sample_rate)
         self._loop = asyncio.get_running_loop()
-        call = Call(sample_rate, self.max_ahead, received, chunk_end, self._wake, self._cancel)
-        self.calls[call] = RunningCall(call, begin, saved or NEW)
+        call = Call(
+            sample_rate, self.max_ahead, saved or SavedCall(), begin, chunk_end, self._wake,
+            self._cancel,
+        )  # fmt: skip
+        self.calls.add(call)
         if saved is not None:
             self._wake(call)
         return call
@@ -108,7 +89,7 @@ class Worker:
         """Have the thread serve a call between two steps."""
         with self._changed:
             if not self._closing:
-                self._ready[self.calls[call]] = None
+                self._ready[call] = None
                 self._changed.notify()
                 return
         call.fail(CallError(CLOSING))
@@ -116,11 +97,11 @@ class Worker:
 
     def _cancel(self, call: Call) -> None:
         """Have the thread free a call's session, if there is one."""
-        running = self.calls.pop(call)
+        self.calls.discard(call)
         with self._changed:
-            self._ready.pop(running, None)
-            if running.has_begun and not self._closing:
-                self._ready[running] = None
+            self._ready.pop(call, None)
+            if call.has_begun and not self._closing:
+                self._ready[call] = None
                 self._changed.notify()
 
     def close(self) -> None:
@@ -135,7 +116,7 @@ class Worker:
     def _run(self) -> None:
         while self._serve_ready(wait=not self.batcher.is_due):
             self._step()
-        self._fail_all([*self.calls.values()], CallError(CLOSING))
+        self._fail_all([*self.calls], CallError(CLOSING))
         self._flush()
         self.batcher.close()
 
@@ -151,74 +132,70 @@ class Worker:
         while most and time.perf_counter() - started < ROUND_S:
             most -= 1
             with self._changed:
-                running = next(iter(self._ready), None)
-                if self._closing or running is None:
+                call = next(iter(self._ready), None)
+                if self._closing or call is None:
                     break
-                del self._ready[running]
-                running.has_begun = True
-            if running.call.is_cancelled:
-                self._free(running)
+                del self._ready[call]
+                call.has_begun = True
+            if call.is_cancelled:
+                self._forget_session(call)
             else:
-                self.serve(running)
+                self.serve(call)
         self._is_behind = most > 0
         return not self._closing
 
-    def serve(self, running: RunningCall) -> None:
+    def serve(self, call: Call) -> None:
         """Process all items of a call in their order; packets in a row are joined.
 
         An exception ends this call alone.
         """
-        items = running.call.take_items()
+        items = call.take_items()
         try:
-            self._begin(running)
+            self._begin(call)
             for kind, alike in groupby(items, kind_of):
                 if kind == "save":
                     for saved in alike:
-                        self._save(running, saved)  # type: ignore[arg-type]
-                elif running.session is not None:
-                    self._process(running, running.session, kind, list(alike))
+                        self._save(call, saved)  # type: ignore[arg-type]
+                elif call.session is not None:
+                    self._process(call, call.session, kind, list(alike))
         except Exception as error:
-            self._fail(running, error)
+            self._fail(call, error)
             for item in items:
                 if isinstance(item, asyncio.Future):
-                    self._save(running, item)
+                    self._save(call, item)
 
-    def _begin(self, running: RunningCall) -> None:
+    def _begin(self, call: Call) -> None:
         """Make the session of a call that has none yet."""
-        begin, running.begin = running.begin, None
+        begin, call.begin = call.begin, None
         if begin is None:
             return
-        running.session = begin()
-        self._running[running.session] = running
-        if running.is_restored:
-            before = running.session.open_samples
-            self._posts.append(lambda: running.call.note_before(before))
-            self._report(running)
+        call.session = begin()
+        self._running[call.session] = call
+        if call.is_restored:
+            self._report(call)
 
-    def _process(
-        self, running: RunningCall, session: BatchedSession, kind: str, items: list[Any]
-    ) -> None:
+    def _process(self, call: Call, session: BatchedSession, kind: str, items: list[Any]) -> None:
         """Process items of one kind."""
         if kind == "audio":
             samples = np.concatenate(items)
             session.accept(samples)
-            running.received += len(samples)
+            call.taken += len(samples)
             return
         if kind == "commit":
             for _ in items:
                 session.commit()
-                running.commits += 1
+                call.commits += 1
         else:
             session.finish()
-        self._report(running)  # where no audio waits no step follows
+        self._report(call)  # where no audio waits no step follows
 
-    def _save(self, running: RunningCall, saved: "asyncio.Future[SavedCall]") -> None:
+    def _save(self, call: Call, saved: "asyncio.Future[SavedCall]") -> None:
         """Send the value of a call to the future that waits for it on the event loop."""
         answer: Callable[[], None]
         try:
-            if running.session is None:
-                raise CallError(running.call.why)
-            value = SavedCall(running.session.save(), running.received, running.commits)
+            if call.session is None:
+                raise CallError(call.why)
+            value = SavedCall(call.session.save(), call.taken, call.commits)
             answer = functools.partial(saved.set_result, value)
         except Exception as error:
             answer = functools.partial(saved.set_exception, error)
@@ -239,30 +216,30 @@ class Worker:
             self._fail_all(list(self._running.values()), error)
         self._flush()
 
-    def _report(self, running: RunningCall) -> None:
+    def _report(self, call: Call) -> None:
         """Send a call its update."""
-        session = running.session
+        session = call.session
         if session is None:
             return
         if session.error is not None:
-            self._fail(running, session.error)
+            self._fail(call, session.error)
             return
         result = session.result
-        new, running.reported = result.since(running.reported), result
-        update = new, running.received, session.seconds_processed, session.commits
-        self._posts.append(lambda: running.call.deliver(*update))
+        new, call.reported = result.since(call.reported), result
+        update = new, call.taken, session.seconds_processed, session.commits
+        self._posts.append(lambda: call.deliver(*update))
         if result.is_final:
             self._running.pop(session, None)
 
-    def _fail_all(self, calls: Iterable[RunningCall], error: BaseException) -> None:
-        for running in calls:
-            self._fail(running, error)
-            self._posts.append(running.call.cancel_items)
+    def _fail_all(self, calls: Iterable[Call], error: BaseException) -> None:
+        for call in calls:
+            self._fail(call, error)
+            self._posts.append(call.cancel_items)
 
-    def _fail(self, running: RunningCall, error: BaseException) -> None:
+    def _fail(self, call: Call, error: BaseException) -> None:
         """End a call because of an error."""
-        self._forget_session(running)
-        self._posts.append(lambda: running.call.fail(error))
+        self._forget_session(call)
+        self._posts.append(lambda: call.fail(error))
 
     def _flush(self) -> None:
         """Have the event loop call the functions of `_posts`, unless the loop is closed."""
@@ -271,13 +248,8 @@ class Worker:
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(call_each, posts)
 
-    def _free(self, running: RunningCall) -> None:
-        """Forget a call that was cancelled."""
-        self._forget_session(running)
-        running.begin = running.reported = None
-
-    def _forget_session(self, running: RunningCall) -> None:
-        session, running.session = running.session, None
+    def _forget_session(self, call: Call) -> None:
+        session, call.session = call.session, None
         if session is not None:
             self._running.pop(session, None)
             self.batcher.cancel(session)

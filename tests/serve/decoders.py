@@ -40,20 +40,12 @@ def abort(job: Job) -> list[str]:
     os.abort()
 
 
-def leave(job: Job) -> list[str]:
-    os._exit(3)
-
-
 def stop_within_a_sample(job: Job) -> list[str]:
     return send(job, GOOD, bytes(3))
 
 
 def say_a_wrong_rate(job: Job) -> list[str]:
     return send(job, HEADER.pack(0, 8000, 1))
-
-
-def lack_the_key(job: Job) -> list[str]:
-    return send(job._replace(key=bytes(16)), GOOD)
 
 
 def meet_strangers(job: Job) -> list[str]:
@@ -68,10 +60,6 @@ def meet_strangers(job: Job) -> list[str]:
             socket.create_connection(place).close()
         except ConnectionRefusedError:
             sink.sendall(GOOD + bytes(4 * 8000))
-    return []
-
-
-def send_nothing(job: Job) -> list[str]:
     return []
 
 

@@ -9,7 +9,7 @@ from websockets.sync.client import connect
 from asrkit.commands.serve import arguments_of, check_proxies
 from asrkit.errors import UserError
 from asrkit.runtime import Recognizer
-from asrkit.serve.admission import Place, client_of, displaced, is_free
+from asrkit.serve.admission import Place, client_of, idle_one, is_free
 from asrkit.serve.server import Server
 from tests.serve.running import connected, serving
 
@@ -38,14 +38,11 @@ def test_the_last_eighth_is_for_those_who_have_few(client: str, count: int, free
     assert is_free(client, calls(owner, count, True), 20) == free
 
 
-def test_calls_without_audio_make_room_at_once_for_another_client() -> None:
-    idle = calls(GREEDY, 20, False)
-    assert displaced(OTHER, idle, 2.0) in idle
-    assert displaced(GREEDY, idle, 2.0) is None  # one's own wait a time
-    assert displaced(GREEDY, calls(GREEDY, 20, False, age=3.0), 2.0) is not None
-    assert displaced(OTHER, calls(GREEDY, 20, True, age=3.0), 2.0) is None  # they have audio
-    each_one = {Held(False): Place(time.monotonic(), f"192.0.2.{i}") for i in range(20)}
-    assert displaced("192.0.2.99", each_one, 2.0) is None  # type: ignore[arg-type]
+def test_a_call_that_has_waited_without_audio_makes_room() -> None:
+    waiting = calls(GREEDY, 20, False, age=3.0)
+    assert idle_one(waiting, 2.0) in waiting
+    assert idle_one(waiting, 4.0) is None
+    assert idle_one(calls(GREEDY, 20, True, age=3.0), 2.0) is None
 
 
 @pytest.mark.parametrize(

@@ -229,7 +229,7 @@ def test_files_that_cannot_be(address: str) -> None:
     assert caught.value.body["err_msg"].startswith("url: the server reads no other address")
     place = f"http://{address}/v1/listen"
     for query, body, status, why in (
-        ("", b"no audio", 400, "the file"), ("?encoding=linear16", b"", 400, "encoding"),
+        ("?encoding=linear16", b"no audio", 400, "the file"),
         ("?callback=http://example.org", b"", 400, "callback"),
         ("?utterances=x", b"", 400, "utterances"), ("?model=nobody", b"", 400, "is not served"),
         ("", bytes(2_100_000), 413, "at most 2 MB"),

@@ -109,7 +109,7 @@ def test_a_model_of_openai_is_the_first_one_and_that_is_said(
     grant = granted(models, name, OPENAI_MODEL)
     assert (grant.model, grant.warnings) == (models.models[expected], told)
     query = {"intent": "transcription"} | ({} if name is None else {"model": name})
-    session, *warnings = Offline(Realtime(QueryParams(query), 400), models).said
+    session, *warnings = Offline(Realtime(QueryParams(query), Endpointer(400)), models).said
     shown = session["session"]["audio"]["input"]["transcription"]["model"]
     assert shown == expected
     assert [each["message"] for each in warnings] == told

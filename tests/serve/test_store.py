@@ -1,9 +1,7 @@
 """The store of calls: private, bounded, authentic, and never waited for."""
 
-import asyncio
 import json
 import sqlite3
-import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,9 +16,10 @@ from asrkit.errors import UserError
 from asrkit.runtime import Recognizer
 from asrkit.serve.resumption import name_of
 from asrkit.serve.server import Limits, Server
-from asrkit.serve.store import MEMORY, AsyncStore, SqliteStore, StoredCall
+from asrkit.serve.store import MEMORY, SqliteStore, StoredCall
 from tests.serve.running import serving
 from tests.serve.test_restart import Caller
+from tests.serve.test_uploads import wait_until
 
 Recordings = list[tuple[Path, np.ndarray]]
 KEY = b"k" * 16
@@ -147,54 +146,4 @@ def test_a_held_lock_stops_no_new_calls_and_readyz_says_so(
             assert httpx.get(f"http://{address}/healthz").status_code == 200
         finally:
             release()
-        for _ in range(100):
-            if httpx.get(f"http://{address}/readyz").status_code == 200:
-                break
-            time.sleep(0.1)
-        assert httpx.get(f"http://{address}/readyz").status_code == 200
-
-
-class Hung(SqliteStore):
-    """A store on a network that takes everything and answers nothing."""
-
-    def __init__(self) -> None:
-        super().__init__(MEMORY, 60.0)
-        self.survives = True
-        self.answers = threading.Event()
-        self.asked = 0
-
-    def put(self, name: str, entry: StoredCall) -> bool:
-        self.asked += 1
-        self.answers.wait(20)
-        return super().put(name, entry)
-
-    def sweep(self) -> None:
-        if not self.answers.is_set():
-            raise OSError("no answer")
-
-
-def test_only_the_first_call_waits_for_a_store_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("asrkit.serve.store.SWEEP_S", 0.2)
-    store = Hung()
-
-    async def main() -> None:
-        kept = AsyncStore(store)
-        sweeping = asyncio.ensure_future(kept.keep_swept())
-        waits = []
-        for _ in range(20):
-            started = time.monotonic()
-            with pytest.raises(OSError, match="answer"):
-                await kept.put("a", StoredCall(0, b""))
-            waits.append(time.monotonic() - started)
-        assert kept.is_down
-        assert sorted(waits)[-2] < 0.25
-        assert store.asked == 1
-        store.answers.set()
-        for _ in range(100):
-            await asyncio.sleep(0.05)
-            if not kept.is_down:
-                break
-        assert await kept.put("a", StoredCall(0, b""))
-        sweeping.cancel()
-
-    asyncio.run(main())
+        wait_until(lambda: httpx.get(f"http://{address}/readyz").status_code == 200)

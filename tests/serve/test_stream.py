@@ -15,9 +15,10 @@ from websockets.sync.client import ClientConnection, connect
 from asrkit import Endpointer
 from asrkit.errors import UserError
 from asrkit.runtime import Recognizer, Result
+from asrkit.serve.calls import Call
 from asrkit.serve.dialects.asrkit_stream import AsrkitStream
 from asrkit.serve.server import Limits, Server
-from asrkit.serve.worker import RunningCall, Worker
+from asrkit.serve.worker import Worker
 from tests.serve.running import connected, serving
 
 Recordings = list[tuple[Path, np.ndarray]]
@@ -208,9 +209,9 @@ def test_audio_far_ahead_waits_in_the_socket(
         most = []
         serve = Worker.serve
 
-        def watched(worker: Worker, running: RunningCall) -> None:
-            most.append(running.call.seconds - running.call.processed)
-            serve(worker, running)
+        def watched(worker: Worker, call: Call) -> None:
+            most.append(call.seconds - call.processed)
+            serve(worker, call)
 
         monkeypatch.setattr(Worker, "serve", watched)
         messages = converse(client, list(packets_of(samples)))

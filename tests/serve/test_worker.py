@@ -5,17 +5,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from asrkit.audio import resampler
 from asrkit.errors import UserError
 from asrkit.runtime import BatchedSession, Recognizer
 from asrkit.serve.calls import MOST_ITEMS, Call, CallError, CallUpdate
 from asrkit.serve.server import Server
-from asrkit.serve.worker import RunningCall, Worker
+from asrkit.serve.worker import Worker
 from tests.conftest import PROJECT
 
 Recordings = list[tuple[Path, np.ndarray]]
@@ -70,11 +70,11 @@ def test_a_worker_takes_a_step_after_a_round_however_many_calls_are_ready(
 ) -> None:
     step, serve, served, rounds = worker.batcher.step, Worker.serve, list[int](), list[int]()
 
-    def slow(self: Worker, running: RunningCall) -> None:
+    def slow(self: Worker, call: Call) -> None:
         if self is worker:  # servers of other tests may have workers in this process
             time.sleep(0.002)
             served.append(0)
-        serve(self, running)
+        serve(self, call)
 
     def counted() -> list[BatchedSession]:
         rounds.append(len(served))
@@ -96,8 +96,8 @@ def test_a_worker_takes_a_step_after_a_round_however_many_calls_are_ready(
 
 def missing(call: Call) -> int:
     """Return the number of samples that complete the next chunk."""
-    assert call._before is not None
-    return call._chunk_end(call._chunks + 1) - call._before - call._appended
+    assert call._appended is not None
+    return call._chunk_end(call._chunks + 1) - call._appended
 
 
 def test_the_worker_takes_audio_when_it_completes_a_chunk(
@@ -238,11 +238,10 @@ def test_an_error_of_a_step_ends_its_calls_and_not_the_worker(
 def test_an_odd_rate_is_refused_before_its_weights_are_computed(
     served: Recognizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(resampler, "tile_of", None)
+    monkeypatch.setattr("asrkit.audio.resampler.tile_of", None)
     server = Server({"m": served})
-    with pytest.raises(UserError, match="15999"), server.call(server.model(), 15_999):
-        pass
-    server.close()
+    with closing(server), pytest.raises(UserError, match="15999"):
+        server.call(server.model(), 15_999).__enter__()
 
 
 TRUNCATED = """

@@ -12,7 +12,16 @@ from asrkit.serve.calls import CallUpdate
 from asrkit.serve.converse import Append, Begin, Commit, Dialect, Finish
 from asrkit.serve.dialects import messages
 from asrkit.serve.dialects.audio import SampleReader
-from asrkit.serve.dialects.messages import ENCODINGS, End, Ended, Error, Partial, Resume, Start
+from asrkit.serve.dialects.messages import (
+    ENCODINGS,
+    End,
+    Ended,
+    Error,
+    Final,
+    Partial,
+    Resume,
+    Start,
+)
 from asrkit.serve.resumption import SuspendedCall
 from asrkit.serve.server import Grant, Wish
 
@@ -71,23 +80,25 @@ class AsrkitStream(Dialect):
         call: SuspendedCall = begin.settings
         yield messages.Started(
             model=grant.model.name, context=grant.recognizer.context, id=self.id, token=self.token,
-            ack=call.received, commits=call.commits,
+            ack=call.first.received, commits=call.first.commits,
         ).model_dump_json()  # fmt: skip
 
     def write(self, channel: int, update: CallUpdate) -> Iterator[str]:
         """Return the messages of an update, except the segments that the client has already."""
         assert self.start is not None
-        of_channel = self.start.of_channel(channel)
         recognized = round(update.seconds * self.start.sample_rate)
+        about = {"ack": self.ack, "recognized": recognized, **self.start.of_channel(channel)}
         for segment in update.segments:
             self.finals[channel] -= 1
             if self.finals[channel] < 0:
-                final = messages.final(segment, self.ack, recognized, of_channel)
-                yield final.model_dump_json(exclude_none=True)
+                yield Final(
+                    text=segment.text, start=segment.spoken, end=segment.spoken_end,
+                    words=messages.timed(segment.words), context=segment.context, **about,
+                ).model_dump_json(exclude_none=True)  # fmt: skip
         if not update.is_final:
             yield Partial(
                 text=update.text, stable=update.stable_text, words=messages.timed(update.words),
-                ack=self.ack, recognized=recognized, **of_channel,
+                **about,
             ).model_dump_json(exclude_none=True)  # fmt: skip
 
     def ended(self) -> Iterator[str]:

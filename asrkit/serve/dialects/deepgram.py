@@ -1,21 +1,30 @@
-"""The options and the results of Deepgram's protocol, live and for files."""
+"""Deepgram's POST /v1/listen, with options and results as those of the live protocol.
 
+The file is the body of the request, and the options are in the address.
+"""
+
+import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack
 from datetime import datetime, timezone
 from typing import Annotated, Any, Literal, TypeVar
 from uuid import NAMESPACE_OID, uuid4, uuid5
 
 from pydantic import BaseModel, Field
 from starlette.datastructures import QueryParams
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 
 from asrkit.audio.samples import MAX_RATE, MIN_RATE
 from asrkit.errors import UserError
-from asrkit.runtime import Word
+from asrkit.runtime import Segment, Word
 from asrkit.runtime.words import confidence_of, joined
 from asrkit.serve.calls import MOST_CHANNELS
+from asrkit.serve.dialects.files import HEADERS, FileRequest
 from asrkit.serve.dialects.parsing import checked, without_effect
-from asrkit.serve.server import Model, Wish
+from asrkit.serve.server import Model, RefusedError, Server, Wish
+from asrkit.serve.uploads import Decoding
 from asrkit.version import __version__
 
 MODEL = re.compile(r"(nova|enhanced|base|general|whisper|flux)\b[\w.-]*")  # Deepgram's own
@@ -36,13 +45,7 @@ class Options(BaseModel):
     multichannel: bool = False
     """Whether each channel is recognised alone; otherwise channels are mixed."""
 
-    @property
-    def pause_ms(self) -> int | None:
-        """Pause that ends a segment, ms; 0: none does; None: the server's."""
-        return None
-
-    def wish(self) -> Wish:
-        pause_ms = self.pause_ms
+    def wish(self, pause_ms: int | None = None) -> Wish:
         return Wish(self.model, MODEL, self.language, phrases=self.keyterm, pause_ms=pause_ms)
 
 
@@ -56,6 +59,7 @@ class LiveOptions(Options):
 
     @property
     def pause_ms(self) -> int | None:
+        """Pause that ends a segment, ms; 0: none does; None: the server's."""
         if isinstance(self.endpointing, bool):
             return None if self.endpointing else 0
         return max(SHORTEST_MS, self.endpointing) if self.endpointing > 0 else 0
@@ -82,8 +86,8 @@ def options_of(kind: type[Kind], query: QueryParams) -> tuple[Kind, list[str]]:
         raise UserError(f"{name}: {REFUSED[name]}")
     options = checked(kind.model_validate, given)
     warnings = [*filter(None, [without_effect(without)])]
-    pause = given.get("endpointing", "") if kind is LiveOptions else ""
-    if pause.isdigit() and 0 < int(pause) < (options.pause_ms or 0):
+    pause = given.get("endpointing", "")
+    if isinstance(options, LiveOptions) and pause.isdigit() and 0 < int(pause) < SHORTEST_MS:
         warnings.append(f"endpointing {pause} is within words too: {SHORTEST_MS} is used")
     return options, warnings
 
@@ -127,3 +131,51 @@ def alternative(words: Sequence[Word]) -> dict[str, Any]:
         for each in words
     ]  # fmt: skip
     return {"transcript": joined(words), "confidence": confidence_of(words), "words": shown}
+
+
+class ListenToFile(FileRequest):
+    """A request whose body is the file.
+
+    Raises:
+        UserError: for an invalid option.
+    """
+
+    def __init__(self, request: Request) -> None:
+        if request.headers.get("content-type", "").startswith("application/json"):
+            raise UserError("url: the server reads no other address: send the file as the body")
+        self.request, self.digest = request, hashlib.sha256()
+        self.options, self.warnings = options_of(FileOptions, request.query_params)
+        self.split = self.options.multichannel
+
+    @classmethod
+    async def of(cls, request: Request, server: Server, stack: AsyncExitStack) -> "ListenToFile":
+        asked = cls(request)
+        asked.grant = await server.grant(asked.options.wish())
+        return asked
+
+    async def blocks(self) -> AsyncIterator[bytes]:
+        async for data in self.request.stream():
+            self.digest.update(data)
+            yield data
+
+    def response(self, decoding: Decoding, channels: list[list[Segment]]) -> Response:
+        warnings = [*self.grant.warnings, *self.warnings, *decoding.warnings]
+        metadata = About(self.grant.model).metadata(
+            self.digest.hexdigest(), decoding.seconds, decoding.channels, warnings
+        )
+        texts = [alternative([w for each in own for w in each.words]) for own in channels]
+        results: dict[str, Any] = {"channels": [{"alternatives": [text]} for text in texts]}
+        if self.options.utterances:
+            segments = [(each, number) for number, own in enumerate(channels) for each in own]
+            segments.sort(key=lambda pair: pair[0].spoken)
+            results["utterances"] = [
+                {"start": each.spoken, "end": each.spoken_end, "channel": number,
+                 "id": str(uuid4()), **alternative(each.words)}
+                for each, number in segments if each.text
+            ]  # fmt: skip
+        return JSONResponse({"metadata": metadata, "results": results})
+
+    @staticmethod
+    def refused(error: RefusedError) -> Response:
+        body = {"err_code": error.reason.upper(), "err_msg": str(error)}
+        return JSONResponse(body, error.status, HEADERS.get(error.status))

@@ -60,7 +60,7 @@ class Deepgram(Dialect):
         self.channels = [Channel([number, count]) for number in range(count)]
         table = TABLES.get(options.encoding)
         self.reader = SampleReader(channels=channels, table=table, mixes=count == 1)
-        yield Begin(options.wish(), options.sample_rate, count)
+        yield Begin(options.wish(options.pause_ms), options.sample_rate, count)
 
     def begun(self, begin: Begin, grant: Grant) -> tuple[()]:
         self.about = About(grant.model)

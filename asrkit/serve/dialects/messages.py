@@ -13,7 +13,7 @@ from pydantic import (
 )
 
 from asrkit.errors import UserError
-from asrkit.runtime import Segment, Word
+from asrkit.runtime import Word
 from asrkit.serve.calls import MOST_CHANNELS
 from asrkit.serve.dialects.parsing import checked, problem
 
@@ -171,10 +171,12 @@ class Error(Answer):
     message: str
 
 
-FromClient = Annotated[Start | Resume | Commit | End, Field(discriminator="type")]
-FromServer = Annotated[Started | Partial | Final | Ended | Error, Field(discriminator="type")]
-_FROM_CLIENT: TypeAdapter[Start | Resume | Commit | End] = TypeAdapter(FromClient)
-_FROM_SERVER: TypeAdapter[Started | Partial | Final | Ended | Error] = TypeAdapter(FromServer)
+_FROM_CLIENT: TypeAdapter[Start | Resume | Commit | End] = TypeAdapter(
+    Annotated[Start | Resume | Commit | End, Field(discriminator="type")]
+)
+_FROM_SERVER: TypeAdapter[Started | Partial | Final | Ended | Error] = TypeAdapter(
+    Annotated[Started | Partial | Final | Ended | Error, Field(discriminator="type")]
+)
 
 
 def parsed(text: str) -> Start | Resume | Commit | End:
@@ -205,10 +207,3 @@ def timed(words: tuple[Word, ...]) -> list[TimedWord]:
         TimedWord(text=w.text, start=w.start, end=w.end, confidence=w.confidence, spaced=w.spaced)
         for w in words
     ]
-
-
-def final(segment: Segment, ack: int, recognized: int, of_channel: dict[str, Any]) -> Final:
-    return Final(
-        text=segment.text, start=segment.spoken, end=segment.spoken_end, words=timed(segment.words),
-        context=segment.context, ack=ack, recognized=recognized, **of_channel,
-    )  # fmt: skip

@@ -10,39 +10,95 @@ the last one, which may still grow.
 import math
 from collections.abc import Iterator
 from itertools import count
-from typing import Any
+from typing import Annotated, Any, ClassVar, Literal
 
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from starlette.datastructures import QueryParams
 
 from asrkit.errors import UserError
-from asrkit.runtime import Segment
+from asrkit.runtime import Endpointer, Segment
 from asrkit.runtime.endpoint import PAUSE_MS
 from asrkit.runtime.words import joined
 from asrkit.serve.calls import CallUpdate
 from asrkit.serve.converse import Append, Begin, Commit, Dialect
 from asrkit.serve.dialects.audio import A_LAW, MU_LAW, SampleReader
 from asrkit.serve.dialects.openai_files import OPENAI_MODEL
-from asrkit.serve.dialects.parsing import (
-    bytes_of,
-    checked,
-    object_of,
-    phrases_of,
-    without_effect,
-)
-from asrkit.serve.dialects.realtime_messages import (
-    EVENT,
-    BufferAppend,
-    BufferClear,
-    BufferCommit,
-    RealtimeSession,
-    ServerVad,
-    changed,
-    unused,
-)
+from asrkit.serve.dialects.parsing import bytes_of, checked, object_of, phrases_of, without_effect
 from asrkit.serve.server import Grant, Wish
 
 TABLES = {"audio/pcmu": MU_LAW, "audio/pcma": A_LAW}
 ITEM, BUFFER = "conversation.item.input_audio_transcription", "input_audio_buffer"
+
+
+class SessionPart(BaseModel):
+    """A part of a session. OpenAI's sessions have more fields, which have no effect here."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+class PcmFormat(SessionPart):
+    type: Literal["audio/pcm"] = "audio/pcm"
+    rate: Literal[8000, 16000, 24000, 48000] = 24000
+
+
+class G711Format(SessionPart):
+    type: Literal["audio/pcmu", "audio/pcma"]
+    rate: ClassVar = 8000
+
+
+class ServerVad(SessionPart):
+    type: Literal["server_vad"] = "server_vad"
+    silence_duration_ms: Annotated[int, Field(ge=40, le=60_000)] | None = None  # the server's
+
+
+class Transcription(SessionPart):
+    model: str | None = None
+    prompt: Annotated[str, Field(max_length=10_000)] = ""
+    language: Annotated[str, Field(max_length=100)] | None = None
+
+
+class Input(SessionPart):
+    format: Annotated[PcmFormat | G711Format, Field(discriminator="type")] = PcmFormat()
+    transcription: Transcription = Field(default_factory=Transcription)
+    turn_detection: ServerVad | None = None
+
+
+class Audio(SessionPart):
+    input: Input = Field(default_factory=Input)
+
+
+class RealtimeSession(SessionPart):
+    type: Literal["transcription"] = "transcription"
+    audio: Audio = Field(default_factory=Audio)
+
+
+class Event(BaseModel):
+    """An event of a client."""
+
+    event_id: Any = None
+    model_config = ConfigDict(extra="forbid")
+
+
+class SessionUpdate(Event):
+    type: Literal["session.update"]
+    session: dict[str, Any]
+
+
+class BufferAppend(Event):
+    type: Literal["input_audio_buffer.append"]
+    audio: str
+
+
+class BufferCommit(Event):
+    type: Literal["input_audio_buffer.commit"]
+
+
+class BufferClear(Event):
+    type: Literal["input_audio_buffer.clear"]
+
+
+AnyEvent = SessionUpdate | BufferAppend | BufferCommit | BufferClear
+EVENT: TypeAdapter[AnyEvent] = TypeAdapter(Annotated[AnyEvent, Field(discriminator="type")])
 
 
 class Realtime(Dialect):
@@ -50,14 +106,15 @@ class Realtime(Dialect):
 
     Args:
         query: query of the request's address.
-        pause_ms: the server's pause; None if pauses end no segment.
+        endpointer: the server's; None if pauses end no segment.
     """
 
     session: RealtimeSession  # with its call, from `begun`
     reader: SampleReader
 
-    def __init__(self, query: QueryParams, pause_ms: int | None) -> None:
-        self.query, self.pause_ms, self.numbers = query, pause_ms, count(1)
+    def __init__(self, query: QueryParams, endpointer: Endpointer | None) -> None:
+        self.query, self.numbers = query, count(1)
+        self.pause_ms = endpointer and endpointer.pause_ms
         self.model = ""  # name of the model that is used
         self.is_stable = False  # whether the call has stable text before the end of a segment
         self.has_audio, self.commits = False, 0  # of the call
@@ -65,7 +122,6 @@ class Realtime(Dialect):
         self.item, self.item_started, self.sent = "", False, ""  # open item, and the text sent
         self.segments: list[Segment] = []  # of the open item
         self.warnings: list[str] = []
-        self.value: dict[str, Any] = {}  # the client's last message
 
     def event(self, kind: str, **fields: object) -> dict[str, Any]:
         return {"type": kind, "event_id": f"event_{next(self.numbers)}", **fields}
@@ -120,9 +176,9 @@ class Realtime(Dialect):
         return value
 
     def read(self, message: str | bytes) -> Iterator[Any]:
-        self.value = {}
-        self.value = object_of(message, "an event, which is a JSON object")
-        event = checked(EVENT.validate_python, self.value)
+        event = checked(
+            EVENT.validate_python, object_of(message, "an event, which is a JSON object")
+        )
         if isinstance(event, BufferAppend):
             samples = self.reader.read(bytes_of(event.audio, "audio"))
             self.has_audio = self.has_audio or len(samples) > 0
@@ -145,11 +201,11 @@ class Realtime(Dialect):
             yield from self.warned([*self.warnings, ignored])
 
     def wrong(self, error: UserError) -> dict[str, Any]:
-        return self.error("invalid_request", str(error), self.value.get("event_id"))
+        return self.error("invalid_request", str(error))
 
-    def error(self, reason: str, text: str, event_id: object = None) -> dict[str, Any]:
-        about = {"event_id": event_id if isinstance(event_id, str) else None, "param": None}
-        about |= {"type": "invalid_request_error", "code": reason, "message": text}
+    def error(self, reason: str, text: str) -> dict[str, Any]:
+        about = {"type": "invalid_request_error", "code": reason, "message": text}
+        about |= {"event_id": None, "param": None}
         return self.event("error", error=about)
 
     def write(self, channel: int, update: CallUpdate) -> Iterator[dict[str, Any]]:
@@ -198,3 +254,32 @@ class Realtime(Dialect):
         yield self.event(f"{ITEM}.completed", **about, transcript=text, usage=usage)
         self.previous = item
         self.next_item()
+
+
+def changed(session: RealtimeSession, asked: dict[str, Any]) -> RealtimeSession:
+    """Return a session with the changed fields.
+
+    Raises:
+        UserError: for an invalid value.
+    """
+    return checked(RealtimeSession.model_validate, merged(session.model_dump(), asked))
+
+
+def merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """Merge new fields into a session; a part with a `type` is replaced as a whole."""
+    parts = {
+        name: merged(old[name], value)
+        for name, value in new.items()
+        if isinstance(value, dict) and isinstance(old.get(name), dict) and "type" not in value
+    }
+    return old | new | parts
+
+
+def unused(given: dict[str, Any], known: BaseModel, place: str) -> Iterator[str]:
+    """Yield the places of fields that a client has set and that have no effect."""
+    for name, value in given.items():
+        part = getattr(known, name) if name in type(known).model_fields else None
+        if isinstance(value, dict) and isinstance(part, BaseModel):
+            yield from unused(value, part, f"{place}.{name}")
+        elif name not in type(known).model_fields and value is not None:
+            yield f"{place}.{name}"

@@ -59,10 +59,8 @@ class Twilio(Dialect):
         token: token of the request, for a stream without the parameter.
     """
 
-    greetings = 2  # connected and start
-
     def __init__(self, token: str) -> None:
-        self.token, self.sid, self.is_new = token, "", True
+        self.token, self.sid = token, ""
         self.tracks: list[Track] = []  # none before the start
         self.shown = ["", ""]  # last text of each track's open segment
 
@@ -71,8 +69,7 @@ class Twilio(Dialect):
         event = object_of(message, EXPECTED)
         if not isinstance(kind := event.get("event"), str):
             raise UserError(f"expected {EXPECTED}: the field event is missing")
-        is_first, self.is_new = self.is_new, False
-        if not self.tracks and kind != "start" and not (is_first and kind == "connected"):
+        if not self.tracks and kind not in ("connected", "start"):
             raise UserError(f"the stream must begin with the event start, got {shown(kind)}")
         if kind == "start":
             if self.tracks:

@@ -37,8 +37,6 @@ from asrkit.version import __version__
 LINE_BYTES = 1 << 16  # longest line
 LINGER_S = 1.0  # of a closing connection
 Name = Annotated[str, Field(max_length=200)]
-# Errors of the package for a line that is JSON, but not an event.
-NOT_EVENTS = (AttributeError, KeyError, TypeError, RecursionError)
 
 
 class Format(BaseModel):
@@ -101,10 +99,10 @@ class EventLine:
         event = None
         try:
             event = await async_read_event(self)  # type: ignore[arg-type]
-        except NOT_EVENTS:
-            pass
         except (OSError, asyncio.IncompleteReadError) as error:
             raise LeftError from error
+        except (AttributeError, KeyError, TypeError, RecursionError):
+            pass  # of the package, for a line that is JSON, but not an event
         if event and isinstance(event.type, str) and isinstance(event.data, dict):
             return event
         if self.reader.at_eof():
