@@ -87,19 +87,6 @@ def same(ours: Result, alone: Result, tolerance: float) -> bool:
     )
 
 
-@pytest.mark.parametrize(
-    "seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 12))]
-)
-@pytest.mark.parametrize("max_rows", [1, 3, 32])
-def test_batched_stream_equals_single_stream(seed: int, max_rows: int) -> None:
-    recognizer, heard = recognizer_of(), recordings(14)
-    batcher = Batcher(recognizer, max_rows)
-    sessions = run(batcher, heard, seed, lambda _, rate: batcher.start(rate))
-    alone = [recognizer.transcribe(samples, rate) for samples, rate in heard]
-    assert max(len(result.text) for result in alone) > 10
-    assert all(same(s.result, a, 1e-9) for s, a in zip(sessions, alone, strict=True))
-
-
 def test_threads_with_a_batcher_each_share_a_recognizer() -> None:
     """As the README has it for several cores; with hotwords, which searches share."""
     recognizer, heard = recognizer_of().with_hotwords(["ab", "hj"]), recordings(12)

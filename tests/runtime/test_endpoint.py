@@ -153,31 +153,6 @@ def read(decoding: DecodingOptions, log_probs: Tensor, parts: list[slice]) -> li
     return [*results, transcript.finish(math.inf)]
 
 
-@pytest.mark.parametrize("search", [GreedySearch(), PrefixBeamSearch(beam=4)])
-def test_segments_do_not_depend_on_how_frames_are_split(search: Search) -> None:
-    """60 random streams: every split gives the same segments, which cover the stream."""
-    draw = random.Random(1)
-    for _ in range(60):
-        log_probs = posteriors(draw, 5)
-        decoding = DecodingOptions(WORDS, search, random_endpointer(draw))
-        *_, expected = read(decoding, log_probs, [slice(0, len(log_probs))])
-        *partials, final = read(decoding, log_probs, split(len(log_probs), draw))
-        assert final == expected
-        for partial in partials:  # what has ended stays
-            assert final.segments[: len(partial.segments)] == partial.segments
-            said = [*(segment.text for segment in partial.segments), partial.open_text]
-            assert " ".join(filter(None, said)) == partial.text
-        assert not final.open_text
-        ends = [0.0, *(segment.end for segment in final.segments)]
-        assert [segment.start for segment in final.segments] == ends[:-1]
-        assert ends[-1] == pytest.approx(0.04 * len(log_probs))
-        assert final.words == sum((segment.words for segment in final.segments), ())
-        for segment in final.segments:
-            assert all(
-                segment.start <= word.start < word.end <= segment.end for word in segment.words
-            )
-
-
 def test_no_word_is_lost_or_doubled() -> None:
     """60 random streams: words and times are those of one pass, wherever the pauses are."""
     draw, segments = random.Random(2), 0

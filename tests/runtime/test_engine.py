@@ -1,4 +1,4 @@
-"""The engine and its streams: every past in and out, times of frames, and devices."""
+"""The engine and its streams: small packets, times of frames, and devices."""
 
 from typing import Any
 
@@ -27,38 +27,6 @@ def recognizer_of(subsampling: Any = "conv4", endpointer: Endpointer | None = No
 
 def packets(samples: np.ndarray, sizes: list[int]) -> list[np.ndarray]:
     return np.split(samples, np.cumsum(sizes))
-
-
-def features_of(recognizer: Recognizer, parts: list[np.ndarray]) -> Tensor:
-    """All that a stream's frontend makes of the parts."""
-    stream = recognizer.start(16000).stream
-    for part in parts:
-        stream.append(part)
-    stream.finish()
-    return torch.cat([*stream._feats._parts])
-
-
-def test_the_frontends_past_goes_in_and_out() -> None:
-    """The features are those of the whole recording; each sample goes in once."""
-    recognizer, samples = recognizer_of(), speech(3.0)
-    honest, given = recognizer.engine.features, []
-
-    def noted(samples: Tensor, past: Tensor) -> tuple[Tensor, Tensor]:
-        given.append((samples.size(1), past.size(1)))
-        return honest(samples, past)
-
-    whole = torch.from_numpy(samples).double()[None]
-    expected = honest(whole, whole[:, :0])[0][0]
-    recognizer.engine.features = noted  # type: ignore[method-assign]
-    for sizes in ([], [100] * 400, [1, 399, 160, 20_000, 3]):
-        given.clear()
-        found = features_of(recognizer, packets(samples, sizes))
-        assert (found - expected).abs().max() < 1e-9
-        assert sum(new for new, _ in given) == len(samples)
-        assert all(past < audio.WINDOW for _, past in given)
-    recognizer.engine.features = lambda x, past: honest(x, past[:, :0])  # type: ignore[method-assign]
-    forgetful = features_of(recognizer, packets(samples, [100] * 400))
-    assert len(forgetful) < len(expected)  # the control
 
 
 @pytest.mark.parametrize("rate", [8000, 16_000, 44_100])
