@@ -10,20 +10,17 @@ import torch
 import asrkit
 from asrkit.backends.export_metadata import Exported
 from asrkit.config import parse_config
-from asrkit.errors import UserError
 from asrkit.export import sherpa, sherpa_folder, sherpa_layouts
 from asrkit.export.__main__ import main
-from asrkit.model import FULL, Context, Network, TransducerHead, build_head
+from asrkit.model import Context, Network, TransducerHead, build_head
 from asrkit.model_file import ModelFile, load_model, save_model
 from asrkit.runtime import recognizer_of
 from asrkit.text import END_OF_TURN, CharTokenizer
 from tests.conftest import RECORDINGS
-from tests.laws.test_export import file_of
 from tests.test_model_file import a_file
 
 CONTEXT = Exported("ctc", Context(8, 16))
 AHEAD = Exported("ctc", Context(8, 16, 3))
-STATELESS = {"kind": "transducer", "predictor": "stateless", "max_symbols": 1}
 PHONE = {"kind": "kaldi", "high_frequency": 7600.0, "snip_edges": False}
 
 
@@ -112,43 +109,6 @@ def test_int8_and_its_own_features(tmp_path: Path, file: ModelFile) -> None:
         ],
         sherpa_folder.tail_samples(Exported("ctc", Context(8, 64, 4))),
     )
-
-
-@pytest.mark.parametrize(
-    ("changes", "context", "told"),
-    [
-        (
-            {"subsampling": "conv4_valid"},
-            Context(8, 16),
-            "without look-ahead, this model has conv4_v",
-        ),
-        ({"subsampling": "conv8"}, Context(8, 16), "frames of 40 ms"),
-        ({"kind": "absolute_keys"}, Context(8, 16), "keys as wide as values"),
-        (
-            {"layer": "transformer"},
-            Context(8, 16),
-            "layers with convolutions, this model's have none",
-        ),
-        (
-            {},
-            Context(8, 25),
-            "--left-ms must be a multiple of --chunk-ms for sherpa-onnx, got 1000",
-        ),
-        ({}, FULL, "need chunks"),
-    ],
-)
-def test_what_does_not_fit_is_refused(changes: dict[str, str], context: Context, told: str) -> None:
-    sherpa.check(file_of(), CONTEXT)
-    with pytest.raises(UserError, match=told):
-        sherpa.check(file_of(**changes), Exported("ctc", context))
-
-
-@pytest.mark.parametrize("head", ["ctc", STATELESS], ids=["ctc", "transducer"])
-@pytest.mark.parametrize("frontend", ["kaldi", "sherpa_nemo"])
-def test_the_number_of_mel_bands_is_said(frontend: str, head: object) -> None:
-    small = file_of(num_layers=1, frontend=frontend, num_mels=28, head=head)
-    layout = sherpa_layouts.layout_of(small)
-    assert layout.readme("m", small, CONTEXT).count("feature_dim=28") == 1
 
 
 def test_spaces_of_any_tokenizer(file: ModelFile) -> None:

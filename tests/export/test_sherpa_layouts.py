@@ -145,6 +145,16 @@ def test_zeros_at_the_end_complete_the_last_chunk(
         ({"head": STATELESS | {"max_symbols": 10}}, Context(4, 8), "at most 1 label in a frame"),
         ({"head": STATELESS, "subsampling": "conv8"}, Context(4, 8), "frames of 40 ms"),
         ({"head": STATELESS}, Context(1 << 30), "need chunks, got full context"),
+        ({"subsampling": "conv4_valid"}, Context(8, 16), "look-ahead, this model has conv4_valid"),
+        ({"subsampling": "conv8"}, Context(8, 16), "frames of 40 ms"),
+        ({"kind": "absolute_keys"}, Context(8, 16), "keys as wide as values"),
+        ({"layer": "transformer"}, Context(8, 16), "with convolutions, this model's have none"),
+        (
+            {},
+            Context(8, 25),
+            "--left-ms must be a multiple of --chunk-ms for sherpa-onnx",
+        ),
+        ({}, Context(1 << 30), "need chunks, got full context"),
     ],
 )
 def test_refusals(options: dict[str, Any], context: Context, message: str) -> None:
@@ -177,13 +187,13 @@ def test_a_label_that_sherpa_onnx_reads_as_a_blank() -> None:
     ],
 )
 def test_the_layout_follows_head_and_features(options: dict[str, Any], name: str) -> None:
-    file = file_of(**options)
+    file = file_of(num_mels=28, **options)
     layout = sherpa_layouts.layout_of(file)
     assert layout.name == name
     exported = Exported("ctc", Context(4, 8))
     layout.check(file, exported)
     readme = layout.readme("x", file, exported)
-    assert all(name in readme for name in layout.files)
+    assert all(name in readme for name in [*layout.files, "feature_dim=28"])
     kaldi = "high_freq=8000.0,\n    snip_edges=True,\n    normalize_samples=False"
     assert (kaldi in readme) == (name == "lstm-transducer")
     lines = layout.tokens(file).splitlines()
