@@ -66,14 +66,14 @@ def texts(device: str) -> tuple[bool, str]:
         session.accept(packet)
     found = [recognizer.transcribe(samples).text, session.finish().text]
     found += [each.text for each in recognizer.transcribe_batch([samples, samples[:30000]])[:1]]
-    with asrkit.Batcher(recognizer) as batcher:
-        callers = [batcher.start() for _ in range(3)]
-        for caller in callers:
-            caller.accept(samples)
-            caller.finish()
-        while batcher.step():
-            pass
-        found += [caller.result.text for caller in callers]
+    batcher = asrkit.Batcher(recognizer)
+    callers = [batcher.start() for _ in range(3)]
+    for caller in callers:
+        caller.accept(samples)
+        caller.finish()
+    while batcher.step():
+        pass
+    found += [caller.result.text for caller in callers]
     return all(text == expected for text in found), f"{len(found)} × {expected!r}"
 
 

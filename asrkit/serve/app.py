@@ -25,7 +25,7 @@ from asrkit.serve.converse import Conversation, Dialect, WebSocketLine, converse
 from asrkit.serve.dialects.asrkit_stream import AsrkitStream
 from asrkit.serve.dialects.deepgram import ListenToFile
 from asrkit.serve.dialects.deepgram_live import Deepgram
-from asrkit.serve.dialects.files import transcribe
+from asrkit.serve.dialects.files import FileRequest, transcribe
 from asrkit.serve.dialects.openai_files import Transcription, refused
 from asrkit.serve.dialects.openai_realtime import Realtime
 from asrkit.serve.dialects.twilio import Twilio
@@ -117,7 +117,10 @@ DIALECTS: dict[str, Callable[[WebSocket, Server], Dialect]] = {
     "/": lambda socket, server: Vosk(),  # Vosk's own server has no path
     "/twilio": lambda socket, server: Twilio(token_of(socket.scope)),
 }
-FILES = {"/v1/audio/transcriptions": Transcription, "/v1/listen": ListenToFile}
+FILES: dict[str, type[FileRequest]] = {
+    "/v1/audio/transcriptions": Transcription,
+    "/v1/listen": ListenToFile,
+}
 
 
 async def talk(path: str, websocket: WebSocket, server: Server) -> None:

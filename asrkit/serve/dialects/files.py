@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from starlette.exceptions import HTTPException
@@ -31,7 +31,7 @@ HEADERS = {
 }
 
 
-class FileRequest(Protocol):
+class FileRequest:
     """A request for the text of a file, in the form of a service.
 
     Attributes:
@@ -49,16 +49,20 @@ class FileRequest(Protocol):
         Raises:
             UserError: for an invalid option.
         """
+        raise NotImplementedError
 
     def blocks(self) -> AsyncIterator[bytes]:
         """Yield the bytes of the file."""
+        raise NotImplementedError
 
     def response(self, decoding: Decoding, channels: list[list[Segment]]) -> Response:
         """Return the response with the segments of each channel."""
+        raise NotImplementedError
 
     @staticmethod
     def refused(error: RefusedError) -> Response:
         """Return an error in the form of the service."""
+        raise NotImplementedError
 
 
 async def transcribe(request: Request, kind: type[FileRequest], decoders: Decoders) -> Response:

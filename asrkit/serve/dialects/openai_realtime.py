@@ -205,8 +205,7 @@ class Realtime(Dialect):
 
     def error(self, reason: str, text: str) -> dict[str, Any]:
         about = {"type": "invalid_request_error", "code": reason, "message": text}
-        about |= {"event_id": None, "param": None}
-        return self.event("error", error=about)
+        return self.event("error", error={**about, "event_id": None, "param": None})
 
     def write(self, channel: int, update: CallUpdate) -> Iterator[dict[str, Any]]:
         vad = self.session.audio.input.turn_detection is not None
