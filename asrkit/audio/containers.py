@@ -33,6 +33,7 @@ LONGEST_HOLE = 3600.0  # seconds; longer steps are a wrong time, or another cloc
 STEP_BACK = 1.0  # seconds; times that step back further begin another recording
 ROUNDING = 0.005  # seconds, accuracy of time stamps
 MAX_EMPTY = 8  # packets before the first samples of a codec, and before those of a joined file
+PLANES = 8  # channels of a planar frame that PyAV converts
 ZEROS = 1 << 20  # samples × channels of silence in a block
 
 
@@ -208,10 +209,15 @@ class Container(AudioFile):
         streams = self._container.streams.audio
         if len(streams) == 1 or self._asked is not None:
             return []
-        names = ", ".join(f"{i}: {described(each)}" for i, each in enumerate(streams[:8]))
+        names = []
+        for number, each in enumerate(streams[:8]):
+            codec = each.codec_context  # None: FFmpeg does not know it
+            words = [f"{codec.name} {codec.layout.name}" if codec else "unknown codec"]
+            words += [each.metadata[key] for key in ("language", "title") if key in each.metadata]
+            names.append(f"{number}: {shown(' '.join(words), 80)[1:-1]}")
         return [
-            f"has {len(streams)} audio tracks ({names}); track {self._track} is read, --track N "
-            "reads another"
+            f"has {len(streams)} audio tracks ({', '.join(names)}); track {self._track} is read, "
+            "--track N reads another"
         ]
 
     def _is_pcm(self) -> bool:
@@ -238,12 +244,17 @@ class Converter:
             frames += self._resampler.resample(None)
         if frame and kind != self._kind:
             self._kind = kind
-            self._resampler = av.AudioResampler("flt", frame.layout, self.sample_rate)
-        if frame and self._resampler:
-            frames += self._resampler.resample(frame)
-        return [self._mixed(each.to_ndarray().reshape(each.samples, -1)) for each in frames]
+            self._resampler = None
+            is_float = frame.format.name == "fltp" and frame.layout.nb_channels <= PLANES
+            if not is_float or frame.sample_rate != self.sample_rate:
+                self._resampler = av.AudioResampler("flt", frame.layout, self.sample_rate)
+        if frame:
+            frames += self._resampler.resample(frame) if self._resampler else [frame]
+        return [self._mixed(each) for each in frames]
 
-    def _mixed(self, samples: np.ndarray) -> np.ndarray:
+    def _mixed(self, frame: av.AudioFrame) -> np.ndarray:
+        array = frame.to_ndarray()
+        samples = array.T if frame.format.is_planar else array.reshape(frame.samples, -1)
         if samples.shape[1] != self.num_channels:
             samples = np.repeat(samples.mean(axis=1, keepdims=True), self.num_channels, axis=1)
         return samples
@@ -254,14 +265,6 @@ def silence(num_samples: int, num_channels: int) -> Iterator[np.ndarray]:
     size = ZEROS // num_channels
     for left in range(num_samples, 0, -size):
         yield np.zeros((min(size, left), num_channels), np.float32)
-
-
-def described(stream: Any) -> str:
-    """Return a track's codec, channels, language and title for a message."""
-    codec = stream.codec_context  # None: FFmpeg does not know it
-    words = [codec.name, codec.layout.name] if codec else ["unknown codec"]
-    words += [stream.metadata.get(key, "") for key in ("language", "title")]
-    return shown(" ".join(filter(None, words)), 80)[1:-1]
 
 
 def open_container(data: BinaryIO, name: str) -> Any:

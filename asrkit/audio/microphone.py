@@ -79,6 +79,7 @@ class Microphone:
                 samplerate=self.sample_rate, blocksize=self._block, device=found["index"],
                 channels=channels, dtype="float32", callback=self._receive,
             )  # fmt: skip
+            self._stream.start()
         except sounddevice.PortAudioError as error:
             raise AudioError(f"the microphone {self.name!r} cannot be used: {error}") from None
 
@@ -96,11 +97,6 @@ class Microphone:
         self.lost += is_lost * frames / self.sample_rate
 
     def __enter__(self) -> "Microphone":
-        try:
-            self._stream.start()
-        except sound_library().PortAudioError as error:
-            self._stream.close()
-            raise AudioError(f"the microphone {self.name!r} does not start: {error}") from None
         return self
 
     def __exit__(self, *error: object) -> None:
