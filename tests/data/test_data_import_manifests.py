@@ -1,6 +1,8 @@
 """Manifests of NeMo, WeNet, Kaldi and lhotse as sources of `asrkit data import`."""
 
 import gzip
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -8,11 +10,9 @@ import pytest
 from lhotse import CutSet, Recording, SupervisionSegment
 
 from asrkit.data.manifest import read_manifest
-from tests.conftest import RECORDINGS, speech, write_manifest, write_wav
+from tests.conftest import PROJECT, speech, write_manifest, write_wav
 from tests.data.test_data_import import Output, imported, sound
 from tests.running import run
-
-AN4 = RECORDINGS / "an4"
 
 
 @pytest.fixture
@@ -212,3 +212,23 @@ def test_supervisions_of_lhotse(
         assert "'channel': input should be a valid integer, got [0, 2]" in errors
         assert "left out 2, recording that is not a single local file" in errors
     assert not (tmp_path / "ran").exists()
+
+
+def test_a_manifest_to_lhotse_and_back(audio: Path, tmp_path: Path) -> None:
+    """By the script of docs/own-corpus.md."""
+    write_wav(audio / "two.wav", np.stack([speech(0.5), speech(0.5, seed=1)], axis=1))
+    lines = [
+        {"id": "whole", "audio": "audio/a.wav", "text": "yes", "speaker": "s"},
+        {"id": "part", "audio": "audio/a.wav", "text": "no", "start": 0.1, "duration": 0.3},
+        {"id": "mean", "audio": "two.wav", "text": "yes"},
+        {"id": "one", "audio": "two.wav", "text": "yes", "channel": 1},
+    ]
+    before = {each.id: each for each in read_manifest(write_manifest(audio / "m.jsonl", *lines))}
+    script, cuts = PROJECT / "docs/examples/to_lhotse.py", tmp_path / "cuts.jsonl.gz"
+    subprocess.run([sys.executable, script, audio / "m.jsonl", cuts], check=True)
+    assert run("data", "import", "auto", cuts, "--output", tmp_path / "out", "--dev", 0) == 0
+    after = {each.id: each for each in read_manifest(tmp_path / "out/train.jsonl")}
+    assert after.keys() == before.keys()
+    for name, each in after.items():
+        assert (each.text, each.speaker) == (before[name].text, before[name].speaker)
+        assert np.array_equal(each.load(), before[name].load())
