@@ -96,23 +96,14 @@ def test_a_part_of_a_file_keeps_its_samples_in_a_shard(
     assert lossless_form(before[0].read()[0])["format"].lower() == suffix
 
 
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"sample_rate": 8000}, "the manifest has 8000 Hz, the file has 16000 Hz"),
-        ({"sample_rate": 16000, "duration": 2.0}, "has 1.00 s, the manifest 2.00 s: correct"),
-        ({"audio": "none.wav"}, "none.wav does not exist"),
-    ],
-)
-def test_a_file_that_its_manifest_contradicts_is_not_packed(
-    wrong: dict[str, object], message: str, tmp_path: Path
-) -> None:
+def test_a_file_that_its_manifest_contradicts_is_not_packed(tmp_path: Path) -> None:
     write_wav(tmp_path / "x.wav", LEVEL)
     right = {"id": "right", "audio": "x.wav", "text": "a", "duration": 1.0, "sample_rate": 16000}
-    manifest = write_manifest(tmp_path / "x.jsonl", right, right | {"id": "wrong"} | wrong)
-    ((name, reason),) = packed(manifest, tmp_path / "shards")
-    assert name == "wrong"
-    assert message in reason
+    wrong = [right | {"id": "rate", "sample_rate": 8000}, right | {"id": "length", "duration": 2.0}]
+    manifest = write_manifest(tmp_path / "x.jsonl", right, *wrong)
+    reasons = dict(packed(manifest, tmp_path / "shards"))
+    assert "the manifest has 8000 Hz, the file has 16000 Hz" in reasons["rate"]
+    assert "has 1.00 s, the manifest 2.00 s: correct" in reasons["length"]
     assert len(load_recordings(str(tmp_path / "shards"), []).load(0)) == 16000
 
 
