@@ -51,16 +51,14 @@ def new_folder(path: Path) -> Iterator[Path]:
     """Return a temporary folder beside `path`; it gets that name if the block raises no exception.
 
     Raises:
-        FileExistsError: if `path` exists by then.
+        UserError: if `path` exists by then.
     """
     with _temporary(path, path) as temporary:
         temporary.mkdir()
         yield temporary
         for each in (*temporary.rglob("*"), temporary):
-            if not each.is_symlink():  # it may lead nowhere
-                flush(each)
-        if path.exists():  # an empty folder would be replaced
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+            flush(each)
+        refuse_existing(path)  # an empty folder would be replaced
         temporary.rename(path)
         flush(path.parent)
 
@@ -69,12 +67,6 @@ def refuse_existing(path: Path) -> None:
     """Raise UserError if the path of a new folder exists."""
     if path.exists():
         raise UserError(f"{shown(path)} exists already: name a new folder")
-
-
-def remove_folder(path: Path) -> None:
-    """Remove a folder; it is renamed first, so that none is ever half removed."""
-    with _temporary(path, path) as temporary:
-        path.rename(temporary)
 
 
 def sweep(folder: Path) -> None:

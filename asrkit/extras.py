@@ -55,9 +55,5 @@ def pip_install(*packages: str) -> str:
     """Return the command that installs these packages."""
     if required := [REQUIRED[each] for each in packages if each in REQUIRED]:
         return f"pip install {' '.join(required)}"
-    return f"pip install {requirement(*sorted({EXTRA_OF[each] for each in packages}))}"
-
-
-def requirement(*extras: str) -> str:
-    """Return the requirement with which pip adds extras to this installation, for a shell."""
-    return f"'{DISTRIBUTION}[{','.join(extras)}]'"
+    extras = ",".join(sorted({EXTRA_OF[each] for each in packages}))
+    return f"pip install '{DISTRIBUTION}[{extras}]'"

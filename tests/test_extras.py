@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from asrkit.errors import UserError
-from asrkit.extras import EXTRA_OF, PACKAGES, missing, need, pip_install, requirement
+from asrkit.extras import EXTRA_OF, PACKAGES, missing, need, pip_install
 from tests.conftest import PROJECT
 
 
@@ -33,5 +33,5 @@ def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPat
     with pytest.raises(UserError) as caught:
         need("asrkit", "jiwer")
     assert str(caught.value) == f"jiwer not installed: {pip_install('jiwer')}"
-    several = f"onnx and redis not installed: pip install {requirement('onnx', 'redis')}"
+    several = "onnx and redis not installed: pip install 'asrkit-streaming[onnx,redis]'"
     assert missing(["onnx", "redis"]) == several

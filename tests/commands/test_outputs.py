@@ -16,9 +16,8 @@ from asrkit.model_file import save_model
 from asrkit.runtime import Recognizer, Result, Word
 from asrkit.runtime.formats import FORMATS
 from asrkit.runtime.words import far_from_model, sureness
-from asrkit.search.forced_alignment import ForcedAlignment
 from asrkit.text import CharTokenizer
-from tests.conftest import speech, timed, write_manifest, write_wav
+from tests.conftest import speech, write_manifest, write_wav
 from tests.kept.measured import FOLDER
 from tests.running import run, talkative_model
 from tests.test_model_file import a_file
@@ -65,13 +64,6 @@ def test_files_that_would_be_one(
     rows = ({"id": i, "audio": "a.wav"} for i in ("x/a.b", "../up", ".."))
     shown(*options, "--manifest", write_manifest(model.with_name("m.jsonl"), *rows))
     assert sorted(p.name for p in folder.glob("*.txt")) == ["...txt", ".._up.txt", "x_a.b.txt"]
-
-
-def test_what_fails_has_no_file(model: Path, wavs: list[Path], shown: Shown) -> None:
-    folder = model.with_name("out")
-    options = ["decode", "--model", model, "--output-dir", folder, "--format", "vtt"]
-    shown(*options, "missing.wav", *wavs, status=1)
-    assert [path.name for path in sorted(folder.glob("[!.]*"))] == ["a.vtt", "b.vtt"]
 
 
 def test_nbest(model: Path, wavs: list[Path], shown: Shown, refused: Shown) -> None:
@@ -157,19 +149,6 @@ def test_align_one_file(model: Path, wavs: list[Path], shown: Shown, refused: Sh
     out = shown("align", "--model", model, wavs[0], "--text", "ab cd")
     assert [word["text"] for word in json.loads(out)["words"]] == ["ab", "cd"]
     assert "--text needs an audio file" in refused("align", "--model", model, "--text", "ab")
-
-
-def test_an_alignment_is_what_one_call_gives(model: Path) -> None:
-    """The search that knows its text, in packets and at once."""
-    recognizer = asrkit.load(model)
-    recognizer = recognizer.with_search(ForcedAlignment(recognizer.tokenizer.encode("ab cd")))
-    samples = speech(2.0)
-    session = recognizer.start()
-    for i in range(0, len(samples), 3000):
-        assert session.accept(samples[i : i + 3000]).words == ()
-    assert timed(session.finish()) == timed(recognizer.transcribe(samples))
-    (batched,) = recognizer.transcribe_batch([samples])
-    assert timed(batched) == timed(recognizer.transcribe(samples))
 
 
 def test_one_bad_recording_leaves_the_others(model: Path, wavs: list[Path], capsys: Output) -> None:

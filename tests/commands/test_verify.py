@@ -9,7 +9,6 @@ import torch
 from asrkit import audio
 from asrkit.commands import verify
 from asrkit.config import parse_config
-from asrkit.model.positions import KINDS
 from asrkit.model_file import ModelFile, save_model
 from asrkit.runtime.long_audio import Span
 from asrkit.text import CharTokenizer
@@ -18,43 +17,33 @@ from tests.laws.test_positions import forget
 from tests.running import run
 from tests.test_model_file import SIZES
 
-FAST = ("relative", "shaw", "sinusoidal", "rotary")  # tests/laws hold all of them
 
-
-@pytest.mark.parametrize(
-    "kind",
-    [pytest.param(kind, marks=[] if kind in FAST else [pytest.mark.slow]) for kind in KINDS],
-)
-def test_every_kind(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    samples, path = speech(1.5), tmp_path / "m.safetensors"
-    soundfile.write(tmp_path / "x.wav", samples, 16000)
-    feats = audio.Fbank()(torch.from_numpy(samples)[None], torch.zeros(1, 0))[0]
-    model = fitted(tiny_model(position=kind).float(), feats)
-    config = parse_config({
-        "data": {"train": "a", "dev": "b"}, "training": {"output_dir": "c"},
-        "model": SIZES | {"position": {"kind": kind}},
-    })  # fmt: skip
-    save_model(path, ModelFile(model, CharTokenizer(list("abcdefghij ")), config, {}))
+@pytest.mark.parametrize("kind", ["relative", "shaw", "sinusoidal", "rotary"])
+def test_a_kind(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """tests/laws hold all of them."""
+    path = saved(tmp_path, {"model": SIZES | {"position": {"kind": kind}}}, position=kind)
     assert verify.main(["--model", str(path), str(tmp_path / "x.wav")]) == 0
     shown = capsys.readouterr().out
     assert "streaming equals offline" in shown
     assert shown.count("equal") == 7  # settings: four of the menu, full context; second pass, end
 
 
+def saved(folder: Path, more: dict, **changes: object) -> Path:
+    """Write a recording, and a model that has much to say of it."""
+    samples, path = speech(1.5), folder / "m.safetensors"
+    soundfile.write(folder / "x.wav", samples, 16000)
+    feats = audio.Fbank()(torch.from_numpy(samples)[None], torch.zeros(1, 0))[0]
+    known = {"data": {"train": "a", "dev": "b"}, "training": {"output_dir": "c"}, "model": SIZES}
+    model, labels = fitted(tiny_model(**changes).float(), feats), CharTokenizer(list("abcdefghij "))  # type: ignore[arg-type]
+    save_model(path, ModelFile(model, labels, parse_config(known | more), {}))
+    return path
+
+
 @pytest.fixture
 def trained_ahead(tmp_path: Path) -> list[str]:
     """Arguments for a model that was trained with 120 ms ahead, and a recording."""
-    samples, path = speech(1.5), tmp_path / "m.safetensors"
-    soundfile.write(tmp_path / "x.wav", samples, 16000)
-    feats = audio.Fbank()(torch.from_numpy(samples)[None], torch.zeros(1, 0))[0]
-    config = parse_config({
-        "data": {"train": "a", "dev": "b"}, "training": {"output_dir": "c"}, "model": SIZES,
-        "context": {"chunk_sizes": [4], "right_contexts": [0, 3], "chunk_size": 8,
-                    "right_context": 2},
-    })  # fmt: skip
-    model, tokenizer = fitted(tiny_model().float(), feats), CharTokenizer(list("abcdefghij "))
-    save_model(path, ModelFile(model, tokenizer, config, {}))
-    return ["--model", str(path), str(tmp_path / "x.wav")]
+    context = {"chunk_sizes": [4], "right_contexts": [0, 3], "chunk_size": 8, "right_context": 2}
+    return ["--model", str(saved(tmp_path, {"context": context})), str(tmp_path / "x.wav")]
 
 
 def test_right_contexts_and_second_pass(
