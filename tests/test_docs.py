@@ -15,7 +15,7 @@ import pytest
 
 import asrkit
 from asrkit.config import load_config
-from tests.conftest import PROJECT, skipped_line, write_manifest, write_wav
+from tests.conftest import PROJECT, write_manifest, write_wav
 from tests.running import run
 from tests.runtime.test_endpoint import said
 from tools import prose
@@ -107,7 +107,6 @@ def test_subtitles(recordings: Path, monkeypatch: pytest.MonkeyPatch, capsys: Ou
 def test_numbers_in_digits(
     recordings: Path, monkeypatch: pytest.MonkeyPatch, capsys: Output
 ) -> None:
-    """In a command; and in a stream, segment by segment, for any packets, saved in between."""
     pytest.importorskip("text_to_num")
     monkeypatch.chdir(EXAMPLES)
     shown = {}
@@ -118,16 +117,6 @@ def test_numbers_in_digits(
     assert shown == {"": SPOKEN, "in_digits:in_digits": "4 4 7"}
     in_digits = runpy.run_path(str(EXAMPLES / "in_digits.py"))["in_digits"]
     assert in_digits("Press two, then twenty-one.") == "Press 2, then 21."
-    pauses = asrkit.Endpointer(600)
-    recognizer = asrkit.load("small-en-alnum", endpointer=pauses, postprocess=in_digits)
-    samples = np.concatenate([said(SPOKEN), np.zeros(24000), said("six zero"), np.zeros(24000)])
-    session = recognizer.start(16000)
-    for packet in np.array_split(samples.astype(np.float32), 7):
-        session.accept(packet)
-        session = recognizer.restore(session.save())
-    segments = session.finish().segments
-    assert [segment.text for segment in segments] == ["4 4 7", "6 0"]
-    assert recognizer.transcribe(samples.astype(np.float32)).text == "4 4 7 6 0"
 
 
 @pytest.mark.parametrize("count", [9, 10, 12])
@@ -281,9 +270,3 @@ def test_nothing_is_looked_for_beside_a_clone() -> None:
     assert len(texts) > 300
     assert not [str(path) for path, text in texts.items() if OUTSIDE.search(text)]
     assert OUTSIDE.search(f"{'PROJECT'}.parent / 'data'")  # control
-
-
-def test_skipped_tests_are_told_in_one_line() -> None:
-    told = skipped_line(["Skipped: b is missing", "needs a", "Skipped: b is missing"])
-    assert told == "3 skipped: b is missing (2); needs a (1)"
-    assert skipped_line([]) == ""

@@ -12,15 +12,12 @@ import soundfile
 
 import asrkit
 from asrkit.errors import UserError
-from asrkit.model_file import save_model
 from asrkit.runtime import Recognizer, Result, Word
 from asrkit.runtime.formats import FORMATS
-from asrkit.runtime.words import far_from_model, sureness
-from asrkit.text import CharTokenizer
+from asrkit.runtime.words import sureness
 from tests.conftest import speech, write_manifest, write_wav
 from tests.kept.measured import FOLDER
-from tests.running import run, talkative_model
-from tests.test_model_file import a_file
+from tests.running import run
 
 Shown = Callable[..., str]
 Output = pytest.CaptureFixture[str]
@@ -77,21 +74,6 @@ def test_nbest(model: Path, wavs: list[Path], shown: Shown, refused: Shown) -> N
     assert "needs --search prefix_beam" in said
 
 
-def test_nbest_of_segments(wavs: list[Path], tmp_path: Path, shown: Shown) -> None:
-    """Several segments have a list each; in one it is the recording's."""
-    model = talkative_model(tmp_path / "m.safetensors", quiet=0.3)
-    options = ["decode", "--model", model, "--search", "prefix_beam", "--format", "jsonl"]
-    options += ["--endpoint-ms", "40", wavs[0]]
-    line = json.loads(shown(*options, "--nbest", "2"))
-    assert len(line["segments"]) > 1
-    assert "nbest" not in line
-    for segment in line["segments"]:
-        assert segment["nbest"][0]["text"] == segment["text"]
-        assert len(segment["nbest"]) == 2
-    for segment in json.loads(shown(*options))["segments"]:
-        assert segment.keys() == {"text", "start", "end", "context"}
-
-
 @pytest.mark.parametrize("chunk", [["--chunk-ms", "full"], ["--chunk-ms", "320"]])
 def test_align_finds_the_words_that_decode_does(
     chunk: list[str], model: Path, wavs: list[Path], shown: Shown
@@ -130,19 +112,6 @@ def test_align_a_manifest(model: Path, wavs: list[Path], capsys: Output) -> None
         "the text is too long for the audio: its 200 tokens do not fit into 50 frames"
     )
     assert messages["none"] == messages["empty"] == "the text to align is missing or empty"
-
-
-def test_align_lines_of_a_script_without_spaces(
-    wavs: list[Path], tmp_path: Path, shown: Shown
-) -> None:
-    """Their ends are no spaces, which the labels lack; control: a space in the text is refused."""
-    model = tmp_path / "zh.safetensors"
-    save_model(model, a_file(CharTokenizer(list("零一二三四五六七八九"))))
-    align = ["align", "--model", model, wavs[0], "--text"]
-    out = shown(*align, "一二\n三四\r\n五")
-    assert [word["text"] for word in json.loads(out)["words"]] == [*"一二三四五"]
-    assert shown(*align, "一二三四五") == out
-    shown(*align, "一二 三", status=1)
 
 
 def test_align_one_file(model: Path, wavs: list[Path], shown: Shown, refused: Shown) -> None:
@@ -227,14 +196,6 @@ def test_a_text_far_from_the_model_is_reported(tmp_path: Path, capsys: Output) -
         assert all(json.loads(each) for each in shown.out.splitlines())
         assert run(command, "--model", "small-en-alnum", "--format", "jsonl", own) == 0
         assert "confidence" not in capsys.readouterr().err
+    assert sureness([Word("a", 0.0, 0.1, 0.3)]) is sureness([]) is None  # a word says too little
     assert run("decode", "--model", "small-en-alnum", own, far, own.with_name("call.flac")) == 0
     assert f" % in 1 of 3 recordings: {line}" in capsys.readouterr().err
-
-
-def test_a_text_is_far_below_a_mean_confidence() -> None:
-    sure, unsure = (Word("a", 0.0, 0.1, confidence) for confidence in (0.9, 0.3))
-    assert sureness([unsure, unsure, sure]) == pytest.approx(0.5)
-    assert sureness([unsure]) is sureness([]) is None  # a word says too little
-    assert (far_from_model([0.5]) or "").startswith("mean confidence 50 %: ")
-    assert "60 % in 2 of 4 recordings" in (far_from_model([0.5, 0.7, None, 0.69]) or "")
-    assert far_from_model([0.7, None]) is None

@@ -136,31 +136,26 @@ def press(*numbers: int) -> Iterator[int]:
         yield number
 
 
-def test_ctrl_c_ends_a_source_that_cannot_stop() -> None:
+def test_ctrl_c_ends_a_source_or_asks_it_to_stop_and_twice_ends_at_once() -> None:
     used: list[int] = []
-    until_interrupted(press(3), used.append)
+    asked: list[bool] = []
+    until_interrupted(press(3), used.append)  # it cannot stop
     assert used == [0, 1, 2]
+    packets = itertools.takewhile(lambda number: number < 7, press(3))
+    until_interrupted(packets, used.append, lambda: asked.append(True))
+    assert (used[3:], asked) == ([*range(7)], [True])  # also what it still has
+    with pytest.raises(KeyboardInterrupt):
+        until_interrupted(press(3, 5), used.append, lambda: None)
+    assert used[10:] == [*range(5)]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
     def use(number: int) -> None:
         if number == 5:
             signal.raise_signal(signal.SIGINT)
-        used.append(number)  # a packet in use is finished
+        asked.append(True)  # a packet in use is finished
 
     until_interrupted(press(), use)
-    assert used == [0, 1, 2, *range(6)]
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-
-
-def test_ctrl_c_asks_a_source_to_stop_and_twice_ends_at_once() -> None:
-    used: list[int] = []
-    asked: list[bool] = []
-    packets = itertools.takewhile(lambda number: number < 7, press(3))
-    until_interrupted(packets, used.append, lambda: asked.append(True))
-    assert (used, asked) == ([*range(7)], [True])  # also what it still has
-    with pytest.raises(KeyboardInterrupt):
-        until_interrupted(press(3, 5), used.append, lambda: None)
-    assert used == [*range(7), *range(5)]
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert len(asked) == 1 + 6
 
 
 def test_twice_is_no_traceback_and_the_text_stays(
