@@ -134,7 +134,7 @@ def command_line() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         "recipes/kokoro/speak.py", description=__doc__,
         epilog="example: python recipes/kokoro/speak.py --texts data/text/austen.txt "
-        "--hours 10 --output-dir data/kokoro --download",
+        "--hours 10 --output-dir data/kokoro --packages packages",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     parser.add_argument("--output-dir", type=Path, required=True, help="folder of the corpus")
@@ -145,10 +145,9 @@ def command_line() -> argparse.ArgumentParser:
     parser.add_argument("--hours", type=float, default=10.0, help="hours of speech (10)")
     parser.add_argument("--written", action="store_true", help="keep capitals and marks of texts")
     parser.add_argument(
-        "--packages", type=Path, metavar="DIR",
-        help="folder of the packages that hold Kokoro (OUTPUT_DIR/downloads)",
+        "--packages", type=Path, required=True, metavar="DIR",
+        help="folder of the packages that hold Kokoro, see README.md",
     )  # fmt: skip
-    parser.add_argument("--download", action="store_true", help="fetch missing packages by name")
     parser.add_argument("--seed", type=int, default=0, help="another seed, another corpus (0)")
     parser.add_argument("--jobs", type=int, default=2, help="processes of one thread (2)")
     return parser
@@ -161,14 +160,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not 0 < args.hours <= 10_000 or args.seed < 0 or not 1 <= args.jobs <= 256:
         parser.error("--hours must be above 0, --seed 0 or more, --jobs at least 1")
     output = args.output_dir.resolve()
-    packages = (args.packages or output / "downloads").resolve()
+    packages = args.packages.resolve()
     try:
-        check_packages(packages, args.download)
+        check_packages(packages)
         (output / "audio").mkdir(parents=True, exist_ok=True)
         make = partial(make_utterance, output, packages, args.seed)
         rows = synthesised(read_texts(args.texts, args.seed), args.hours, make, args.jobs)
         write_manifests(split(rows, args.written), output)
-    except (RecipeError, UserError, UnicodeDecodeError, OSError) as error:
+    except (RecipeError, UserError, UnicodeDecodeError, OSError, ImportError) as error:
         return refused("kokoro", error, "speak")
     except KeyboardInterrupt:
         print("speak.py: interrupted; the same command resumes here", file=sys.stderr)
