@@ -69,7 +69,6 @@ def add_recognizers(arguments: Parser, chunks: str | None) -> None:
 def evaluate(options: argparse.Namespace) -> int:
     from asrkit.cli.recognizer import load_file, name_left_out
     from asrkit.evaluation import scores
-    from asrkit.evaluation.scoring import scores_of_channels
     from asrkit.evaluation.written import normalizer_of, rules_of, written_table
 
     file = load_file(options)
@@ -79,7 +78,7 @@ def evaluate(options: argparse.Namespace) -> int:
     left_out: list[LeftOut] = []
     outcomes = recognized(options, options.manifest, recognizers, left_out, aligner)
     status = name_left_out("asrkit evaluate", left_out)
-    found = scores(outcomes, written) | scores_of_channels(outcomes, written)
+    found = scores(outcomes, written)
     if options.format == "text":
         tables = [rates_table(found)]
         if rules:

@@ -27,7 +27,6 @@ class ReferenceRecording(NamedTuple):
     id: str
     samples: np.ndarray  # (n,) float32 at 16 kHz
     reference: str  # normalised like the model's texts
-    channel: int | None = None  # number of the channel in its file
 
     @property
     def seconds(self) -> float:
@@ -55,7 +54,6 @@ class Outcome(NamedTuple):
     frame_ms: int  # of an encoder frame, the unit of delays
     loss: ReferenceLoss | None = None  # None if the reference cannot be written or aligned
     delays: tuple[list[int], list[int]] | None = None  # result of `delays.delays`
-    channel: int | None = None  # number of the channel in its file
 
     @property
     def text(self) -> str:
@@ -124,7 +122,6 @@ def outcome_of(
     return Outcome(
         utterance.id, utterance.seconds, recognizer.rewrite(utterance.reference), result,
         recognizer.frame_ms, loss_of(recognizer, emissions, utterance.reference), late,
-        utterance.channel,
     )  # fmt: skip
 
 

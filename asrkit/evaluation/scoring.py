@@ -65,22 +65,6 @@ def scores(
     return {name: score_of([each[name] for each in outcomes], normalize) for name in outcomes[0]}
 
 
-def scores_of_channels(
-    outcomes: Sequence[Mapping[str, Outcome]], normalize: Normalize | None = None
-) -> dict[str, Score]:
-    """Return the score of each recogniser on each channel; {} unless there are several channels."""
-    found = {outcome.channel for each in outcomes for outcome in each.values()}
-    channels = sorted(channel for channel in found if channel is not None)
-    if len(channels) < 2:
-        return {}
-    return {
-        f"{name}, channel {channel}": score_of(
-            [each[name] for each in outcomes if each[name].channel == channel], normalize
-        )
-        for name in outcomes[0] for channel in channels
-    }  # fmt: skip
-
-
 def score_of(outcomes: Sequence[Outcome], normalize: Normalize | None = None) -> Score:
     """Return the score of one recogniser."""
     references = [outcome.reference for outcome in outcomes]

@@ -23,7 +23,7 @@ def utterances(
         try:
             if each.text is None:
                 raise UserError("no text")
-            yield ReferenceRecording(each.id, each.load(), normalize(each.text), each.channel)
+            yield ReferenceRecording(each.id, each.load(), normalize(each.text))
         except UserError as error:
             left_out.append(LeftOut(each.id, str(error)))
 

@@ -12,7 +12,7 @@ from asrkit.errors import UserError
 from asrkit.evaluation import Outcome, ReferenceRecording, Score, recognize, scores
 from asrkit.evaluation.delays import Delay
 from asrkit.evaluation.outcomes import ReferenceLoss
-from asrkit.evaluation.scoring import losses_of, rates, scores_of_channels, unit_rates
+from asrkit.evaluation.scoring import losses_of, rates, unit_rates
 from asrkit.evaluation.wer import ErrorRate
 from asrkit.model import FULL, FULL_CONTEXT, Context, Head
 from asrkit.runtime import Engine, Recognizer, Result, Word
@@ -54,21 +54,6 @@ def test_scores_of_two_outcomes_are_as_worked_out() -> None:
     }
     character = one._replace(characters=1)
     assert scores(outcomes[1:])["full"] == Score(one, character, {"2": one}, 0.0)
-
-
-def test_channels_are_scored_by_themselves() -> None:
-    outcomes = [
-        {"full": outcome("1", "a b", "a b", channel=0)},
-        {"full": outcome("2", "c", "d", channel=1)},
-        {"full": outcome("3", "e", "", channel=1)},
-    ]
-    found = scores_of_channels(outcomes)
-    assert found == {
-        "full, channel 0": scores(outcomes[:1])["full"],
-        "full, channel 1": scores(outcomes[1:])["full"],
-    }
-    assert found["full, channel 1"].words.errors == 2
-    assert not scores_of_channels(outcomes[1:])
 
 
 @pytest.mark.parametrize(
