@@ -170,6 +170,7 @@ def claim(folder: Path, log: TextIO) -> None:
 def run(asked: Config, folder: Path, command: argparse.Namespace, ranks: Ranks) -> int:
     import torch
     import yaml
+    from torch.utils.tensorboard import SummaryWriter
 
     from asrkit.build import build_model
     from asrkit.config import ConfigError
@@ -179,7 +180,7 @@ def run(asked: Config, folder: Path, command: argparse.Namespace, ranks: Ranks) 
     from asrkit.training.labels import keeps_labels
     from asrkit.training.resume_checks import fixed
     from asrkit.training.schedule import resolved
-    from asrkit.training.trackers import Tracker, start_tensorboard
+    from asrkit.training.trackers import Tracker
     from asrkit.training.trainer import Trainer
     from asrkit.training.warm_start import CONFIG
 
@@ -203,7 +204,7 @@ def run(asked: Config, folder: Path, command: argparse.Namespace, ranks: Ranks) 
         if keeps_labels(config):
             with replacing(folder / LABELS) as path:
                 path.write_bytes(corpus.encode.tokenizer.to_bytes())
-        trainer.writers = [start_tensorboard(folder / "tensorboard")]
+        trainer.writers = [SummaryWriter(str(folder / "tensorboard"))]
         trainer.writers += [Tracker(kind, config) for kind in config.training.trackers]
     parameters = sum(p.numel() for p in model.parameters())
     learning = sum(p.numel() for p in model.parameters() if p.requires_grad)

@@ -7,7 +7,7 @@ from asrkit.build import build_normalizer, train_tokenizer, with_end_of_turn
 from asrkit.config import Config
 from asrkit.errors import UserError, shown
 from asrkit.model_file import load_model
-from asrkit.text import SentencePieceTokenizer, TextError, Tokenizer
+from asrkit.text import TextError, Tokenizer
 
 logger = logging.getLogger(__name__)
 
@@ -29,13 +29,7 @@ def tokenizer_of(config: Config, texts: Sequence[str]) -> Tokenizer:
     name, text = config.training.start_from, config.text
     if name is not None and keeps_labels(config):
         return extended_tokenizer(name, config, texts)
-    tokenizer = train_tokenizer(text, texts)
-    if isinstance(tokenizer, SentencePieceTokenizer) and tokenizer.vocab_size < text.vocab_size:
-        logger.warning(
-            "text.vocab_size is %d, but the texts give only %d sub-words: these are the labels",
-            text.vocab_size, tokenizer.vocab_size,
-        )  # fmt: skip
-    return tokenizer
+    return train_tokenizer(text, texts)
 
 
 def extended_tokenizer(name: str, config: Config, texts: Sequence[str]) -> Tokenizer:

@@ -73,8 +73,6 @@ def check_same(
         former = parse_record(stored.config)
     except ConfigError as error:
         raise TrainingCheckpointError(f"its configuration is damaged: {error}") from None
-    if wanted and not stored.identity:
-        logger.warning("the checkpoint is of an earlier version: utterances are not compared")
     identities = stored.identity or ({TOKENIZER: stored.tokenizer} if stored.tokenizer else {})
     hashes = [name for name in wanted if identities.get(name, wanted[name]) != wanted[name]]
     barred = [name for name, _, _ in different(fixed(config), fixed(former))]

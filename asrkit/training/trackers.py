@@ -1,8 +1,6 @@
-"""TensorBoard and other trackers of experiments, which get the settings and all curves."""
+"""Trackers of experiments beside TensorBoard, which get the settings and all curves."""
 
-import functools
 import os
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -31,26 +29,3 @@ class Tracker:
 
     def add_scalar(self, tag: str, value: float, step: int) -> None:
         self.log({tag.replace("+", " plus "): value}, step=step)  # mlflow rejects "+" in names
-
-
-def start_tensorboard(folder: Path) -> Any:
-    """Start TensorBoard's log in a folder.
-
-    `add_scalar` and `close` raise an error of its thread, which therefore prints no traceback.
-    """
-    from torch.utils.tensorboard import SummaryWriter
-
-    mute_tensorboard()
-    return SummaryWriter(str(folder))
-
-
-@functools.cache
-def mute_tensorboard() -> None:
-    """Print no errors of TensorBoard's threads in this process."""
-    others = threading.excepthook
-
-    def hook(error: threading.ExceptHookArgs) -> None:
-        if not type(error.thread).__module__.startswith("tensorboard."):
-            others(error)
-
-    threading.excepthook = hook

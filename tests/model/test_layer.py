@@ -73,12 +73,6 @@ class Turned(nn.Module):
         return x.transpose(1, 2)
 
 
-@pytest.mark.parametrize(("norm", "padding"), [("batch", "depthwise"), ("affine", "both")])
-def test_refusals(norm: str, padding: str) -> None:
-    with pytest.raises(ValueError, match=r"^conv_(norm must be one of layer|padding .*'both')"):
-        module(norm, padding)
-
-
 @torch.no_grad()
 def test_a_layer_is_half_of_each_feed_forward_around_attention_and_convolution() -> None:
     """Gulati et al. 2020, 2.4, for one block."""

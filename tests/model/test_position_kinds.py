@@ -76,7 +76,6 @@ REFUSALS = [  # kind, options, message
       for number in (2, 7)),
     ("t5", {"num_buckets": 1, "bidirectional": False}, "num_buckets must be 2 or more, got 1$"),
     ("t5", {"max_distance": 8}, "max_distance must be above 8, the distances .*, got 8$"),
-    ("urpe", {"base": "shaw"}, "base must be one of relative, relative_lear.*, got 'shaw'$"),
     *(("rotary", {"share": share}, f"share must be above 0 and at most 1, got {share}$")
       for share in (0.0, 1.1, float("nan"))),
     ("rotary", {"share": 0.2}, "share must leave a pair .* got 0.2 of a head's .* = 6 dimensions$"),

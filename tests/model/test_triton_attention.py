@@ -15,7 +15,6 @@ from asrkit.model.attention import ChunkAttention
 from asrkit.model.kernels import triton_attention as fused_attention
 from asrkit.model.positions import KINDS
 from tests.conftest import skip, tiny_encoder
-from tools import kernels
 
 # Chunk, left context, chunks: windows shorter and longer than a tile of 16, chunks that are no
 # multiple of it, many in a tile, and full context.
@@ -215,22 +214,6 @@ def test_dropout_and_its_gradient() -> None:
     expected = torch.autograd.grad(by_hand(*again, factors), again, grad)
     for one, other in zip(found, expected, strict=True):
         assert largest(one, other) < 1e-9
-
-
-@pytest.mark.slow
-def test_the_tool_compares_them(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Here in the interpreter, of one encoding."""
-    monkeypatch.setattr(kernels, "KINDS", {"relative": KINDS["relative"]})
-    monkeypatch.setattr(kernels, "LIMITS", {torch.float32: 1e-4, torch.float16: 1e-2})
-    small = (kernels.Blocks(5, 7, 2),)
-    assert kernels.verify_kernels("cpu", small, dim=32) == 0
-    assert "the kernels equal attention block by block" in capsys.readouterr().out
-    attend = fused_attention.attend
-    monkeypatch.setattr(fused_attention, "attend", lambda *inputs: 1.05 * attend(*inputs))
-    assert kernels.verify_kernels("cpu", small, dim=32) == 1  # the control
-    assert "FAILED: 2" in capsys.readouterr().out
 
 
 def by_hand(q: Tensor, p: Tensor, k: Tensor, v: Tensor, table: Tensor, factors: Tensor) -> Tensor:

@@ -159,10 +159,10 @@ def folder(path: Path) -> None:
 
 
 DAMAGE: dict[str, Callable[[Path], object]] = {
-    "the file is empty": lambda path: path.write_bytes(b""),
+    "damaged, or not a checkpoint: BadZipFile(": lambda path: path.write_bytes(b""),
     "damaged, or not a checkpoint: BadZipFile": lambda path: path.write_bytes(b"nothing\n" * 99),
     "damaged: wrong checksum of its entry '": flipped,
-    "another kind of .zip file": archive,
+    "damaged, or not a checkpoint: RuntimeError": archive,
     "damaged, or not a checkpoint: UnpicklingError": lambda path: torch.save({"w": Path()}, path),
     "not a training checkpoint: Input should be a valid dict": lambda path: torch.save([1], path),
     "not a training checkpoint: 'progress': Field required": without_progress,

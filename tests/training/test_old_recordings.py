@@ -10,7 +10,7 @@ import pytest
 from asrkit import train
 from asrkit.config import Config, ConfigError, load_config
 from asrkit.data.recordings import Joined
-from asrkit.data.sampling import EpochBatches, with_replay
+from asrkit.data.sampling import with_replay
 from asrkit.errors import UserError
 from asrkit.model_file import load_model, save_model
 from asrkit.text import CharTokenizer
@@ -36,15 +36,6 @@ def test_a_share_of_the_seconds_is_old_and_another_part_in_each_epoch(share: flo
     assert (drawn[0] == drawn[2]).all()
     assert not np.array_equal(drawn[0], drawn[1])
     assert not np.array_equal(drawn[0], with_replay(durations, 200, share, 1, 0))
-
-
-def test_batches_have_only_the_chosen_utterances() -> None:
-    durations = np.linspace(1.0, 3.0, 40)
-    chosen = np.array([3, 7, 7, 20, 39])
-    batches = [*EpochBatches(durations, 6.0, 2, 0, 0, chosen=chosen)]
-    assert sorted(place for _, batch in batches for place in batch) == chosen.tolist()
-    for _, batch in batches:
-        assert durations[batch].max() * len(batch) <= 6.0
 
 
 def old_corpus(folder: Path) -> str:

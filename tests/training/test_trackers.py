@@ -1,16 +1,12 @@
 """Trackers: each gets the settings and the curves of a training, offline."""
 
-import shutil
 import sys
-import threading
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from asrkit.config import load_config
-from asrkit.training import trackers
 from asrkit.training.trackers import Tracker
 from tests.conftest import write_config
 from tests.running import run
@@ -27,27 +23,6 @@ class Fake:
 
     def named(self, name: str) -> list[tuple[Any, Any]]:
         return [(values, named) for called, values, named in self.calls if called == name]
-
-
-def test_a_curve_that_cannot_be_written_is_one_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """TensorBoard's thread printed a traceback besides; those of other threads stay."""
-    told: list[str] = []
-    monkeypatch.setattr(threading, "excepthook", lambda error: told.append(str(error.exc_value)))
-    trackers.mute_tensorboard.cache_clear()
-    writer = trackers.start_tensorboard(tmp_path / "board")
-    shutil.rmtree(tmp_path / "board")
-    with pytest.raises(FileNotFoundError, match="events"):  # noqa: PT012
-        for step in range(1000):
-            writer.add_scalar("loss", 1.0, step)
-            time.sleep(0.01)
-    assert told == []
-    other = threading.Thread(target=lambda: int("one"))
-    other.start()
-    other.join()
-    assert len(told) == 1
-    trackers.mute_tensorboard.cache_clear()  # the hook is that of this test
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ import torch
 import asrkit
 from asrkit.config import load_config
 from asrkit.errors import UserError
-from asrkit.evaluation import outcomes
 from asrkit.model import FULL, Context
 from asrkit.model_file import load_model
 from asrkit.train import main
@@ -188,24 +187,6 @@ def test_a_training_that_diverges_is_a_users_error(
     assert main(["--config", str(config)]) == 2
     assert told in capsys.readouterr().err
     assert not (tmp_path / "out" / "model.safetensors").exists()
-
-
-def test_validation_measures_no_delay(
-    corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Only what is logged is computed: alignments are for the final scores."""
-    subject = trainer(corpus, tmp_path)
-    with_delays = subject.validation(align=True)
-
-    def aligned(*_: object) -> None:
-        raise AssertionError("aligned")
-
-    monkeypatch.setattr(outcomes, "aligned", aligned)
-    without = subject.validation()
-    assert [s.each for s in without.values()] == [s.each for s in with_delays.values()]
-    assert {score.delay for score in without.values()} == {None}
-    with pytest.raises(AssertionError, match="aligned"):  # control
-        subject.validation(align=True)
 
 
 def test_unusable_utterances_are_reported(corpus: Path, tmp_path: Path) -> None:

@@ -64,27 +64,6 @@ def test_written_text_has_a_normalised_rate(corpus: Path, tmp_path: Path) -> Non
     assert "Normalised by the english rules" in page
 
 
-def test_a_script_without_spaces_is_scored_by_its_characters(corpus: Path, tmp_path: Path) -> None:
-    """In the log, in TensorBoard, in the model file, and on the page of the report."""
-    for path in corpus.glob("*.jsonl"):
-        text = path.read_text().replace("yes no", "是不").replace("no yes", "不是好")
-        path.write_text(text.replace('"no"', '"不"'), encoding="utf-8")
-    folder = tmp_path / "out"
-    config = write_config(tmp_path / "c.yaml", corpus, folder, epochs=1)
-    assert main(["--config", str(config)]) == 0
-    log = (folder / "train.log").read_text()
-    assert re.search(r"dev CER  full: \S+ %  160 ms", log)
-    assert re.search(r"dev CER +full  \S+ % \(\d+ of 6: ", log)
-    assert "WER" not in log
-    training = load_model(folder / "model.safetensors").training
-    assert training.keys() & {"dev_wer", "dev_mer", "dev_cer"} == {"dev_cer"}
-    assert report([str(folder)]) == 0
-    page = (folder / "report.html").read_text(encoding="utf-8")
-    assert "CER, full context" in page
-    assert "in 3 characters" in page
-    assert "WER" not in page
-
-
 def test_weights_that_changed_are_validated_as_they_are(corpus: Path) -> None:
     """Backends keep tables made of the weights: those of the step before must not be used."""
     model, tokenizer = tiny_model().float(), CharTokenizer(list("eno syabcdf"))

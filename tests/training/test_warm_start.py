@@ -1,17 +1,15 @@
 """Going on from another model: the encoder, and the labels that both write."""
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 import torch
 
 from asrkit.build import build_model
-from asrkit.config import TextConfig
 from asrkit.errors import UserError
 from asrkit.model_file import ModelFile, save_model
 from asrkit.text import CharTokenizer, SentencePieceTokenizer, WordTokenizer
-from asrkit.training.labels import tokenizer_of
 from asrkit.training.warm_start import same_labels, start_from
 from tests.test_model_file import a_file
 
@@ -117,18 +115,6 @@ def test_another_head_begins_anew(
             token = file.tokenizer.encode(letter)[0]
             rows = [torch.equal(own.weight[token], row) for row in old.weight]
             assert any(rows) == same
-
-
-@pytest.mark.parametrize("kind", ["unigram", "bpe"])
-def test_sub_words_that_the_texts_do_not_have_are_missed(
-    kind: Literal["unigram", "bpe"], caplog: pytest.LogCaptureFixture
-) -> None:
-    config, texts = a_file().config, ["yes no", "no yes", "nine"]
-    for size in (9, 300):
-        text = TextConfig(tokenizer=kind, vocab_size=size)
-        found = tokenizer_of(config.model_copy(update={"text": text}), texts)
-        told = f"text.vocab_size is 300, but the texts give only {found.vocab_size} sub-words: "
-        assert (told in caplog.text) == (size == 300) == (found.vocab_size != size)
 
 
 def test_another_shape_is_refused(tmp_path: Path) -> None:

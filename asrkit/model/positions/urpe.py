@@ -10,19 +10,14 @@ from asrkit.model.positions.bias import ALiBiPosition, T5Position
 from asrkit.model.positions.compact import CompactPosition
 from asrkit.model.positions.distances import clipped, distances, learned_table, toeplitz
 from asrkit.model.positions.relative import LearnedRelativePosition, RelativePosition
-from asrkit.registry import Kinds
 
-BASES: Kinds[Position] = Kinds(
-    "base",
-    {
-        "relative": RelativePosition,
-        "relative_learned": LearnedRelativePosition,
-        "t5": T5Position,
-        "alibi": ALiBiPosition,
-        "compact": CompactPosition,
-    },
-    ("dim", "num_heads"),
-)
+BASES: dict[str, type[Position]] = {
+    "relative": RelativePosition,
+    "relative_learned": LearnedRelativePosition,
+    "t5": T5Position,
+    "alibi": ALiBiPosition,
+    "compact": CompactPosition,
+}
 Base = Literal["relative", "relative_learned", "t5", "alibi", "compact"]
 
 
@@ -45,7 +40,7 @@ class URPEPosition(Position):
         self, dim: int, num_heads: int, base: Base = "relative", max_distance: int = 64
     ) -> None:
         super().__init__(dim, num_heads)
-        self.base = BASES.chosen(base)[0](dim, num_heads)
+        self.base = BASES[base](dim, num_heads)
         self.extra_query_dim = self.base.extra_query_dim
         self.factor = learned_table(max_distance, num_heads)  # minus 1: weight decay pulls c to 1
 
