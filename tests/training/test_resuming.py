@@ -171,39 +171,27 @@ def test_a_checkpoint_with_a_damaged_configuration_is_not_usable(tmp_path: Path)
 def test_a_manifest_that_was_edited_is_noticed_and_named(
     corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Texts, audio files and durations of both sets; a folder that was moved is the same."""
+    """Texts, audio files and durations; a folder that was moved is the same."""
     config = write_config(tmp_path / "c.yaml", corpus, tmp_path / "out", epochs=1)
     resume = ["--config", str(config), "--resume"]
     assert main(resume[:2]) == 0
-    for name in ("train", "dev"):
-        path, key = corpus / f"{name}.jsonl", "training" if name == "train" else "dev"
-        lines = [json.loads(line) for line in path.read_text().splitlines()]
-        first = lines[0]
-        words = " ".join(reversed(first["text"].split()))
-        shutil.copy(corpus / first["audio"], corpus / "copy.wav")
-        for edited in (
-            [first | {"text": words}, *lines[1:]],
-            [first | {"audio": "copy.wav"}, *lines[1:]],
-            [first | {"duration": 0.9}, *lines[1:]],
-            lines[1:],
-        ):
-            kept = path.read_text()
-            path.write_text("".join(json.dumps(line) + "\n" for line in edited))
-            capsys.readouterr()
-            assert main(resume) == 2
-            said = capsys.readouterr().err
-            assert f"--resume: the {key} utterances differ from those" in said
-            path.write_text(kept)
-    moved = tmp_path / "moved"
-    shutil.move(corpus, moved)
+    shutil.copy(corpus / "audio" / "train0.flac", corpus / "copy.flac")
+    for name, key, change in (
+        ("train", "training", {"text": "no"}),
+        ("train", "training", {"audio": "copy.flac"}),
+        ("dev", "dev", {"duration": 0.9}),
+    ):
+        path = corpus / f"{name}.jsonl"
+        kept = path.read_text()
+        first, *others = kept.splitlines()
+        path.write_text("\n".join([json.dumps(json.loads(first) | change), *others]))
+        capsys.readouterr()
+        assert main(resume) == 2
+        assert f"--resume: the {key} utterances differ from those" in capsys.readouterr().err
+        path.write_text(kept)
+    moved = Path(shutil.move(corpus, tmp_path / "moved"))
     paths = [f"data.{name}={moved / name}.jsonl" for name in ("train", "dev")]
     assert main([*resume, *paths]) == 0
-    (moved / "train.jsonl").write_text(
-        (moved / "train.jsonl").read_text().replace('"text": "', '"text": "no ', 1)
-    )
-    assert main([*resume, *paths, "--change-schedule", "training.epochs=2"]) == 0
-    log = (tmp_path / "out" / "train.log").read_text()
-    assert "changed at step 6: the training utterances" in log
 
 
 def test_a_finished_model_without_checkpoints_stays(
