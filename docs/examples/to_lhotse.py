@@ -1,4 +1,4 @@
-"""Write a manifest as cuts of lhotse: python docs/examples/to_lhotse.py train.jsonl cuts.jsonl.gz"""
+"""Write a manifest as lhotse cuts: python docs/examples/to_lhotse.py train.jsonl cuts.jsonl.gz"""
 
 import sys
 

@@ -43,7 +43,7 @@ def test_the_check_names_the_options_that_mend(
     run("data", "check", manifest)
     advice = capsys.readouterr().out
     options = re.findall(r"asrkit data normalize (--\w+ \w+)", advice)
-    assert options == ["--numbers en", "--case lower", "--punctuation remove"]
+    assert options == ["--numbers en", "--punctuation remove"]
     options.remove("--numbers en")
     output = tmp_path / "n.jsonl"
     assert run("data", "normalize", manifest, "--output", output, *" ".join(options).split()) == 1
