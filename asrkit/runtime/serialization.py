@@ -21,7 +21,7 @@ from torch import Tensor
 from asrkit.errors import UserError, printable, reason, shown
 from asrkit.runtime.words import AttachedWord, Word
 
-MAGIC = b"asrkit stream 4\n"  # includes the version of the format
+MAGIC = b"asrkit stream 5\n"  # includes the version of the format
 HASH = 64  # hexadecimal digits of a SHA-256
 JSON = "json"  # name of the tensor whose bytes are the JSON text; the others have numbers
 PRECISIONS = (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64)

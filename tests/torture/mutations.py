@@ -6,7 +6,6 @@ that the mutation reaches the code behind them. The simplest mutation cuts the e
 
 import gzip
 import hashlib
-import hmac
 import io
 import json
 import re
@@ -22,9 +21,10 @@ from hypothesis.errors import HypothesisException
 from safetensors.torch import load, save
 
 from asrkit.model_file import CHECKSUM, HEADER, checksum
+from asrkit.runtime.serialization import MAGIC
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]  # what a composite strategy gets
-GZIP, ZIP, STREAM = b"\x1f\x8b", b"PK\x03\x04", b"asrkit stream 1\n"
+GZIP, ZIP = b"\x1f\x8b", b"PK\x03\x04"
 LARGEST = 1 << 23  # bytes of a mutated file
 DEEP = "@deep@"  # replaced by nested lists in the text
 TEXTS = [
@@ -213,8 +213,8 @@ def with_header(header: Any, body: bytes) -> bytes:
 
 
 def of_stream(draw: Draw, data: bytes, other: bytes) -> bytes:
-    """Mutate a saved stream of asrkit, and sign it like anyone who knows the format."""
-    tensors = load(data[len(STREAM) + 32 :])
+    """Mutate a saved stream of asrkit, with a checksum that fits."""
+    tensors = load(data[len(MAGIC) + 32 :])
     name = draw(st.sampled_from(["json"] * len(tensors) + sorted(tensors)))
     value = tensors[name]
     if name == "json":
@@ -227,7 +227,7 @@ def of_stream(draw: Draw, data: bytes, other: bytes) -> bytes:
         ]  # fmt: skip
         tensors[name] = draw(st.sampled_from(changes)).contiguous()
     packed = save(tensors)
-    return STREAM + hmac.digest(b"", packed, hashlib.sha256) + packed
+    return MAGIC + hashlib.sha256(packed).digest() + packed
 
 
 def is_safetensors(data: bytes) -> bool:
@@ -245,5 +245,5 @@ def is_yaml(data: bytes) -> bool:
 CONTAINERS: list[tuple[Callable[[bytes], bool], Callable[[Draw, bytes, bytes], bytes]]] = [
     (lambda data: data[:2] == GZIP, of_gzip), (lambda data: data[:4] == ZIP, of_zip),
     (lambda data: data[257:262] == b"ustar", of_tar), (is_safetensors, of_safetensors),
-    (lambda data: data.startswith(STREAM), of_stream), (is_json, of_json), (is_yaml, of_yaml),
+    (lambda data: data.startswith(MAGIC), of_stream), (is_json, of_json), (is_yaml, of_yaml),
 ]  # fmt: skip
