@@ -99,7 +99,7 @@ def import_corpus(options: argparse.Namespace) -> int:
     with new_folder(output) as folder:
         sources = [source_of(*pair, folder, options) for pair in zip(paths, kinds, strict=True)]
         values = chain.from_iterable(
-            spoken_by(READERS[kind].read(source, omitted), source.path, options.speaker_pattern)
+            spoken_by(READERS[kind](source, omitted), source.path, options.speaker_pattern)
             for kind, source in zip(kinds, sources, strict=True)
         )
         rows = rows_of(values, omitted)
@@ -121,14 +121,13 @@ def import_corpus(options: argparse.Namespace) -> int:
 
 def source_of(path: Path, kind: str, folder: Path, options: argparse.Namespace) -> Source:
     """Return a corpus with its options; reject options that have no effect on its kind."""
-    from asrkit.data.corpora.registry import NAMED, READERS
+    from asrkit.data.corpora.registry import OPTIONS
     from asrkit.data.corpora.source import Source
     from asrkit.data.splits import split_of
 
-    for name in NAMED:
-        if getattr(options, name) is not None and name not in READERS[kind].options:
-            known = ", ".join(each for each in READERS if name in READERS[each].options)
-            flag = name.replace("_", "-")
+    for name, kinds in OPTIONS.items():
+        if getattr(options, name) is not None and kind not in kinds:
+            flag, known = name.replace("_", "-"), ", ".join(kinds)
             raise UserError(f"--{flag} has no effect on the kind {kind}, only on {known}")
     if options.audio_root and not options.audio_root.is_dir():
         raise UserError(f"--audio-root {shown(options.audio_root)} is not a folder")

@@ -44,7 +44,7 @@ class LeftOut(NamedTuple):
 def lines_of(path: str | Path) -> Iterator[tuple[int, bytes]]:
     """Yield the lines of a manifest or a text that are not empty, with their numbers from 1.
 
-    Pipes and devices are rejected, because a manifest is read twice, first to find its format.
+    Pipes and devices are rejected, because a manifest may be read twice.
     """
     path = Path(path)
     if not path.is_file():

@@ -44,21 +44,27 @@ def taken(
     rows: list[Row], share: float, warn: Callable[[str], object]
 ) -> tuple[list[Row], list[Row]]:
     """Return utterances for train and for dev, which share no speaker and no file if possible."""
-    voices = voices_of(rows)
-    without = voices.count(None)
-    if len({*voices} - {None}) > 1:
-        if without:
-            warn(f"{without} utterances without a speaker are in train")
-        return _by(rows, voices, share)
-    known = "no speaker is known"
-    if without < len(rows):
-        known = "all utterances have one speaker, or speakers who share recordings"
-    first: dict[Hashable, str] = {}  # audio -> an id, which is the same wherever the audio lies
-    for row in sorted(rows, key=lambda row: str(row["id"]), reverse=True):
-        first[row["audio"]] = row["id"]
-    by = "recording" if len(first) > 1 else "utterance"
-    warn(f"{known}: dev is split by {by}, and its scores do not predict those of new voices")
-    return _by(rows, [first[row["audio"]] if len(first) > 1 else row["id"] for row in rows], share)
+    groups: Sequence[Hashable | None] = voices_of(rows)
+    without = groups.count(None)
+    if len({*groups} - {None}) < 2:
+        known = "no speaker is known"
+        if without < len(rows):
+            known = "all utterances have one speaker, or speakers who share recordings"
+        first: dict[Hashable, str] = {}  # audio -> an id, which is the same wherever it lies
+        for row in sorted(rows, key=lambda row: str(row["id"]), reverse=True):
+            first[row["audio"]] = row["id"]
+        by = "recording" if len(first) > 1 else "utterance"
+        warn(f"{known}: dev is split by {by}, and its scores do not predict those of new voices")
+        groups = [first[row["audio"]] if len(first) > 1 else row["id"] for row in rows]
+    elif without:
+        warn(f"{without} utterances without a speaker are in train")
+    seconds: dict[Hashable, float] = {}
+    pairs = [*zip(rows, groups, strict=True)]
+    for row, group in pairs:
+        if group is not None:
+            seconds[group] = seconds.get(group, 0.0) + row["duration"]
+    dev = chosen(seconds, share)
+    return [row for row, its in pairs if its not in dev], [row for row, its in pairs if its in dev]
 
 
 def voices_of(rows: list[Row]) -> list[str | None]:
@@ -80,19 +86,6 @@ def voices_of(rows: list[Row]) -> list[str | None]:
             one, two = sorted((first(speaker), first(other)))
             above[two] = one
     return [first(row["speaker"]) if row.get("speaker") else None for row in rows]
-
-
-def _by(
-    rows: list[Row], groups: Sequence[Hashable | None], share: float
-) -> tuple[list[Row], list[Row]]:
-    """Return utterances for train and for dev. Those whose group is None are in train."""
-    seconds: dict[Hashable, float] = {}
-    for row, group in zip(rows, groups, strict=True):
-        if group is not None:
-            seconds[group] = seconds.get(group, 0.0) + row["duration"]
-    dev = chosen(seconds, share)
-    pairs = [*zip(rows, groups, strict=True)]
-    return [row for row, its in pairs if its not in dev], [row for row, its in pairs if its in dev]
 
 
 def chosen(seconds: Mapping[Hashable, float], share: float) -> set[Hashable]:

@@ -76,8 +76,16 @@ def test_json_lines_with_other_keys(
     line: str, options: list[str], audio: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (audio / "m.jsonl").write_text(line)
-    command = ("import", "auto", audio / "m.jsonl", "--dev", 0, "--output", tmp_path / "out")
+    (audio / "recordings.jsonl").write_text(line)
+    command = (
+        "import",
+        "auto",
+        audio / "recordings.jsonl",
+        "--dev",
+        0,
+        "--output",
+        tmp_path / "out",
+    )
     assert run("data", *command, *options) == 0
     one = imported(tmp_path / "out", "train")["a"]
     assert (one["text"], one["speaker"], one["audio"]) == ("one", "x", "../in/audio/a.wav")

@@ -37,8 +37,3 @@ def read_json_lines(source: Source, omitted: Omitted) -> Iterator[Row]:
         if isinstance(row["audio"], str):
             row["audio"] = os.path.join(root, row["audio"])
         yield row | {"where": where, "split": source.split}
-
-
-def read_own(source: Source, omitted: Omitted) -> Iterator[Row]:
-    """Yield the utterances of a manifest of asrkit, to divide them anew."""
-    return read_json_lines(source._replace(split=None), omitted)

@@ -4,11 +4,10 @@ import re
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
 
 from asrkit.data.corpora.folder import read_folder
 from asrkit.data.corpora.huggingface import read_dataset
-from asrkit.data.corpora.json_lines import objects_in, read_json_lines, read_own
+from asrkit.data.corpora.json_lines import objects_in, read_json_lines
 from asrkit.data.corpora.layouts import read_kaldi, read_librispeech
 from asrkit.data.corpora.lhotse import read_lhotse
 from asrkit.data.corpora.source import CorpusError, Omitted, Source
@@ -18,32 +17,24 @@ from asrkit.data.splits import Row
 from asrkit.errors import no_file, shown
 
 AUTO = "auto"
-NAMED = ("columns", "audio_root")
 MOST_NAMES = 10_000  # files of a folder that are examined
 
-
-class Kind(NamedTuple):
-    """A kind of corpus."""
-
-    read: Callable[[Source, Omitted], Iterator[Row]]  # reader of the utterances
-    # Options of the command that have an effect on this kind, beside those of all.
-    options: tuple[str, ...] = ()
-
-
-READERS = {  # the keys of `KINDS`
-    "folder": Kind(read_folder),
-    "table": Kind(read_table, NAMED),
-    "manifest": Kind(read_own, NAMED),
-    "jsonl": Kind(read_json_lines, NAMED),
-    "nemo": Kind(read_json_lines, NAMED),
-    "kaldi": Kind(read_kaldi, ("audio_root",)),
-    "librispeech": Kind(read_librispeech),
-    "huggingface": Kind(read_dataset, NAMED),
-    "lhotse": Kind(read_lhotse, ("audio_root",)),
+READERS: dict[str, Callable[[Source, Omitted], Iterator[Row]]] = {  # the keys of `KINDS`
+    "folder": read_folder,
+    "table": read_table,
+    "manifest": lambda source, omitted: read_json_lines(source._replace(split=None), omitted),
+    "jsonl": read_json_lines,
+    "nemo": read_json_lines,
+    "kaldi": read_kaldi,
+    "librispeech": read_librispeech,
+    "huggingface": read_dataset,
+    "lhotse": read_lhotse,
 }
-FILES = {  # kinds by names of files, in a folder or alone
+NAMED = ("table", "manifest", "jsonl", "nemo", "huggingface")
+OPTIONS = {"columns": NAMED, "audio_root": (*NAMED, "kaldi", "lhotse")}  # kinds that these change
+FILES = {  # kinds by paths in a folder, or by a file's name
     "kaldi": re.compile(r"wav\.scp"),
-    "lhotse": re.compile(r"cuts.*\.jsonl(\.gz)?|.*recordings.*\.jsonl(\.gz)?"),
+    "lhotse": re.compile(r"(cuts|[^/]*recordings)[^/]*\.jsonl(\.gz)?"),
     "huggingface": re.compile(r".*\.(parquet|arrow)"),
     "librispeech": re.compile(r".*\.trans\.txt"),
 }
@@ -55,9 +46,12 @@ def kind_of(path: Path, wanted: str) -> str:
         raise CorpusError(f"{shown(path)} {no_file(path)}")
     if wanted != AUTO:
         return wanted
-    files = [*islice(files_of(path), MOST_NAMES)] if path.is_dir() else [path]
+    inside = islice(files_of(path), MOST_NAMES) if path.is_dir() else ()
+    names = [each.relative_to(path).as_posix() for each in inside] or [path.name]
     for kind, name in FILES.items():
-        if any(name.fullmatch(each.name) for each in files):
+        if kind == "lhotse" and path.is_file():
+            continue  # a manifest may be called recordings.jsonl: its content shows the kind
+        if any(map(name.fullmatch, names)):
             return kind
     if path.is_dir():
         return "folder"
