@@ -176,12 +176,6 @@ def test_any_name_has_a_file_of_its_own(model: Path, wavs: list[Path], shown: Sh
     assert all(len(name.encode()) < 220 and name.isprintable() for name in names)
 
 
-def test_a_file_is_named_once(model: Path, capsys: Output) -> None:
-    for command, *options in (["decode"], ["align", "--text", "a"]):
-        assert run(command, "--model", model, "nope.wav", *options) == 1
-        assert capsys.readouterr().err == f"asrkit {command}: nope.wav does not exist\n"
-
-
 def test_a_text_far_from_the_model_is_reported(tmp_path: Path, capsys: Output) -> None:
     """Speech at 0.6 of its speed is not what the model learned; the recording itself is."""
     own = FOLDER / "speech" / "command.flac"

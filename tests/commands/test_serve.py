@@ -157,24 +157,13 @@ def test_a_token_in_a_file(
     assert ("a proxy belongs in front" in caplog.text) == (host == "0.0.0.0")
 
 
-@pytest.mark.parametrize(
-    ("model", "name"),
-    [
-        ("small-en-alnum", "small-en-alnum"),
-        ("exp/mine.safetensors", "mine"),
-        ("hf://me/small-2.5@v1.0/model.safetensors", "small-2.5"),
-    ],
-)
-def test_the_name_of_a_model(model: str, name: str) -> None:
-    assert name_of(model) == name
-
-
 @pytest.mark.usefixtures("sockets")
 def test_models_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The name that is given, or that of the file, whose path may have "=" in it."""
     odd = tmp_path / "a=b" / "c=d.safetensors"
     odd.parent.mkdir()
     odd.write_bytes(ready_models()["small-en-alnum"].read_bytes())
+    assert name_of("hf://me/small-2.5@v1.0/model.safetensors") == "small-2.5"
     named = ["--model", "en=small-en-alnum", "--model", str(odd), "--insecure"]
     assert main([*named, "--model", "whisper-1=small-en-alnum"]) == 0
     told = capsys.readouterr().err

@@ -88,13 +88,6 @@ def test_a_transducer_has_the_rates_of_evaluate(model: Path, wav: Path, shown: S
     assert f"{rates['0.7      0']} %" in scored
 
 
-def test_one_that_does_not_help_is_said(setting: Setting) -> None:
-    """The reference is what is recognised without it: nothing can be better."""
-    setting.refer_to(*BEAM)
-    said = "no pair is better than recognition without a language model\n"
-    assert setting.tune(*BEAM).endswith(said)
-
-
 def test_mistakes(setting: Setting, refused: Shown, capsys: pytest.CaptureFixture[str]) -> None:
     tune = ["tune", *setting.model, setting.dev]
     assert "tuning needs a language model: --lm FILE" in refused(*tune)
