@@ -194,7 +194,8 @@ class Realtime(Dialect):
             if self.has_audio:
                 text = "the session has audio already: send input_audio_buffer.clear first"
                 raise UserError(text)
-            session = changed(self.session, event.session)
+            changed = merged(self.session.model_dump(), event.session)
+            session = checked(RealtimeSession.model_validate, changed)
             yield self.begin(session)
             yield self.event("session.updated", session=self.shown())
             ignored = without_effect([*unused(event.session, session, "session")])
@@ -253,15 +254,6 @@ class Realtime(Dialect):
         yield self.event(f"{ITEM}.completed", **about, transcript=text, usage=usage)
         self.previous = item
         self.next_item()
-
-
-def changed(session: RealtimeSession, asked: dict[str, Any]) -> RealtimeSession:
-    """Return a session with the changed fields.
-
-    Raises:
-        UserError: for an invalid value.
-    """
-    return checked(RealtimeSession.model_validate, merged(session.model_dump(), asked))
 
 
 def merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:

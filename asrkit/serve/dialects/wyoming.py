@@ -144,7 +144,7 @@ class Wyoming(Dialect):
         """Return the items of an event; events of other types have no effect."""
         kind, asked = message.type, self.asked
         if kind in ("audio-start", "audio-chunk"):
-            form = data_of(message, Format)
+            form = checked(Format.model_validate, message.data, f"{kind}: ")
             if self.form is None:
                 phrases = [*(asked.transcript_names or []), *(asked.transcript_terms or [])]
                 wish = Wish(asked.name, language=asked.language or "", phrases=phrases)
@@ -160,7 +160,7 @@ class Wyoming(Dialect):
         elif kind == "transcribe":
             if self.form is not None:
                 raise UserError("transcribe must come before audio-start or after audio-stop")
-            self.asked = data_of(message, Transcribe)
+            self.asked = checked(Transcribe.model_validate, message.data, f"{kind}: ")
             others = [key for key, value in message.data.items() if value is not None]
             self.unused = [key for key in others if key not in Transcribe.model_fields]
         elif kind == "describe":
@@ -187,11 +187,6 @@ class Wyoming(Dialect):
 
     def error(self, reason: str, text: str) -> Event:
         return Event("error", {"text": text, "code": reason})
-
-
-def data_of(event: Event, form: type[Any]) -> Any:
-    """Return the data of an event; UserError for the first invalid field."""
-    return checked(form.model_validate, event.data, f"{event.type}: ")
 
 
 def info(models: Mapping[str, Model]) -> Event:
