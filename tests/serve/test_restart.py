@@ -216,10 +216,9 @@ REFUSED = [
     (["--state-dir", "a", "--redis", "redis://x"], "exclude each other"),
     (["--redis", "redis://127.0.0.1:1/0"], "--state-key-file"),
     (["--redis", "redis://127.0.0.1:1/0", "--state-key-file", "/dev/null"], "does not answer"),
-    (["--state-dir", "STATE", "--state-key-file", "/dev/null"], "16 to 4096"),
+    (["--state-dir", "STATE", "--state-key-file", "/dev/null"], "belong together"),
     (["--state-dir", "/dev/null/a"], "/dev/null"),
-    (["--save-seconds", "3"], "need --state-dir or --redis"),
-    (["--state-key-file", "/dev/null"], "need --state-dir or --redis"),
+    (["--save-seconds", "3"], "needs --state-dir or --redis"),
 ]
 
 
