@@ -19,7 +19,7 @@ FULL_SCALE = 0.99  # 8-bit audio ends at 0.992
 BLOCK_SECONDS = 30.0  # limits the memory for an hour of audio
 LINE = Check(
     "line", "error", "lines that are not an utterance", lambda facts, rules: (),
-    "write one JSON object a line with id, audio and text: docs/training.md",
+    "write one JSON object a line with id, audio and text, or use asrkit data import",
 )  # fmt: skip
 
 
