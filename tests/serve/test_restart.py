@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from asrkit.serve.store import MEMORY, RedisStore, SqliteStore, Store, StoredCal
 from tests.conftest import PROJECT
 from tests.serve.running import connected, serving
 from tests.serve.test_stream import assert_is
+from tests.serve.test_uploads import wait_until
 
 Recordings = list[tuple[Path, np.ndarray]]
 PACKET = 1600
@@ -38,14 +39,13 @@ def free_port() -> int:
         return int(one.getsockname()[1])
 
 
-@pytest.fixture(scope="module")
-def redis() -> Iterator[str]:
-    """The address of a Redis of our own."""
+@contextmanager
+def running_redis(port: int) -> Iterator[None]:
+    """A context manager of a Redis of our own."""
     pytest.importorskip("redis")
     program = shutil.which("redis-server")
     if program is None:
         pytest.skip("redis-server is not installed")
-    port = free_port()
     with subprocess.Popen(
         [program, "--port", str(port), "--save", "", "--bind", "127.0.0.1"],
         stdout=subprocess.DEVNULL,
@@ -54,8 +54,16 @@ def redis() -> Iterator[str]:
             with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
                 break
             time.sleep(0.05)
+        yield
+        process.kill()
+
+
+@pytest.fixture(scope="module")
+def redis() -> Iterator[str]:
+    """The address of a Redis of our own."""
+    port = free_port()
+    with running_redis(port):
         yield f"redis://127.0.0.1:{port}/0"
-        process.terminate()
 
 
 @pytest.fixture(params=["memory", "file", "redis"])
@@ -105,6 +113,30 @@ def test_a_store_that_cannot_be_reached_is_no_end_of_a_call(
         shutil.rmtree(tmp_path / "calls")
         assert_is(caller.talk(), served.transcribe(path), len(samples))
     assert "could not be saved" in caplog.text
+
+
+def test_a_redis_that_goes_away_and_comes_back_is_no_end_of_a_call(
+    served: Recognizer, recordings: Recordings, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It comes back empty, and the client then loses its connection."""
+    port, (samples, size), first = free_port(), whole(recordings, 0), ExitStack()
+    with first:
+        first.enter_context(running_redis(port))
+        store = RedisStore(f"redis://127.0.0.1:{port}/0", 60.0)
+        server = Server({"m": served}, Limits(save_s=0.05), store=store, key=b"k" * 16)
+        with serving(server) as address:
+            caller = Caller([address], samples, pause=0.002)
+            client = caller.connected()
+            caller.send(client, size // 4)
+            first.close()
+            caller.send(client, size // 2)
+            wait_until(lambda: "could not be saved" in caplog.text)
+            with running_redis(port):
+                caller.send(client, size * 3 // 4)
+                caller.listen(client, timeout=1.0)
+                client.socket.close()
+                assert_is(caller.talk(), served.transcribe(samples), size)
+            assert caller.resumes == 1
 
 
 class Caller:
