@@ -87,7 +87,7 @@ def mono(samples: object, channel: int | None = None, name: str = "the audio") -
     if array.ndim == 2 and not 1 <= array.shape[1] <= MAX_CHANNELS:
         raise AudioError(f"samples must be (n, channels), got {array.shape}: transpose them?")
     if channel is not None:
-        channels = array.reshape(len(array), -1)
+        channels = array[:, None] if array.ndim == 1 else array
         if not 0 <= channel < channels.shape[1]:
             raise no_channel(name, channel, channels.shape[1])
         array = channels[:, channel]
@@ -103,7 +103,8 @@ def mono(samples: object, channel: int | None = None, name: str = "the audio") -
 
 def apart(samples: np.ndarray) -> np.ndarray:
     """Return float samples (n, channels) like `mono`, with the channels kept apart."""
-    return np.stack([mono(samples, channel) for channel in range(samples.shape[1])], axis=1)
+    array = array_of(samples)
+    return np.stack([mono(array, channel) for channel in range(array.shape[1])], axis=1)
 
 
 def array_of(samples: object) -> np.ndarray:

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from asrkit import audio
+from asrkit.audio.samples import apart
 from tests.conftest import speech
 
 
@@ -14,6 +15,17 @@ def test_mono() -> None:
     stereo = np.stack([speech(0.1, 0), speech(0.1, 1)], axis=1)
     assert np.allclose(audio.mono(stereo), stereo.mean(axis=1))
     assert np.allclose(audio.mono(np.array([-32768, 16384], dtype=np.int16)), [-1.0, 0.5])
+
+
+@pytest.mark.parametrize("count", [0, 1, 1600])
+def test_one_channel_and_channels_apart(count: int) -> None:
+    """Also without samples, as the end of a pipe that is cut inside a frame."""
+    stereo = np.stack([speech(0.1, 0), speech(0.1, 1)], axis=1)[:count]
+    assert np.array_equal(audio.mono(stereo, 1), stereo[:, 1])
+    assert np.array_equal(audio.mono(stereo[:, 0], 0), stereo[:, 0])
+    assert np.array_equal(apart(stereo), stereo)
+    with pytest.raises(audio.AudioError, match="the channels 0 to 1, got channel 2"):
+        audio.mono(stereo, 2)
 
 
 @pytest.mark.parametrize(
