@@ -23,7 +23,7 @@ PLAIN = {"id": "a", "audio": "x.wav", "text": "no"}
         ("array.json", json.dumps([PLAIN, PLAIN]).encode()),
         ("train.parquet", b"PAR1\x15\x04" + bytes(range(256)) * 9),
         ("train.tsv", b"client_id\tpath\tsentence\nc\tx.mp3\tno\n"),
-        ("cuts.jsonl.gz", gzip.compress(b'{"id": "c", "type": "MixedCut", "tracks": []}')),
+        ("cuts.jsonl.gz", gzip.compress(b'{"id": "c", "type": "MixedCut", "tracks": []}', mtime=0)),
         ("list.txt", b"yes\nno\n"),
         ("shar", b""),
     ],

@@ -5,12 +5,12 @@ import time
 from importlib.util import find_spec
 
 import pytest
-from tests.data.checks.test_texts import FOUND, SOUND
 
 from asrkit.errors import UserError
 from asrkit.text.marks import marks_in
 from asrkit.text.normalization import Normalization, Normalizer
 from tests.conftest import skip
+from tests.data.checks.test_check import MARKS, SOUND
 
 PLAIN, BARE = Normalization(), Normalization(case="lower", punctuation="remove")
 
@@ -43,9 +43,9 @@ def test_sound_texts_stay(text: str) -> None:
     assert Normalizer(PLAIN._replace(punctuation="remove"))(text) == text
 
 
-@pytest.mark.parametrize("kind", ["markup", "annotation", "emoji", "encoding"])
+@pytest.mark.parametrize("kind", ["markup", "annotation", "emoji"])
 def test_nothing_that_the_checks_find_remains(kind: str) -> None:
-    for text in FOUND[kind]:
+    for text in MARKS[kind]:
         after = Normalizer(PLAIN)(text)
         assert after != text
         assert kind not in marks_in(after), (text, after)
