@@ -41,7 +41,8 @@ def read_dataset(source: Source, omitted: Omitted) -> Iterator[Row]:
                     omitted.add("empty text", where)
                     continue
                 audio = audio_of(row["audio"], source.audio_output, names)
-                audio = os.path.join(root, audio) if audio else None
+                if audio and isinstance(audio, str):
+                    audio = os.path.join(root, audio)
                 yield row | {"audio": audio, "where": where, "split": split}
         except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
             raise CorpusError(f"{shown(path)} cannot be read: {reason(error)}") from error
@@ -70,7 +71,7 @@ def rows_in(path: Path, source: Source) -> Iterator[Row]:
                 yield {field: row[name] for field, name in chosen.items()}
 
 
-def audio_of(value: Any, folder: Path, names: Ids) -> str | None:
+def audio_of(value: Any, folder: Path, names: Ids) -> Any:
     """Return the path of a row's audio (a path, bytes, or both), after writing the bytes."""
     given = value if isinstance(value, dict) else {"path": value}
     data, path = given.get("bytes"), given.get("path")
