@@ -165,6 +165,22 @@ def test_each_cue_is_read_or_the_file_is_refused(
         assert len(read_cues(path)) >= 3
 
 
+@pytest.mark.parametrize(("text", "has_times"), [
+    ("0 5000000 hey\n5000000 9000000 you", True),
+    ("0.000000\t0.500000\they\n\\\t1.0\t2.0", True),
+    (SRT, True),
+    ("0 5 hey\n5 9 you\n1.5 2.5\n2024 5000 metres", False),
+])  # fmt: skip
+def test_labels_with_times_are_no_text(text: str, has_times: bool, tmp_path: Path) -> None:
+    path = tmp_path / "a.lab"
+    path.write_text(text)
+    if has_times:
+        with pytest.raises(CorpusError, match="has times, which a plain text cannot have"):
+            read_cues(path)
+    else:
+        assert [cue.text for cue in read_cues(path)] == [text]
+
+
 def test_librispeech(tmp_path: Path, capsys: Output) -> None:
     root = tmp_path / "LibriSpeech"
     for part, speaker in (("train-clean-5", 19), ("train-clean-5", 26), ("dev-clean-2", 84)):

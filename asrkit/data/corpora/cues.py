@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from asrkit.data.corpora.source import CorpusError, lines_of
 from asrkit.data.manifest import log_once
-from asrkit.errors import reason
+from asrkit.errors import reason, shown
 from asrkit.extras import need
 
 LONGEST = 1 << 24  # bytes of a file
@@ -18,6 +18,8 @@ PLACEMENT = re.compile(r"\{\\[^{}]*\}")  # marks of SubStation in SRT, such as {
 TOKEN = re.compile(
     r'"(?:[^"]|"")*"|<exists>|(?<![\w\[.-])-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?![\w\].])'
 )
+# Lines of Audacity's labels, HTK's labels and subtitles
+TIMES = re.compile(r"(\d+\.\d+\t\d+\.\d+|\d+ \d{5,})(?!\S)|.* --> ")
 NOT_UTTERANCES = re.compile(r".*(?:words?|phones?|phonemes?|syllables?|segments?)", re.IGNORECASE)
 
 
@@ -38,6 +40,11 @@ def read_cues(path: Path) -> list[Cue]:
         return textgrid(path, "\n".join(line for _, line in lines))
     if ending in (".srt", ".vtt"):
         return subtitles(path, lines)
+    if wrong := next((line for _, line in lines if TIMES.match(line)), None):
+        raise CorpusError(
+            f"{path}: {shown(wrong, 40)} has times, which a plain text cannot have: write "
+            "subtitles as .srt or .vtt, or a TextGrid"
+        )
     return [Cue("\n".join(line for _, line in lines))] if lines else []
 
 
