@@ -6,6 +6,7 @@ import os
 import pickle
 import tarfile
 import zipfile
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,20 @@ def test_only_plain_files_are_read(changes: dict[str, Any], tmp_path: Path) -> N
         assert archive.read("b") == b"1"
         with pytest.raises(CheckpointError, match="the archive has no file 'a'"):
             archive.read("a")
+
+
+@pytest.mark.parametrize(("before", "is_read"), [(999, True), (1000, False)])
+def test_an_archive_of_more_members_than_any_model_has(
+    before: int, is_read: bool, tmp_path: Path
+) -> None:
+    path = tar(tmp_path / "x.nemo", *[("b", b"")] * before, ("a", b"1"))
+    with (
+        open_archive(path) as archive,
+        nullcontext()
+        if is_read
+        else pytest.raises(CheckpointError, match="the archive has no file 'a'"),
+    ):
+        assert archive.read("a") == b"1"
 
 
 def test_a_member_without_its_bytes(tmp_path: Path) -> None:
