@@ -59,7 +59,8 @@ def read_nemo(path: Path, head: str | None = None, prompt: str | None = None) ->
             ours |= adapter_weights(weights, encoder.d_model, column)
         labels: list[str] = []
         if is_hybrid or not is_transducer:
-            ctc = parse(CTC, values.get("aux_ctc", {}) if is_hybrid else values, SETTINGS)
+            branch = values.get("aux_ctc", {}) if is_hybrid else values
+            ctc = parse(CTC, branch, SETTINGS + ": aux_ctc" * is_hybrid)
             labels = ctc.decoder.vocabulary
             name = AUXILIARY if is_hybrid else LAYER
             ours |= ctc_weights(weights, name, "head.ctc" if is_transducer else "head")

@@ -11,7 +11,12 @@ from asrkit.interop.settings import Part, Size
 
 Pair = Annotated[list[Annotated[int, Field(ge=0, le=1 << 16)]], Field(min_length=2, max_length=2)]
 Menu = Annotated[  # one pair, or several
-    list[Pair], BeforeValidator(lambda x: [x] if isinstance(x, list) and int in map(type, x) else x)
+    list[Pair],
+    Field(min_length=1),
+    BeforeValidator(lambda x: [x] if isinstance(x, list) and int in map(type, x) else x),
+]
+Share = Annotated[  # only training reads it; a head with both losses needs a part of each
+    float, BeforeValidator(lambda x: x if isinstance(x, float) and 0.0 < x < 1.0 else 0.3)
 ]
 Class = Annotated[
     str,
@@ -142,7 +147,7 @@ class CTC(Part, extra="ignore"):
 
     decoder: Classifier
     decoding: Decoding | None = None
-    ctc_loss_weight: float = 0.3
+    ctc_loss_weight: Share = 0.3
 
 
 class Network(Part):

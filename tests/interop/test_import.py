@@ -91,6 +91,7 @@ REFUSED: dict[str, Change] = {
     "must be dw_striding by 8": of("encoder", "subsampling", "striding"),
     "causal_downsampling': input should be True": of("encoder", "causal_downsampling", False),
     "should be 'chunked_limited'": of("encoder", "att_context_style", "regular"),
+    "'encoder.att_context_size': list should": of("encoder", "att_context_size", []),
     "'encoder.att_context_size.0.0': input": of("encoder", "att_context_size", [-1, 13]),
     "'encoder.att_context_size.1': list should": of("encoder", "att_context_size", [[1, 1], [1]]),
     "should be 'rel_pos', got 'rel_pos_lo'": of("encoder", "self_attention_model", "rel_pos_lo"),

@@ -235,6 +235,21 @@ def test_a_hybrid_keeps_both_heads_or_the_one_that_is_chosen(tmp_path: Path) -> 
     with pytest.raises(CheckpointError, match=r"must be equal; --head ctc imports the CTC head"):
         import_checkpoint("nemo", other)
     import_checkpoint("nemo", other, "ctc")
+    other = changed(path, tmp_path / "m.nemo", lambda s: s["aux_ctc"].pop("decoder"))
+    with pytest.raises(CheckpointError, match="aux_ctc: missing key 'decoder'"):
+        import_checkpoint("nemo", other)
+
+
+@pytest.mark.parametrize(("stated", "expected"), [(0.1, 0.1), (0.0, 0.3), (1.0, 0.3), (None, 0.3)])
+def test_the_shares_of_the_losses_in_training_refuse_no_hybrid(
+    stated: float | None, expected: float, tmp_path: Path
+) -> None:
+    path = changed(
+        checkpoint("rnnt-hybrid"), tmp_path / "m.nemo",
+        lambda settings: settings["aux_ctc"].update(ctc_loss_weight=stated),
+    )  # fmt: skip
+    head = head_of(import_checkpoint("nemo", path))
+    assert (head.ctc_weight, head.ctc is None) == (expected, False)
 
 
 def test_labels_for_ends_and_languages_are_not_text(tmp_path: Path) -> None:
