@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from asrkit.audio.samples import MAX_CHANNELS, MAX_RATE, MIN_RATE, AudioError
+from asrkit.audio.resampler import is_usual
+from asrkit.audio.samples import MAX_CHANNELS, AudioError
 
 PADDING = 8  # bytes after the samples that only fill the last chunk
 
@@ -28,10 +29,10 @@ class AudioFile:
         self.name, self.sample_rate, self.num_channels = name, sample_rate, num_channels
         self.num_samples = num_samples
         self.problems: list[str] = []
-        if not (MIN_RATE <= sample_rate <= MAX_RATE and 1 <= num_channels <= MAX_CHANNELS):
+        if not (is_usual(sample_rate) and 1 <= num_channels <= MAX_CHANNELS):
             raise AudioError(
-                f"{name} must have 1 to {MAX_CHANNELS} channels at {MIN_RATE} to {MAX_RATE} Hz, "
-                f"got {num_channels} at {sample_rate} Hz"
+                f"{name} must have 1 to {MAX_CHANNELS} channels at a usual rate, such as 8000, "
+                f"16000, 44100 or 48000 Hz, got {num_channels} at {sample_rate} Hz"
             )
 
     def samples(self, first: int, count: int | None) -> Iterator[np.ndarray]:

@@ -94,10 +94,16 @@ def half_of(rate: int, output_rate: int) -> int:
     return math.ceil(CROSSINGS * max(1.0, rate / output_rate) / CUTOFF)
 
 
+def is_usual(rate: int) -> bool:
+    """Return whether a rate in Hz is one of devices: other rates would need too many filters."""
+    phases = max(rate, SAMPLE_RATE) // math.gcd(rate, SAMPLE_RATE)
+    return MIN_RATE <= rate <= MAX_RATE and phases <= MOST_PHASES
+
+
 def checked_rate(rate: int) -> int:
-    """Return a rate in Hz as an int; reject rates of no device, whose filters would be too many."""
+    """Return a rate in Hz as an int; reject unusual rates."""
     whole = whole_number(rate, MIN_RATE, MAX_RATE)
-    if whole is None or max(whole, SAMPLE_RATE) // math.gcd(whole, SAMPLE_RATE) > MOST_PHASES:
+    if whole is None or not is_usual(whole):
         raise AudioError(
             f"sample rate must be a usual one from {MIN_RATE} to {MAX_RATE} Hz, such as 8000, "
             f"16000, 44100 or 48000, got {shown(rate)}"
