@@ -4,7 +4,6 @@ import io
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
-from functools import partial
 from typing import BinaryIO
 
 import numpy as np
@@ -14,6 +13,7 @@ from asrkit.audio.reader import PADDING, AudioFile, bytes_after, cut_off
 from asrkit.audio.samples import MAX_SECONDS, AudioError, Source, bytes_of
 
 READ = 1 << 16  # samples of a channel that are read at once
+BLOCK = 1 << 20  # bytes of an Ogg file that are searched at once
 BEGINNINGS = (
     b"RIFF", b"RIFX", b"RF64", b"riff", b"FORM", b"fLaC", b".snd", b"caff", b"OggS",
 )  # fmt: skip
@@ -60,9 +60,12 @@ class Exact(AudioFile):
         return any(each in log for each in DAMAGED)
 
     def _has_one_stream(self) -> bool:
+        streams, rest = 0, b""
         with closing(bytes_of(self._source)) as data:
-            blocks = iter(partial(data.read, 1 << 20), b"")
-            return sum(block.count(FIRST_PAGE) for block in blocks) == 1
+            while block := data.read(BLOCK):
+                streams += (rest + block).count(FIRST_PAGE)
+                rest = block[1 - len(FIRST_PAGE) :]  # a page may begin in it
+        return streams == 1
 
     def samples(self, first: int, count: int | None) -> Iterator[np.ndarray]:
         length = self._file.frames

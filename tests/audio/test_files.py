@@ -18,7 +18,7 @@ import pytest
 import soundfile
 
 from asrkit import audio
-from asrkit.audio import files
+from asrkit.audio import exact, files
 from asrkit.audio.containers import Container
 from asrkit.audio.files import opened
 from tests.conftest import speech
@@ -237,6 +237,16 @@ def test_damaged_packets_are_silent_and_counted(
     (tmp_path / "x.ts").write_bytes(data)
     assert abs(len(audio.load(tmp_path / "x.ts")) - whole) < 1100
     assert "packets cannot be decoded" in caplog.text
+
+
+@pytest.mark.parametrize("before", range(7))
+def test_joined_ogg_files_are_read_wherever_the_second_begins(
+    before: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its first page may lie in two blocks of the file."""
+    data = ogg()
+    monkeypatch.setattr(exact, "BLOCK", len(data) + before)
+    assert len(audio.read(io.BytesIO(data * 2))[0]) >= 2 * len(SPEECH)
 
 
 @pytest.mark.parametrize(("codec", "is_mark"), [("VORBIS", True), ("OPUS", False)])
