@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from hypothesis.database import DirectoryBasedExampleDatabase
 
 from asrkit.errors import UserError
+from asrkit.runtime.serialization import MAGIC
 from tests.conftest import PROJECT
 from tests.torture import cage
 from tests.torture.cage import Part, tried
@@ -150,6 +151,8 @@ def test_control_each_kind_of_fault_is_found(
 def test_control_each_container_is_mutated_inside(name: str) -> None:
     """Its parts differ, and it is still such a container."""
     data = (KEPT / name).read_bytes()
+    if name == "stream.bin":  # of an earlier version, in the same form
+        data = MAGIC + data[len(MAGIC) :]
     ((fits, inside),) = [each for each in CONTAINERS if each[0](data)]
     found = set()
 
