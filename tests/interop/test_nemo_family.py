@@ -18,8 +18,15 @@ import torch
 from asrkit.hub.catalogue import read_catalogue
 from asrkit.interop import Imported, import_checkpoint
 from tests.conftest import speech
-from tests.interop import test_nemo_transducer as transducers
-from tests.interop.test_nemo import TOLERANCE, Fixture, difference, features
+from tests.interop.test_nemo import (
+    TOLERANCE,
+    Fixture,
+    difference,
+    features,
+    head_differences,
+    offline,
+    recognized,
+)
 from tests.laws.test_streaming import packets
 
 WHOLE = "ASRKIT_WHOLE_MODELS" in os.environ  # all layers, in place of LAYERS
@@ -270,11 +277,11 @@ def differences(fixture: Fixture) -> dict[str, float]:
     feats = features(fixture, CLIP)[0, encoder.rate.lead_frames :]
     found = {"features": difference(feats, fixture.tensor(f"{CLIP}/feats"))}
     samples = fixture.arrays[f"{CLIP}/audio"]
-    for seed, (name, context) in enumerate(transducers.contexts(fixture.arrays)):
+    for seed, (name, context) in enumerate(fixture.contexts()):
         place = f"{CLIP}/{name}"
-        rows = transducers.offline(fixture, CLIP, name, context)
-        trace = transducers.recognized(fixture, place, context, packets(samples, seed))
-        streamed = transducers.head_differences(fixture, place, trace.emissions)
+        rows = offline(fixture, CLIP, name, context)
+        trace = recognized(fixture, place, context, packets(samples, seed))
+        streamed = head_differences(fixture, place, trace.emissions)
         rows["streamed"] = max(streamed.values())
         found |= {key: max(value, found.get(key, 0.0)) for key, value in rows.items()}
     return found
