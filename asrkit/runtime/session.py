@@ -189,11 +189,6 @@ class Session:
         return sum(stream.due for stream in self._streams) * audio.HOP / audio.SAMPLE_RATE
 
     @property
-    def open_samples(self) -> int:
-        """Number of samples since the last commit, at the rate of the session."""
-        return self._streams[-1].num_appended
-
-    @property
     def seconds_processed(self) -> float:
         """Seconds of audio that the network has processed."""
         return self.stream.seconds_processed
