@@ -80,8 +80,8 @@ def build_frontend(config: ModelConfig) -> Frontend:
 
 
 def build_normalizer(config: TextConfig) -> Callable[[str], str]:
-    """Return the function that normalises a text's case, Unicode form and spaces."""
-    return partial(normalize, case=config.case, unicode_form=config.unicode_form)
+    """Return the function that normalises a text's case, Unicode form (NFC) and spaces."""
+    return partial(normalize, case=config.case)
 
 
 def train_tokenizer(config: TextConfig, texts: Iterable[str]) -> Tokenizer:

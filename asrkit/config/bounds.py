@@ -4,15 +4,7 @@ import os
 from typing import Annotated, Any, Literal
 
 import pydantic
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    WithJsonSchema,
-    WrapValidator,
-)
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WrapValidator
 from pydantic_core import PydanticCustomError
 
 # Not strict, because YAML reads 1e-3 as a string.
@@ -48,7 +40,6 @@ Places = Annotated[
     list[Place],
     Field(max_length=256),
     BeforeValidator(lambda value: [value] if isinstance(value, str) else value),
-    WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
 ]
 PositiveNumber = Annotated[float, Field(strict=False, gt=0.0, allow_inf_nan=False)]
 NumberFromZero = Annotated[Number, Field(ge=0.0)]

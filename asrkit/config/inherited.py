@@ -20,32 +20,27 @@ def filled(
         keep_labels: value of `training.keep_labels` if neither it nor `text.tokenizer` is written.
         replay: value of `data.replay` if it is not written and `training.keep` is "replay".
     """
-    known = first.model_dump(mode="json", include=set(SECTIONS))
-    found = dict(values)
-    text, training = values.get("text", {}), values.get("training")
+    known, whole = first.model_dump(mode="json", include=set(SECTIONS)), dict(values)
+    text, training, data = (values.get(name) for name in ("text", "training", "data"))
     if isinstance(text, dict) and "tokenizer" in text:
         if text["tokenizer"] != known["text"]["tokenizer"]:
             del known["text"]
     elif isinstance(training, dict):
-        found["training"] = {"keep_labels": keep_labels} | training
-    data = values.get("data")
+        whole["training"] = {"keep_labels": keep_labels} | training
     if isinstance(training, dict) and training.get("keep") == "replay" and isinstance(data, dict):
-        found["data"] = {"replay": [*replay]} | data
+        whole["data"] = {"replay": [*replay]} | data
     for name, section in known.items():
-        own = values.get(name, {})
-        if isinstance(own, dict):  # else the schema rejects it
-            found[name] = merged(own, section)
-    return found
+        written = values.get(name, {})
+        if isinstance(written, dict):  # else the schema rejects it
+            whole[name] = section | {
+                key: with_options(value, section.get(key)) for key, value in written.items()
+            }
+    return whole
 
 
-def merged(own: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `other` with the values of `own`; a kind's options stay those of `other`."""
-    found = dict(other)
-    for key, value in own.items():
-        options, chosen = other.get(key), {"kind": value} if isinstance(value, str) else value
-        found[key] = value
-        if not isinstance(options, dict) or not isinstance(chosen, dict):
-            continue
-        if chosen.get("kind", options["kind"]) == options["kind"]:
-            found[key] = options | chosen
-    return found
+def with_options(value: Any, known: Any) -> Any:
+    """Return the value with the options of a known section, if both have the same kind."""
+    chosen = {"kind": value} if isinstance(value, str) else value
+    if not isinstance(known, dict) or not isinstance(chosen, dict):
+        return value
+    return known | chosen if chosen.get("kind", known["kind"]) == known["kind"] else value

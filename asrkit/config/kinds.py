@@ -1,8 +1,9 @@
 """Sections that choose a class by `kind`; other keys are its arguments."""
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, Union
+from typing import Annotated, Any, Literal, Union
 
 from pydantic import BeforeValidator, Field, create_model, model_validator
+from pydantic_core import CoreSchema
 
 from asrkit import audio, search
 from asrkit.config.bounds import Number, Section
@@ -12,6 +13,13 @@ from asrkit.registry import Kinds
 # Integer options of a kind are bounded, so that no file can make tables that exhaust the memory.
 Few = Annotated[int, Field(ge=1, le=100_000)]
 BOUNDED: dict[Any, Any] = {int: Few, int | None: Few | None, float: Number}
+KINDS: dict[tuple[str, ...], Kinds[Any]] = {
+    ("model", "position"): positions.KINDS,
+    ("model", "subsampling"): subsampling.KINDS,
+    ("model", "frontend"): audio.KINDS,
+    ("model", "head"): heads.KINDS,
+    ("search",): search.KINDS,
+}
 
 
 class KindConfig(Section):
@@ -29,62 +37,48 @@ class SearchConfig(KindConfig):
         return self
 
 
-AnyKind = TypeVar("AnyKind", bound=KindConfig)
+def section_of(kinds: Kinds[Any], kind: str, base: type[KindConfig]) -> type[KindConfig]:
+    """Return a kind's section, with the options and defaults of its class."""
+    fields: dict[str, Any] = {
+        name: (BOUNDED.get(option.annotation, option.annotation), option.default)
+        for name, option in kinds.options(kind).items()
+    }
+    fields["kind"] = (Literal[kind], kind)
+    return create_model(kind, __base__=base, **fields)
 
 
-def sections_of(base: type[AnyKind], kinds: Kinds[Any]) -> dict[str, type[AnyKind]]:
-    """Return a model class of the section for each kind."""
-    sections = {}
-    for kind in kinds:
-        fields: dict[str, Any] = {
-            name: (BOUNDED.get(option.annotation, option.annotation), option.default)
-            for name, option in kinds.options(kind).items()
-        }
-        fields["kind"] = (Literal[kind], kind)
-        sections[kind] = create_model(kind, __base__=base, **fields)
-    return sections
-
-
-def any_of(sections: dict[str, type[AnyKind]], usual: str) -> Any:
-    """Return the type of a value that is one of these sections, or only the name of a kind.
+class OneOf:
+    """Metadata of a field: its value is a section of one of the kinds, or only a kind's name.
 
     Args:
         usual: kind of options without a kind.
     """
 
-    def with_kind(value: Any) -> Any:
+    def __init__(self, base: type[KindConfig], kinds: Kinds[Any], usual: str) -> None:
+        self.sections, self.usual = [section_of(kinds, kind, base) for kind in kinds], usual
+
+    def __get_pydantic_core_schema__(self, base: object, handler: Any) -> CoreSchema:
+        one: Any = Annotated[
+            Union[tuple(self.sections)],  # noqa: UP007
+            Field(discriminator="kind"),
+            BeforeValidator(self.with_kind),
+        ]
+        schema: CoreSchema = handler.generate_schema(one)
+        return schema
+
+    def with_kind(self, value: Any) -> Any:
         if isinstance(value, dict):
-            return {"kind": usual, **value}
+            return {"kind": self.usual, **value}
         return {"kind": value} if isinstance(value, str) else value
 
-    return Annotated[
-        Union[tuple(sections.values())],  # noqa: UP007
-        Field(discriminator="kind"),
-        BeforeValidator(with_kind),
-    ]
+
+def usually(kind: str) -> Any:
+    """Return the default of a field that is a section of this kind."""
+    return Field(default={"kind": kind}, validate_default=True)
 
 
-KINDS: dict[tuple[str, ...], Kinds[Any]] = {
-    ("model", "position"): positions.KINDS,
-    ("model", "subsampling"): subsampling.KINDS,
-    ("model", "frontend"): audio.KINDS,
-    ("model", "head"): heads.KINDS,
-    ("search",): search.KINDS,
-}
-POSITIONS = sections_of(KindConfig, positions.KINDS)
-SUBSAMPLINGS = sections_of(KindConfig, subsampling.KINDS)
-FRONTENDS = sections_of(KindConfig, audio.KINDS)
-HEADS = sections_of(KindConfig, heads.KINDS)
-SEARCHES = sections_of(SearchConfig, search.KINDS)
-if TYPE_CHECKING:
-    AnyPosition = KindConfig
-    AnySubsampling = KindConfig
-    AnyFrontend = KindConfig
-    AnyHead = KindConfig
-    AnySearch = SearchConfig
-else:
-    AnyPosition = any_of(POSITIONS, "relative")
-    AnySubsampling = any_of(SUBSAMPLINGS, "conv4")
-    AnyFrontend = any_of(FRONTENDS, "kaldi")
-    AnyHead = any_of(HEADS, "ctc")
-    AnySearch = any_of(SEARCHES, "greedy")
+AnyPosition = Annotated[KindConfig, OneOf(KindConfig, positions.KINDS, "relative")]
+AnySubsampling = Annotated[KindConfig, OneOf(KindConfig, subsampling.KINDS, "conv4")]
+AnyFrontend = Annotated[KindConfig, OneOf(KindConfig, audio.KINDS, "kaldi")]
+AnyHead = Annotated[KindConfig, OneOf(KindConfig, heads.KINDS, "ctc")]
+AnySearch = Annotated[SearchConfig, OneOf(SearchConfig, search.KINDS, "greedy")]

@@ -7,24 +7,14 @@ import torch
 from pydantic import Field, model_validator
 
 from asrkit.audio import build_frontend
-from asrkit.config.bounds import (
-    AutoOrOff,
-    ChunkSize,
-    LeftContext,
-    RightContext,
-    Section,
-    Share,
-)
+from asrkit.config.bounds import AutoOrOff, ChunkSize, LeftContext, RightContext, Section, Share
 from asrkit.config.checks import Needs, needs
 from asrkit.config.kinds import (
-    FRONTENDS,
-    HEADS,
-    POSITIONS,
-    SUBSAMPLINGS,
     AnyFrontend,
     AnyHead,
     AnyPosition,
     AnySubsampling,
+    usually,
 )
 from asrkit.model import FULL, Context, FrameRate
 from asrkit.model.heads import build_head
@@ -53,21 +43,21 @@ class ModelConfig(Section):
     """K, encoder frames of the causal convolutions."""
     dropout: Annotated[float, Field(strict=False, ge=0.0, lt=1.0)] = 0.1
     """Dropout probability of all layers."""
-    frontend: AnyFrontend = FRONTENDS["kaldi"](kind="kaldi")
+    frontend: AnyFrontend = usually("kaldi")
     """Features, a kind with its options: kaldi, with `low_frequency` and `high_frequency` in Hz
     (8000 if null; 4000 for recordings at 8 kHz) and `snip_edges`; slaney, which is NeMo's;
     sherpa_nemo, which sherpa-onnx computes for models of NeMo; or whisper, with `floor` (the lowest
     log10 of an energy). Options without a kind are kaldi's. For sherpa-onnx see docs/export.md."""
-    subsampling: AnySubsampling = SUBSAMPLINGS["conv4"](kind="conv4")
+    subsampling: AnySubsampling = usually("conv4")
     """Subsampling, a kind with its options. conv4 makes an encoder frame of 4 feature frames, conv8
     of 8. conv4_valid, conv6_valid and conv8_valid have no padding, and see 3, 5 and 7 feature
     frames more. whisper makes one of 2, sees one more, and has no options. Options of the others:
     `channels` (S; `dim` if null). For conv4 and conv8 `pad_stages` (zeros
     around a stream as in NeMo). For conv4 `separable` (a ninth of the second convolution's
     arithmetic)."""
-    position: AnyPosition = POSITIONS["relative"](kind="relative")
+    position: AnyPosition = usually("relative")
     """Position encoding, a kind with its options: docs/positions.md."""
-    head: AnyHead = HEADS["ctc"](kind="ctc")
+    head: AnyHead = usually("ctc")
     """Head, encoder frames to labels: ctc, or transducer with its options: docs/heads.md."""
     conv_norm: Annotated[Literal["layer_norm", "affine"], CONFORMER] = "layer_norm"
     """Norm in the convolutions. affine is a scale and a bias for each channel, the form of a
@@ -92,13 +82,13 @@ class ModelConfig(Section):
     def _fits(self) -> "ModelConfig":
         if self.dim % self.num_heads:
             raise ValueError(f"dim {self.dim} must be a multiple of num_heads {self.num_heads}")
-        parts: dict[str, Callable[[dict[str, Any]], object]] = {
+        parts: dict[str, Callable[[Any], object]] = {  # each part checks its own options
             "position": lambda kind: build_positions(kind, self.dim, self.num_heads, 1),
             "subsampling": lambda kind: build_subsampling(kind, self.num_mels, self.dim),
             "head": lambda kind: build_head(kind, self.dim, 2),
             "frontend": lambda kind: build_frontend(kind, self.num_mels),
         }
-        for part, build in parts.items():  # each part checks its own options
+        for part, build in parts.items():
             try:
                 with torch.device("meta"):
                     build(getattr(self, part).model_dump())

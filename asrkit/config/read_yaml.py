@@ -10,7 +10,7 @@ from asrkit.config.locate import configurations
 from asrkit.errors import UserError, printable, reason, shown
 from asrkit.registry import refusal
 
-MAX_BYTES = 100_000  # size of a YAML text; a configuration has some thousands
+MAX_CHARACTERS = 100_000  # characters of a YAML text; a configuration has some thousands
 MAX_NODES = 100_000  # values of a YAML text, with all aliases expanded
 
 
@@ -22,18 +22,14 @@ class _StrictLoader(yaml.SafeLoader):
     """A safe loader that also rejects repeated keys, and texts that aliases make too large."""
 
     def get_single_node(self) -> yaml.Node | None:
-        waiting: list[Any] = [node := super().get_single_node()]
-        count = 1
-        while waiting:
-            part = waiting.pop()
-            if isinstance(part, yaml.CollectionNode):
-                is_map = isinstance(part, yaml.MappingNode)
-                parts = list(chain(*part.value)) if is_map else part.value
-                count += len(parts)
-                if count >= MAX_NODES:
-                    raise yaml.YAMLError(f"its aliases stand for {MAX_NODES} values or more")
-                waiting += parts
-        return node
+        nodes: list[Any] = [super().get_single_node()]
+        for node in nodes:  # the list grows
+            if isinstance(node, yaml.CollectionNode):
+                nodes += chain(*node.value) if isinstance(node, yaml.MappingNode) else node.value
+            if len(nodes) > MAX_NODES:
+                raise yaml.YAMLError(f"its aliases stand for {MAX_NODES} values or more")
+        first: yaml.Node | None = nodes[0]
+        return first
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         keys: set[str] = set()
@@ -47,7 +43,7 @@ class _StrictLoader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def parse_yaml(text: str, longest: int = MAX_BYTES) -> Any:
+def parse_yaml(text: str, longest: int = MAX_CHARACTERS) -> Any:
     """Parse a YAML text of at most `longest` characters: dicts, lists, numbers, dates."""
     if len(text) > longest:
         raise ConfigError(f"it has more than {longest} characters")
@@ -67,12 +63,9 @@ def read_yaml(path: str | Path) -> Any:
     path = Path(path)
     if not path.is_file():
         raise ConfigError(f"no file {shown(path)}")
-    with path.open("rb") as file:
-        data = file.read(MAX_BYTES + 1)
-    if len(data) > MAX_BYTES:
-        raise ConfigError(f"{shown(path)} is not a configuration: more than {MAX_BYTES} bytes")
     try:
-        return parse_yaml(data.decode("utf-8"))
+        with path.open(encoding="utf-8") as file:
+            return parse_yaml(file.read(MAX_CHARACTERS + 1))
     except (ConfigError, UnicodeDecodeError) as error:
         raise ConfigError(f"{shown(path)} is not YAML: {error}") from None
 
@@ -90,17 +83,13 @@ def read_values(path: str | Path, overrides: list[str]) -> dict[str, Any]:
 
 def find_config(config: str | Path) -> Path:
     """Return the file at a path or, without one, asrkit's own configuration of this name."""
-    path, own = Path(config), configurations()
+    path, known = Path(config), configurations()
     if path.is_file():
         return path
-    if str(config) in own:
-        return own[str(config)]
-    problem = f"no configuration file {shown(path)}"
-    if path.stem in own:
-        problem += f"; asrkit's own of that name is {shown(path.stem)}, without folder or .yaml"
-    elif path.name == str(config) and not path.suffix:
-        problem += f"; a name {refusal(str(config), own)}"
-    raise ConfigError(problem)
+    if str(config) not in known:
+        problem = f"no configuration file {shown(path)}; a name {refusal(str(config), known)}"
+        raise ConfigError(problem)
+    return known[str(config)]
 
 
 def _apply(values: dict[str, Any], override: str) -> None:

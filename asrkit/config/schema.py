@@ -5,6 +5,7 @@ was expected and the nearest key. The files of the sections have all defaults, e
 of kinds, which are arguments of their classes. docs/configuration.md is generated from them.
 """
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePath
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -14,15 +15,19 @@ from pydantic import BaseModel, BeforeValidator
 from asrkit.config.bounds import Number, NumberFromZero, Section
 from asrkit.config.checks import refuse_idle
 from asrkit.config.error_messages import explained
-from asrkit.config.kinds import KINDS, SEARCHES, AnySearch, SearchConfig
-from asrkit.config.model import ContextConfig, ModelConfig
+from asrkit.config.kinds import KINDS, AnySearch, SearchConfig, usually
+from asrkit.config.model import CHUNKS, ContextConfig, ModelConfig
 from asrkit.config.read_yaml import ConfigError, read_values
 from asrkit.config.training import AugmentationConfig, DataConfig, TextConfig, TrainingConfig
 
-# Keys in model files of earlier versions, and a tracker
-GONE_TRAINING = {"average_of", "consistency_ramp", "keep_checkpoints", "parallel"}
-GONE_HEAD = {"prune_range", "delay_penalty", "fast_emit"}
-GONE_TRACKER = "trackio"
+# Keys that only model files and checkpoints of earlier versions have, or that no longer count there
+GONE = {
+    "training": {
+        "average_of", "consistency_ramp", "keep_checkpoints", "parallel", "trackers",
+    },
+    "head": {"prune_range", "delay_penalty", "fast_emit"},
+    "text": {"unicode_form"},
+}  # fmt: skip
 
 
 class Config(Section):
@@ -31,84 +36,26 @@ class Config(Section):
     text: TextConfig = TextConfig()
     model: ModelConfig = ModelConfig()
     context: ContextConfig = ContextConfig()
-    search: AnySearch = SEARCHES["greedy"](kind="greedy")
+    search: AnySearch = usually("greedy")
     """Default search of decoding, a kind with its options."""
     training: TrainingConfig
-
-
-def refuse_impossible(config: Config) -> None:
-    """Reject settings that do not fit each other."""
-    data, masks, training = config.data, config.augmentation, config.training
-    mels, layers, head = config.model.num_mels, config.model.num_layers, config.model.head
-    deep = [layer for layer in training.intermediate_layers if layer >= layers]
-    no_ctc = getattr(head, "ctc_weight", 1.0) == 0.0
-    tunes = training.start_from is not None  # else `refuse_idle` reports training.keep
-    for is_wrong, problem in [
-        (
-            data.min_seconds > data.max_seconds,
-            f"data.min_seconds {data.min_seconds:g} must be at most data.max_seconds "
-            f"{data.max_seconds:g}",
-        ),
-        (
-            masks.spec_probability > 0.0 and masks.spec_frequency_bins > mels,
-            f"augmentation.spec_frequency_bins {masks.spec_frequency_bins} must be at most "
-            f"model.num_mels {mels}",
-        ),
-        (
-            not config.context.chunk_sizes
-            and (config.context.full_share < 1.0 or training.views == "full_and_chunks"),
-            "context.chunk_sizes must have at least one value unless context.full_share is 1 and "
-            "training.views has no chunks, got []",
-        ),
-        (
-            config.text.written and config.text.case != "keep",
-            f"text.written needs text.case keep, got {config.text.case}",
-        ),
-        (deep, f"training.intermediate_layers {deep} must lie below model.num_layers {layers}"),
-        (
-            no_ctc and (training.intermediate_layers or training.views != "one"),
-            "training.intermediate_layers and training.views need the CTC layer of a transducer: "
-            "model.head.ctc_weight must be above 0, got 0",
-        ),
-        (
-            tunes and training.keep == "replay" and not data.replay,
-            "training.keep replay needs data.replay: recordings of the first model",
-        ),
-        (
-            tunes and training.keep == "adapters" and not training.keep_labels,
-            "training.keep adapters needs training.keep_labels true, got false: leave "
-            "text.tokenizer and keep_labels out",
-        ),
-    ]:
-        if is_wrong:
-            raise ConfigError(problem)
-
-
-def text_of(path: object) -> object:
-    """Return a path as text; anything else unchanged."""
-    return str(path) if isinstance(path, PurePath) else path
 
 
 class LanguageModelConfig(Section):
     """A language model for decoding. Model files do not contain it, as they name no other files."""
 
-    path: Annotated[str, BeforeValidator(text_of)]  # path of an ARPA file or a KenLM binary
+    # path of an ARPA file or a KenLM binary
+    path: Annotated[str, BeforeValidator(lambda it: str(it) if isinstance(it, PurePath) else it)]
     units: Literal["words", "tokens"] = "words"
     weight: NumberFromZero = 0.5
     word_bonus: Number = 0.5  # added for each word, or token
 
 
-AnyLanguageModel = Annotated[
-    LanguageModelConfig,
-    BeforeValidator(lambda value: {"path": value} if isinstance(value, str | PurePath) else value),
-]
-
-
 class _Decoding(Section):
     """Settings of decoding, which are parsed one by one."""
 
-    search: AnySearch = SEARCHES["greedy"](kind="greedy")
-    lm: AnyLanguageModel = LanguageModelConfig(path="")
+    search: AnySearch = usually("greedy")
+    lm: LanguageModelConfig = LanguageModelConfig(path="")
 
 
 Parsed = TypeVar("Parsed", bound=Section)
@@ -141,28 +88,63 @@ def check_written(
 
 def parse_config(values: dict[str, Any]) -> Config:
     config = _parse(Config, values)
-    refuse_impossible(config)
+    for problem in impossible(config):
+        raise ConfigError(problem)
     return config
 
 
-def parse_record(values: dict[str, Any]) -> Config:
+def impossible(config: Config) -> Iterator[str]:
+    """Yield what is wrong with settings that do not fit each other."""
+    data, masks, training = config.data, config.augmentation, config.training
+    mels, layers, bins = config.model.num_mels, config.model.num_layers, masks.spec_frequency_bins
+    if data.min_seconds > data.max_seconds:
+        yield (
+            f"data.min_seconds {data.min_seconds:g} must be at most data.max_seconds "
+            f"{data.max_seconds:g}"
+        )
+    if masks.spec_probability > 0.0 and bins > mels:
+        yield f"augmentation.spec_frequency_bins {bins} must be at most model.num_mels {mels}"
+    if config.text.written and config.text.case != "keep":
+        yield f"text.written needs text.case keep, got {config.text.case}"
+    if not config.context.chunk_sizes and CHUNKS.is_on(config):
+        yield (
+            "context.chunk_sizes must have at least one value unless context.full_share is 1 and "
+            "training.views has no chunks, got []"
+        )
+    if deep := [layer for layer in training.intermediate_layers if layer >= layers]:
+        yield f"training.intermediate_layers {deep} must lie below model.num_layers {layers}"
+    needs_ctc = training.intermediate_layers or training.views != "one"
+    if needs_ctc and getattr(config.model.head, "ctc_weight", 1.0) == 0.0:
+        yield (
+            "training.intermediate_layers and training.views need the CTC layer of a transducer: "
+            "model.head.ctc_weight must be above 0, got 0"
+        )
+    if training.start_from is None:  # `refuse_idle` reports training.keep
+        return
+    if training.keep == "replay" and not data.replay:
+        yield "training.keep replay needs data.replay: recordings of the first model"
+    if training.keep == "adapters" and not training.keep_labels:
+        yield (
+            "training.keep adapters needs training.keep_labels true, got false: leave "
+            "text.tokenizer and keep_labels out"
+        )
+
+
+def parse_record(values: Mapping[str, Any]) -> Config:
     """Check the configuration in a model file, but not what only its training needed."""
-    values = without(values, "training", GONE_TRAINING)
+    values = without_gone(values)
     if isinstance(model := values.get("model"), dict):
-        values = values | {"model": without(model, "head", GONE_HEAD)}
-    training = values.get("training")
-    if isinstance(training, dict) and isinstance(trackers := training.get("trackers"), list):
-        known = [each for each in trackers if each != GONE_TRACKER]
-        values = values | {"training": training | {"trackers": known}}
+        values["model"] = without_gone(model)
     return _parse(Config, values)
 
 
-def without(values: dict[str, Any], name: str, gone: set[str]) -> dict[str, Any]:
-    """Return values whose section `name` lacks these keys."""
-    section = values.get(name)
-    if not isinstance(section, dict):
-        return values
-    return values | {name: {key: value for key, value in section.items() if key not in gone}}
+def without_gone(sections: Mapping[str, Any]) -> dict[str, Any]:
+    """Return sections without the keys of GONE."""
+    return {
+        name: {key: section[key] for key in section if key not in GONE.get(name, ())}
+        if isinstance(section, dict) else section
+        for name, section in sections.items()
+    }  # fmt: skip
 
 
 def parse_search(value: Any) -> SearchConfig:
@@ -172,7 +154,7 @@ def parse_search(value: Any) -> SearchConfig:
 
 def parse_language_model(value: Any) -> LanguageModelConfig:
     """Check a language model given by a path, or by a dict of a path and options."""
-    return _parse(_Decoding, {"lm": value}).lm
+    return _parse(_Decoding, {"lm": value if isinstance(value, dict) else {"path": value}}).lm
 
 
 def _parse(section: type[Parsed], values: dict[str, Any]) -> Parsed:

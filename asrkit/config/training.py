@@ -122,8 +122,6 @@ class TextConfig(Section):
     """Number of labels for unigram and bpe."""
     case: Literal["keep", "lower", "upper"] = "keep"
     """Case to which all texts are converted."""
-    unicode_form: Literal["NFC", "NFKC", "none"] = "NFC"
-    """Unicode normalisation of all texts."""
     written: bool = False
     """Score the texts as they are and normalised; needs `case: keep`, and the extra `written`:
     docs/own-corpus.md."""

@@ -81,18 +81,12 @@ def events(tokenizer: Tokenizer) -> list[str]:
     return [piece for piece in pieces if is_event(piece)]
 
 
-def normalize(
-    text: str,
-    case: Literal["keep", "lower", "upper"] = "keep",
-    unicode_form: Literal["NFC", "NFKC", "none"] = "NFC",
-) -> str:
-    """Return the text in one case and Unicode form, in one line with single spaces."""
-    if unicode_form != "none":
-        text = unicodedata.normalize(unicode_form, text)
+def normalize(text: str, case: Literal["keep", "lower", "upper"] = "keep") -> str:
+    """Return the text in one case and in Unicode's form NFC, in one line with single spaces."""
+    text = unicodedata.normalize("NFC", text)
     if case != "keep":
-        text = text.lower() if case == "lower" else text.upper()
-        if unicode_form != "none":  # the capital of a letter may be several letters, decomposed
-            text = unicodedata.normalize(unicode_form, text)
+        # The capital of a letter may be several letters, decomposed.
+        text = unicodedata.normalize("NFC", text.lower() if case == "lower" else text.upper())
     return in_one_line(text)
 
 

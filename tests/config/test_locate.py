@@ -35,23 +35,14 @@ def test_a_configuration_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert load_config("yesno") == load_config("an4")
 
 
-@pytest.mark.parametrize(
-    ("name", "told"),
-    [
-        ("digts", "; a name must be one of aishell, alnum, "),
-        ("digts", "got 'digts'; did you mean 'digits'?"),
-        ("conf/digits.yaml", "; asrkit's own of that name is 'digits', without folder or .yaml"),
-        ("my/other.yaml", "no configuration file my/other.yaml"),
-    ],
-)
-def test_no_such_configuration(
-    name: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("name", ["digts", "my/other.yaml"])
+def test_no_such_configuration(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError) as caught:
         load_config(name)
-    assert str(caught.value).startswith(f"no configuration file {name}")
-    assert told in str(caught.value)
+    message = str(caught.value)
+    assert message.startswith(f"no configuration file {name}; a name must be one of aishell, alnum")
+    assert ("did you mean 'digits'?" in message) == (name == "digts")
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import redirect_stdout, suppress
 from io import StringIO
+from typing import Any
 
-import pydantic
 import pytest
 
 import asrkit
@@ -49,14 +49,15 @@ def options() -> Iterator[str]:
         yield from (f"{words} {each}" for each in found)
 
 
-def settings(model: type[pydantic.BaseModel] = Config, before: str = "") -> Iterator[str]:
+def settings(model: Any = Config, before: str = "") -> Iterator[str]:
     """Yield the keys of a configuration."""
     for name, field in model.model_fields.items():
         kind = field.annotation
-        if inspect.isclass(kind) and issubclass(kind, pydantic.BaseModel):
-            yield from settings(kind, f"{before}{name}.")
-        else:
+        fields = getattr(kind, "model_fields", {"kind": None})
+        if "kind" in fields:  # a value, or a section whose options its kind decides
             yield f"{before}{name}"
+        else:
+            yield from settings(kind, f"{before}{name}.")
 
 
 def interface() -> dict[str, list[str]]:
