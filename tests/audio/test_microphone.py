@@ -125,9 +125,10 @@ def told(watch: Watch, *packets: np.ndarray) -> list[str]:
     return [text for packet in packets for text in watch(packet)]
 
 
-def watch(**changes: Any) -> Watch:
-    values = {"name": "x", "sample_rate": 16000, "waiting": 0.0, "lost": 0.0}
-    return Watch(SimpleNamespace(**(values | changes)))  # type: ignore[arg-type]
+@pytest.fixture
+def monitor() -> Watch:
+    microphone = SimpleNamespace(name="x", sample_rate=16000, waiting=0.0, lost=0.0)
+    return Watch(microphone)  # type: ignore[arg-type]
 
 
 SILENCE, SOUND, NOTHING = (
@@ -136,33 +137,27 @@ SILENCE, SOUND, NOTHING = (
 
 
 @pytest.mark.parametrize("quiet", [[SILENCE] * 50, [NOTHING] * 20])
-def test_silence_is_told_once(quiet: list[np.ndarray]) -> None:
-    monitor = watch()
+def test_silence_is_told_once(quiet: list[np.ndarray], monitor: Watch) -> None:
     assert told(monitor, *quiet[:-10], SOUND, *quiet[:-1]) == []  # a sound starts it anew
     (text,) = told(monitor, *quiet)
     assert text.startswith("no sound from 'x' for 5 s: is it muted?")
     assert told(monitor, *quiet, SOUND, *quiet, *quiet) == []
 
 
-def test_falling_behind_is_told_once() -> None:
-    monitor, texts = watch(), []
+def test_falling_behind_and_losses_are_told_once(monitor: Watch) -> None:
+    texts = []
     for waiting in (0.0, 1.9, 2.1, 25.0, 0.0, 3.0):
         monitor.microphone.waiting = waiting  # type: ignore[misc]
         texts += told(monitor, SOUND)
     assert [each.startswith("2 s behind: decoding is slower") for each in texts] == [True]
-
-
-def test_losses_are_told_at_once_and_once() -> None:
-    monitor = watch()
-    assert told(monitor, SOUND) == []
     monitor.microphone.lost = 0.1
     (text,) = told(monitor, SOUND, SOUND)
     assert "audio is being lost" in text
 
 
-def test_level() -> None:
+def test_level(monitor: Watch) -> None:
     """The text beside it must not jump, so it is always as wide."""
-    monitor, levels = watch(), []
+    levels = []
     for peak in (0.0, 1e-5, 0.5, 1.2):
         assert told(monitor, np.full((160, 1), peak)) == []
         levels.append(monitor.level())
