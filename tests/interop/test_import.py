@@ -1,6 +1,5 @@
-"""The command: what it writes, asks for and refuses; mutated checkpoints."""
+"""The command: what it writes, asks for and refuses."""
 
-import random
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,18 +8,16 @@ import pytest
 import torch
 
 from asrkit.interop import import_checkpoint
-from asrkit.interop.checkpoint import CheckpointError
 from asrkit.interop.nemo_settings import Classifier, Encoder, Features, Model
 from asrkit.model_file import load_model
 from tests.running import run
 from tools import nemo_checkpoint
 
 SIZES = (1, 16, 4, 5)
+Change = Callable[[dict[str, Any], dict[str, torch.Tensor]], object]
 
 
-def checkpoint(
-    path: Path, change: Callable[[dict[str, Any], dict[str, torch.Tensor]], object] | None = None
-) -> Path:
+def checkpoint(path: Path, change: Change | None = None) -> Path:
     """A small .nemo file, whose configuration and weights `change` may change."""
     settings, weights = nemo_checkpoint.settings(*SIZES), nemo_checkpoint.weights(*SIZES)
     if change is not None:
@@ -50,9 +47,6 @@ def test_a_model_file_that_says_where_it_is_from(
     assert "source: NeMo 2.5.0" in shown
     assert "decodes at  1120 ms with 5600 ms before it" in shown
     assert "head        ctc" in shown
-
-
-Change = Callable[[dict[str, Any], dict[str, torch.Tensor]], object]
 
 
 def of(section: str, key: str, value: object) -> Change:
@@ -96,27 +90,22 @@ REFUSED: dict[str, Change] = {
     "'encoder.att_context_size.1': list should": of("encoder", "att_context_size", [[1, 1], [1]]),
     "should be 'rel_pos', got 'rel_pos_lo'": of("encoder", "self_attention_model", "rel_pos_lo"),
     "ConformerEncoder', got": of("encoder", "_target_", "x.SqueezeformerEncoder"),
-    "d_model': input should be a valid integer": of("encoder", "d_model", "large"),
     "d_model': input should be less than": of("encoder", "d_model", 10**9),
     "the weight 'encoder.layers.1": of("encoder", "n_layers", 60_000),
     "must be a multiple of num_heads": of("encoder", "n_heads", 3),
     "weight 'encoder.subsampling.": of("encoder", "subsampling_conv_channels", 8),
-    "unknown key 'encoder.skip_layers'": of("encoder", "skip_layers", [3]),
     "unknown key 'encoder.a\\x1b'": of("encoder", "a\x1b", 1),
     "xxx": of("encoder", "x" * 5000, 1),
-    "xscaling': input should be a valid boolean": of("encoder", "xscaling", "no"),
     "running_mean' is missing": of("encoder", "conv_norm_type", "batch_norm"),
     "have different lengths": with_statistics,
     "missing key 'encoder'": lambda settings, _: settings.pop("encoder"),
     "labels must be characters": of("decoder", "vocabulary", ["ab"]),
-    "'decoder.vocabulary': input should be": of("decoder", "vocabulary", "abc"),
     "'decoder._target_': input": of("decoder", "_target_", "x.LSTMDecoder"),
     "unknown key 'decoder.multisoftmax'": of("decoder", "multisoftmax", True),
     "'decoder.add_blank': input": of("decoder", "add_blank", False),
     "'decoding.temperature': input": setting(decoding={"temperature": 2.0}),
     "'tokenizer.type': input should be 'bpe'": setting(tokenizer={"type": "agg"}),
     "'target': string should match": setting(target="a.EncDecOtherModelWithPrompt"),
-    "'target': input should be a valid string": setting(target=7),
     "unknown key 'prompts'": setting(prompts=128),
     "the model reads a language prompt": weight("prompt_kernel.2.weight", ONE),
     "'decoder.decoder_layers.1.bias' is unknown": weight("decoder.decoder_layers.1.bias", ONE),
@@ -221,30 +210,3 @@ def test_a_conformer_of_40_ms(kind: str, tmp_path: Path) -> None:
 
     file = import_checkpoint("nemo", checkpoint(tmp_path / "m.nemo", change)).file
     assert (file.model.encoder.rate.frame_ms, file.model.encoder.rate.lead_frames) == (40, 3)
-
-
-def test_mutated_checkpoints(nemo: Path, tmp_path: Path) -> None:
-    """Bytes changed, left out, doubled: a model as it was or another, or an error of one line."""
-    whole, path = nemo.read_bytes(), tmp_path / "x.nemo"
-    refused: list[str] = []
-    for seed in range(200):
-        draw, data = random.Random(seed), bytearray(whole)
-        for _ in range(draw.choice([1, 1, 3, 30])):
-            place = draw.choice([draw.randrange(len(data)), draw.randrange(4096)])
-            kind = draw.randrange(4)
-            if kind == 0:
-                data[place] = draw.randrange(256)
-            elif kind == 1:
-                data[place] ^= 1 << draw.randrange(8)
-            elif kind == 2:
-                del data[place : place + draw.choice([1, 512, 5000])]
-            else:
-                data[place:place] = data[place : place + draw.choice([1, 512, 5000])]
-        path.write_bytes(data)
-        try:
-            import_checkpoint("nemo", path)
-        except CheckpointError as error:
-            refused.append(str(error))
-    assert len(refused) > 100
-    assert all(len(told) < 1000 and told.isprintable() for told in refused)
-    import_checkpoint("nemo", nemo)  # control

@@ -31,7 +31,7 @@ MELS, DIM, HEADS, LAYERS = 8, 16, 2, 2
 
 
 def whisper_positions(frames: int) -> Tensor:
-    rates = torch.exp(-math.log(10000) / (DIM // 2 - 1) * torch.arange(DIM // 2))
+    rates = torch.exp(-math.log(10000) / (DIM // 2 - 1) * torch.arange(DIM // 2).double())
     angles = torch.arange(frames)[:, None] * rates
     return torch.cat([angles.sin(), angles.cos()], dim=1)
 
@@ -54,7 +54,7 @@ def openai_weights(mels: int = MELS) -> dict[str, Tensor]:
     for name in norms:
         weights[f"{name}.weight"] = 1.0 + 0.2 * torch.randn(DIM)
         weights[f"{name}.bias"] = 0.2 * torch.randn(DIM)
-    weights["encoder.positional_embedding"] = whisper_positions(LONGEST)
+    weights["encoder.positional_embedding"] = whisper_positions(LONGEST).float()
     weights["decoder.token_embedding.weight"] = torch.randn(20, DIM)
     return weights
 
@@ -76,9 +76,7 @@ def reference(weights: dict[str, Tensor], feats: Tensor) -> Tensor:
         )
         x = functional.gelu(convolved)
     x = x.transpose(1, 2)
-    rates = torch.exp(-math.log(10000) / (DIM // 2 - 1) * torch.arange(DIM // 2).double())
-    angles = torch.arange(x.size(1)).double()[:, None] * rates
-    x = x + torch.cat([angles.sin(), angles.cos()], dim=1)
+    x = x + whisper_positions(x.size(1))
     for i in range(LAYERS):
         block = f"encoder.blocks.{i}"
         y = norm(x, f"{block}.attn_ln")
@@ -182,9 +180,8 @@ def test_full_context_equals_whispers_encoder(
     assert (whole.frames - expected).abs().max() < 1e-9
     assert imported.left_out == {"decoder": 20 * DIM}
     # A control: the attention matters, and so does the order of its heads.
-    weights["encoder.blocks.1.attn.query.weight"] = weights[
-        "encoder.blocks.1.attn.query.weight"
-    ].flip(0)
+    query = "encoder.blocks.1.attn.query.weight"
+    weights[query] = weights[query].flip(0)
     assert (whole.frames - reference(weights, feats)).abs().max() > 1e-3
 
 
@@ -252,19 +249,14 @@ def test_the_import_is_a_start_and_says_so(
         assert refusal + training in capsys.readouterr().err
 
 
+POSITIONS = "encoder.positional_embedding"
 DAMAGES: dict[str, tuple[dict[str, Tensor], str]] = {
     "encoder": ({}, "has no encoder of Whisper"),
     "encoder.blocks.1.mlp.0": ({}, "the weight 'encoder.blocks.1.mlp.0.weight' is missing"),
-    "random": (
-        {"encoder.positional_embedding": torch.randn(LONGEST, DIM)}, "not Whisper's sinusoids"
-    ),
-    "not numbers": (
-        {"encoder.positional_embedding": torch.full((LONGEST, DIM), math.nan)},
-        "not Whisper's sinusoids",
-    ),
-    "empty positions": (  # computed, they would have 4 TB
-        {"encoder.positional_embedding": torch.zeros(0, 10**12)}, "not Whisper's sinusoids"
-    ),
+    "random": ({POSITIONS: torch.randn(LONGEST, DIM)}, "not Whisper's sinusoids"),
+    "not numbers": ({POSITIONS: torch.full((LONGEST, DIM), math.nan)}, "not Whisper's sinusoids"),
+    # Computed, they would have 4 TB.
+    "empty positions": ({POSITIONS: torch.zeros(0, 10**12)}, "not Whisper's sinusoids"),
     "empty convolution": (
         {"encoder.conv1.weight": torch.zeros(0, 10**12, 3)}, "is not an encoder of Whisper"
     ),
