@@ -81,48 +81,33 @@ def trained(config: Path, *overrides: str) -> Path:
     return config.parent / "out"
 
 
-def test_a_training_merges_its_adapters(config: Path, tmp_path: Path) -> None:
-    first = load_model(tmp_path / "m.safetensors")
-    out = trained(config, "training.keep=adapters", "training.adapter_rank=2")
-    assert [path.name for path in out.glob("*.safetensors")] == ["model.safetensors"]
-    made = load_model(out)
+def test_a_training_merges_its_adapters_and_is_resumed_bit_for_bit(
+    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, whole = load_model(tmp_path / "m.safetensors"), tmp_path / "whole"
+    options = ["training.keep=adapters", "training.adapter_rank=2"]
+    trained(config, *options, f"training.output_dir={whole}")
+    assert [path.name for path in whole.glob("*.safetensors")] == ["model.safetensors"]
+    made = load_model(whole)
     old, new = first.model.state_dict(), made.model.state_dict()
-    moved = {
-        name
-        for name in old
-        if name.startswith("encoder.") and not torch.equal(old[name], new[name])
-    }
-    assert len(moved) == 3 * 6
+    encoder = {name for name in old if name.startswith("encoder.")}
+    assert sum(not torch.equal(old[name], new[name]) for name in encoder) == 3 * 6
     known = first.tokenizer.vocab_size
     assert made.tokenizer.vocab_size == known + 2
     assert torch.equal(new["head.weight"][:known], old["head.weight"])
     assert torch.equal(new["head.bias"][:known], old["head.bias"])
-    log = (out / "train.log").read_text()
-    assert "M of them learn" in log
-
-
-def test_resumed_training_equals_uninterrupted_training(
-    config: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    options = ["--config", str(config), "training.keep=adapters"]
-    assert train.main([*options, f"training.output_dir={tmp_path / 'whole'}"]) == 0
-    stop_after(3, config, monkeypatch, "training.keep=adapters")
-    trained(config, "training.keep=adapters", "--resume")
-    assert same(weights(tmp_path / "whole"), weights(tmp_path / "out"))
+    assert "M of them learn" in (whole / "train.log").read_text()
+    stop_after(3, config, monkeypatch, *options)
+    assert same(weights(whole), weights(trained(config, *options, "--resume")))
 
 
 def test_frozen_parts_do_not_move(config: Path, tmp_path: Path) -> None:
     parts = ("encoder.subsampling", "encoder.layers.0", "head.bias")
     found = weights(trained(config, f"training.freeze=[{', '.join(parts)}]"))
-    for name, before in weights_of_start(tmp_path).items():
+    still = (*parts[:2], "encoder.mean", "encoder.scale")
+    for name, before in load_model(tmp_path / "m.safetensors").model.state_dict().items():
         if name.startswith("encoder."):
-            frozen = name.startswith(parts[:2])
-            still = torch.equal(found[name], before)
-            assert still == (frozen or name in ("encoder.mean", "encoder.scale")), name
-
-
-def weights_of_start(folder: Path) -> dict[str, Tensor]:
-    return load_model(folder / "m.safetensors").model.state_dict()
+            assert torch.equal(found[name], before) == name.startswith(still), name
 
 
 def test_what_cannot_be_frozen_or_kept(config: Path) -> None:

@@ -1,4 +1,4 @@
-"""The corpus: its features, and the recordings that cannot be read."""
+"""The corpus: its last label, recordings that cannot be read, words that cannot be written."""
 
 import json
 from pathlib import Path
@@ -6,31 +6,23 @@ from pathlib import Path
 import pytest
 
 from asrkit import audio
-from asrkit.config import load_config
+from asrkit.config import Config, load_config
 from asrkit.data.manifest import ManifestError
-from asrkit.data.recordings import Recordings, load_recordings
-from asrkit.training.dataset import feature_statistics, load_corpus
+from asrkit.data.recordings import load_recordings
+from asrkit.model_file import load_model, save_model
+from asrkit.text import CharTokenizer, end_of_turn
+from asrkit.train import main
+from asrkit.training.dataset import Corpus, feature_statistics, load_corpus
+from asrkit.training.dev_texts import dev_warning
 from tests.conftest import speech, write_config, write_manifest, write_wav
-
-
-def recordings(folder: Path, *rates: int) -> Path:
-    """A manifest of a second at each of these sample rates."""
-    folder.mkdir(exist_ok=True)
-    lines = []
-    for number, rate in enumerate(rates):
-        path = write_wav(folder / f"{number}.wav", speech(1.0, seed=number, rate=rate), rate)
-        lines.append({"id": f"r{number}", "audio": path.name, "text": "yes no"})
-    return write_manifest(folder / "train.jsonl", *lines)
-
-
-def loaded(path: Path) -> Recordings:
-    return load_recordings(str(path), [])
+from tests.running import run
+from tests.test_model_file import a_file
 
 
 def test_audio_that_cannot_be_read_is_an_error_with_its_reason(tmp_path: Path) -> None:
-    manifest = recordings(tmp_path, 16000)
+    write_wav(tmp_path / "0.wav", speech(1.0))
     line = {"id": "x", "audio": "0.wav", "text": "a", "duration": 1.0, "sample_rate": 8000}
-    found = loaded(write_manifest(manifest, line))
+    found = load_recordings(str(write_manifest(tmp_path / "train.jsonl", line)), [])
     with pytest.raises(ManifestError, match=r"be read; one of them: .*0\.wav: the manifest has"):
         feature_statistics(found, audio.Fbank(80))
 
@@ -49,3 +41,85 @@ def test_bad_lines_are_bounded_in_every_set(key: str, corpus: Path, tmp_path: Pa
         load_corpus(load_config(config, given))
     allowed = load_config(config, [*given, "data.max_bad_share=0.25"])
     assert len(load_corpus(allowed).left_out) == 1
+
+
+def test_a_label_for_ends_of_turns_is_appended(corpus: Path, tmp_path: Path) -> None:
+    """Every text to learn ends with it, and needs a frame more; texts to score do not have it."""
+    save_model(tmp_path / "m.safetensors", a_file(CharTokenizer(list("enosy "))))
+    start = [f"training.start_from={tmp_path / 'm.safetensors'}", "training.keep_labels=true"]
+    path, label = write_config(tmp_path / "c.yaml", corpus, tmp_path / "out"), 7
+    config = load_config(path, [*start, "text.end_of_turn=true"])
+    encode = load_corpus(config).encode
+    assert end_of_turn(encode.tokenizer) == label
+    assert encode.learnable("yes", 16_000)[1] == [*encode("yes")[1], label]
+    assert label not in encode("yes")[1]
+    assert "labels need 4" in str(encode.why_not("yes", 1_600))
+    without = load_corpus(load_config(path, start)).encode
+    assert without.learnable("yes", 16_000)[1] == encode("yes")[1]
+    assert "labels need 3" in str(without.why_not("yes", 1_000))
+
+
+def with_texts(corpus: Path, texts: list[str]) -> Path:
+    """The dev set with these texts, in place of the former."""
+    lines = [json.loads(line) for line in (corpus / "dev.jsonl").read_text().splitlines()]
+    new = [line | {"text": text} for line, text in zip(lines, texts, strict=True)]
+    return write_manifest(corpus / "dev.jsonl", *new)
+
+
+def loaded(corpus: Path, tmp_path: Path, *overrides: str) -> tuple[Corpus, Config]:
+    config = load_config(write_config(tmp_path / "c.yaml", corpus, tmp_path / "out"), [*overrides])
+    return load_corpus(config), config
+
+
+@pytest.mark.parametrize(
+    ("texts", "tokenizer", "expected"),
+    [
+        (["yes maybe", "Maybe maybe", "no"], "words",
+         ["3 of 5 words cannot be written", "60 % WER or more",
+          "1 different: 'maybe' 3×; text.tokenizer=words can write only the words of"]),
+        (["yes né", "no", "no"], "characters",
+         ["1 of 4 words cannot be written", "'né' 1×; add recordings with their letters"]),
+        (["yes 你no好", "no", "no"], "characters",
+         ["2 of 6 units cannot be written", "(33 % MER or more); 2 different: '你' 1×, '好' 1×"]),
+        (["yes", "no", "no"], "words", []),
+        (["yes", "no", "no"], "characters", []),
+    ],
+)  # fmt: skip
+def test_words_that_the_labels_cannot_write(
+    texts: list[str], tokenizer: str, expected: list[str], corpus: Path, tmp_path: Path
+) -> None:
+    with_texts(corpus, texts)
+    overrides = (f"text.tokenizer={tokenizer}", "text.case=lower")
+    found = dev_warning(*loaded(corpus, tmp_path, *overrides)) or ""
+    assert bool(found) == bool(expected)
+    assert all(part in found for part in expected)
+
+
+def test_the_texts_of_an_index_are_those_that_are_scored(corpus: Path, tmp_path: Path) -> None:
+    """Not those of the rows in its place: the first utterance, too short, is left out."""
+    path, shards = with_texts(corpus, ["zebra", "maybe", "no"]), corpus / "shards"
+    assert run("data", "shard", path, "--output", shards) == 0
+    overrides = (f"data.dev={shards}", "text.tokenizer=words", "data.min_seconds=1.1")
+    found = dev_warning(*loaded(corpus, tmp_path, *overrides))
+    assert found is not None
+    assert "1 of 2 words cannot be written" in found
+    assert "'maybe' 1×;" in found
+
+
+def test_a_dev_set_without_words_has_no_rate(corpus: Path, tmp_path: Path) -> None:
+    """Neither in the log nor in the model file."""
+    with_texts(corpus, ["", " ", ""])
+    out = tmp_path / "out"
+    config = write_config(tmp_path / "c.yaml", corpus, out, epochs=2, average=1)
+    assert main(["--config", str(config)]) == 0
+    log = (out / "train.log").read_text()
+    before, _, after = log.partition("none of its 3 texts has a word")
+    assert "epoch 1/2" in after
+    assert "epoch 1/2" not in before
+    assert "dev WER  no reference words" in log
+    assert "dev CER  no reference words" in log
+    assert "WER     full  no reference words (" in log
+    assert "0.00 %" not in log
+    training = load_model(out / "model.safetensors").training
+    assert training["dev_wer"] == training["dev_cer"] == {}
+    assert training["averaged_epochs"] == [2]

@@ -16,7 +16,6 @@ from asrkit.model_file import load_model
 from asrkit.train import main
 from asrkit.training import validation
 from tests.conftest import PROJECT, write_config
-from tests.running import run
 from tests.training.ranks import train_with
 
 # A rank's process, which writes down what it decodes. The second also writes down the audio that it
@@ -54,15 +53,15 @@ def scores_of(folder: Path) -> tuple[list[str], object]:
 
 
 def test_two_ranks_match_one(
-    corpus: Path, tmp_path: Path, environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    corpus: Path, shards: Path, tmp_path: Path, environment: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     """Two ranks with one batch each a step: the weights of one rank with two batches a step.
 
     The two train from shards, and the second reads what it trains on and nothing else. Each
     decodes its share of the dev set, each utterance once, and the scores are those of one rank.
     """
-    shards, seconds = corpus / "shards", 1.5  # a batch is an utterance
-    assert run("data", "shard", corpus / "train.jsonl", "--output", shards, "--shard-size", 5) == 0
+    seconds = 1.5  # a batch is an utterance
     (tmp_path / "rank.py").write_text(RANK)
     arguments = {}
     for name, batches in (("one", 2), ("two", 1), ("other", 1), ("careless", 2)):
@@ -119,17 +118,6 @@ def apart(a: Path, b: Path) -> float:
     return max(float((x[name].double() - y[name].double()).abs().max()) for name in x)
 
 
-def stop_two_ranks(
-    corpus: Path, tmp_path: Path, environment: dict[str, str], *overrides: str
-) -> list[str]:
-    """Two ranks stopped in the middle of an epoch, in "two"; the arguments of the training."""
-    path = write_config(tmp_path / "c.yaml", corpus, tmp_path / "two", accumulate_batches=2)
-    arguments = ["--config", str(path), "data.max_batch_seconds=1.5", *overrides]
-    train_with(2, environment, arguments, before=STOPPED)
-    assert not (tmp_path / "two" / "model.safetensors").exists()
-    return arguments
-
-
 def settings(folder: Path, accumulate_batches: int) -> list[str]:
     return [f"training.output_dir={folder}", f"training.accumulate_batches={accumulate_batches}"]
 
@@ -137,7 +125,10 @@ def settings(folder: Path, accumulate_batches: int) -> list[str]:
 @pytest.mark.slow
 def test_two_ranks_go_on_as_one(corpus: Path, tmp_path: Path, environment: dict[str, str]) -> None:
     """With the batches of a step the same: the weights of a training that never stopped."""
-    arguments = stop_two_ranks(corpus, tmp_path, environment)
+    path = write_config(tmp_path / "c.yaml", corpus, tmp_path / "two", accumulate_batches=2)
+    arguments = ["--config", str(path), "data.max_batch_seconds=1.5"]
+    train_with(2, environment, arguments, before=STOPPED)
+    assert not (tmp_path / "two" / "model.safetensors").exists()
     assert main([*arguments, *settings(tmp_path / "two", 4), "--resume"]) == 0
     assert main([*arguments, *settings(tmp_path / "whole", 4)]) == 0
     assert apart(tmp_path / "two", tmp_path / "whole") < 1e-5

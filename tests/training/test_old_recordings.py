@@ -1,6 +1,5 @@
 """Old recordings that are mixed in, and the scores of other domains."""
 
-import json
 import re
 from pathlib import Path
 
@@ -38,17 +37,14 @@ def test_a_share_of_the_seconds_is_old_and_another_part_in_each_epoch(share: flo
     assert not np.array_equal(drawn[0], with_replay(durations, 200, share, 1, 0))
 
 
-def old_corpus(folder: Path) -> str:
+@pytest.fixture
+def old(tmp_path: Path) -> str:
     """A manifest of six utterances with the letters of "so"."""
+    folder = tmp_path / "old"
     folder.mkdir()
     names = [write_wav(folder / f"o{i}.wav", speech(1.0, seed=50 + i)).name for i in range(6)]
     lines = [{"id": name, "audio": name, "text": "so so"} for name in names]
     return str(write_manifest(folder / "old.jsonl", *lines))
-
-
-@pytest.fixture
-def old(tmp_path: Path) -> str:
-    return old_corpus(tmp_path / "old")
 
 
 @pytest.fixture
@@ -97,14 +93,16 @@ def test_old_data_are_those_of_the_first_model(config: Path, tmp_path: Path, old
     with pytest.raises(UserError, match=r"was trained on a, which is not here: name recordings"):
         loaded(config, "training.keep=replay")
     file = load_model(tmp_path / "m.safetensors")
-    data = file.config.data.model_copy(update={"train": [old]})
-    save_model(tmp_path / "m.safetensors",
-               file._replace(config=file.config.model_copy(update={"data": data})))  # fmt: skip
+
+    def trained_on(path: str) -> None:
+        data = file.config.data.model_copy(update={"train": [path]})
+        changed = file._replace(config=file.config.model_copy(update={"data": data}))
+        save_model(tmp_path / "m.safetensors", changed)
+
+    trained_on(old)
     assert loaded(config, "training.keep=replay").data.replay == [old]
     assert loaded(config).data.replay == []
-    data = data.model_copy(update={"train": ["memory://store/train"]})
-    save_model(tmp_path / "m.safetensors",
-               file._replace(config=file.config.model_copy(update={"data": data})))  # fmt: skip
+    trained_on("memory://store/train")
     with pytest.raises(UserError, match=r"trained on memory://store/train, which is not here"):
         loaded(config, "training.keep=replay")
     for overrides, told in (
@@ -125,32 +123,24 @@ def test_old_data_are_those_of_the_first_model(config: Path, tmp_path: Path, old
 def test_resumed_training_with_replay_equals_uninterrupted_training(
     config: Path, tmp_path: Path, old: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = [
-        "training.keep=replay", f"data.replay={old}", f"data.canary={{old: {old}}}",
-        "context.chunk_sizes=[4]", "training.epochs=2", "training.validate_every_epochs=2",
+    """Canaries are scored, the same after a stop, and change nothing."""
+    plain = [
+        "training.keep=replay", f"data.replay={old}", "context.chunk_sizes=[4]",
+        "training.epochs=2", "training.validate_every_epochs=2",
     ]  # fmt: skip
-    whole = tmp_path / "whole"
-    assert train.main(["--config", str(config), *options, f"training.output_dir={whole}"]) == 0
+    options = [*plain, f"data.canary={{old: {old}}}"]
+    whole, alone, out = (tmp_path / name for name in ("whole", "alone", "out"))
+    for folder, given in ((whole, options), (alone, plain)):
+        given = [*given, f"training.output_dir={folder}"]
+        assert train.main(["--config", str(config), *given]) == 0
     stop_after(3, config, monkeypatch, *options)
     assert train.main(["--config", str(config), *options, "--resume"]) == 0
-    assert same(weights(whole), weights(tmp_path / "out"))
-    scored = [
-        (folder / "train.log").read_text().rpartition("canary old error rate")[2].splitlines()[0]
-        for folder in (whole, tmp_path / "out")
-    ]
-    assert scored[0] == scored[1]
-
-
-def test_canaries_are_scored(config: Path, tmp_path: Path, old: str) -> None:
-    plain = ["--config", str(config), "context.chunk_sizes=[4]"]
-    assert train.main([*plain, f"data.canary={{old: {old}}}"]) == 0
-    file = load_model(tmp_path / "out")
-    log = (tmp_path / "out" / "train.log").read_text()
-    told = re.findall(r"canary old error rate(?:  \S+(?: ms)?: [\d.]+ %)+", log)
-    assert told
-    assert all(line.count(": ") == len(file.training["dev_wer"]) for line in told)
-    scored = json.dumps(file.training["dev_wer"])
-    assert train.main([*plain, f"training.output_dir={tmp_path / 'alone'}"]) == 0
-    alone = load_model(tmp_path / "alone").training
-    assert scored == json.dumps(alone["dev_wer"])  # canaries change nothing
-    assert "canary" not in (tmp_path / "alone" / "train.log").read_text()
+    assert same(weights(whole), weights(out))
+    logs = [(folder / "train.log").read_text() for folder in (whole, out, alone)]
+    scored = [re.findall(r"canary old error rate(?:  \S+(?: ms)?: [\d.]+ %)+", log) for log in logs]
+    assert scored[0]
+    assert (scored[1][-1], scored[2]) == (scored[0][-1], [])
+    rates, expected = (load_model(folder).training["dev_wer"] for folder in (whole, alone))
+    assert all(line.count(": ") == len(rates) for line in scored[0])
+    assert rates == expected
+    assert same(weights(whole), weights(alone))

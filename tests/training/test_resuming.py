@@ -54,12 +54,22 @@ def config_of(tmp_path: Path, *overrides: str) -> Any:
     return load_config(path, list(overrides))
 
 
+@pytest.fixture
+def begin(corpus: Path, tmp_path: Path) -> list[str]:
+    """Arguments of a training of one epoch."""
+    return ["--config", str(write_config(tmp_path / "c.yaml", corpus, tmp_path / "out", epochs=1))]
+
+
+@pytest.fixture
+def resume(begin: list[str]) -> list[str]:
+    """Arguments that resume it after its end."""
+    assert main(begin) == 0
+    return [*begin, "--resume"]
+
+
 def test_another_schedule_is_refused_and_each_change_named(
-    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    resume: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    config = write_config(tmp_path / "c.yaml", corpus, tmp_path / "out", epochs=1)
-    resume = ["--config", str(config), "--resume"]
-    assert main(["--config", str(config)]) == 0
     kept = {path: path.read_bytes() for path in (tmp_path / "out").rglob("*.*t*")}
     kept.pop(tmp_path / "out" / "train.log", None)
     capsys.readouterr()
@@ -77,10 +87,8 @@ def test_another_schedule_is_refused_and_each_change_named(
     assert all(path.read_bytes() == content for path, content in kept.items())
 
 
-def test_with_leave_it_goes_on_and_says_what_changes(corpus: Path, tmp_path: Path) -> None:
-    config = write_config(tmp_path / "c.yaml", corpus, tmp_path / "out", epochs=1)
-    resume = ["--config", str(config), "--resume", "training.epochs=2"]
-    assert main(["--config", str(config)]) == 0
+def test_with_leave_it_goes_on_and_says_what_changes(resume: list[str], tmp_path: Path) -> None:
+    resume += ["training.epochs=2"]
     assert main([*resume, "--change-schedule"]) == 0
     log = (tmp_path / "out" / "train.log").read_text()
     assert "changed at step 6: training.epochs (1 → 2)" in log
@@ -154,27 +162,20 @@ def test_labels_are_compared_with_a_checkpoint_of_an_earlier_version(tmp_path: P
         check_same(stored, {"the tokenizer": "0123"}, config, 1, True)
 
 
-def test_fewer_epochs_than_are_done(tmp_path: Path) -> None:
+def test_fewer_epochs_than_are_done_and_a_damaged_configuration(tmp_path: Path) -> None:
     config = config_of(tmp_path)
+    found = found_of(config, epoch=3)
     with pytest.raises(ConfigError, match=r"training.epochs is 1, but 3 epochs are already done"):
-        check_same(found_of(config, epoch=3), {}, config, 1, True)
-
-
-def test_a_checkpoint_with_a_damaged_configuration_is_not_usable(tmp_path: Path) -> None:
-    config = config_of(tmp_path)
-    found = found_of(config)
+        check_same(found, {}, config, 1, True)
     found.config["model"]["dim"] = "wide"
     with pytest.raises(TrainingCheckpointError, match="its configuration is damaged: "):
         check_same(found, {}, config, 1, False)
 
 
 def test_a_manifest_that_was_edited_is_noticed_and_named(
-    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    resume: list[str], corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Texts, audio files and durations; a folder that was moved is the same."""
-    config = write_config(tmp_path / "c.yaml", corpus, tmp_path / "out", epochs=1)
-    resume = ["--config", str(config), "--resume"]
-    assert main(resume[:2]) == 0
     shutil.copy(corpus / "audio" / "train0.flac", corpus / "copy.flac")
     for name, key, change in (
         ("train", "training", {"text": "no"}),
@@ -195,38 +196,36 @@ def test_a_manifest_that_was_edited_is_noticed_and_named(
 
 
 def test_a_finished_model_without_checkpoints_stays(
-    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    begin: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Nothing can be resumed: it would be trained from the beginning, and replaced."""
-    config = write_config(tmp_path / "c.yaml", corpus, tmp_path / "out", epochs=1)
     model = tmp_path / "out" / "model.safetensors"
     model.parent.mkdir()
     model.write_bytes(b"of a week")
-    assert main(["--config", str(config), "--resume"]) == 2
+    assert main([*begin, "--resume"]) == 2
     assert "has a model.safetensors but no checkpoint" in capsys.readouterr().err
     assert model.read_bytes() == b"of a week"
     model.unlink()
-    assert main(["--config", str(config), "--resume"]) == 0
+    assert main([*begin, "--resume"]) == 0
     assert f"no checkpoint in {model.parent}: training begins" in capsys.readouterr().err
 
 
 def test_two_trainings_never_share_a_folder(
-    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    begin: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The lock goes with its process, however that ends."""
     folder = tmp_path / "out"
     folder.mkdir()
     lock = "import fcntl, sys; f = open(sys.argv[1], 'a'); fcntl.lockf(f, fcntl.LOCK_EX)"
     code = f"{lock}; print(flush=True); sys.stdin.read()"
-    config = write_config(tmp_path / "c.yaml", corpus, folder, epochs=1)
     command = [sys.executable, "-c", code, str(folder / "train.log")]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen(command, **pipes) as other:  # type: ignore[call-overload]
         other.stdout.readline()
-        assert main(["--config", str(config)]) == 2
+        assert main(begin) == 2
         assert f"{folder}: another training runs there" in capsys.readouterr().err
         other.kill()
-    assert main(["--config", str(config)]) == 0
+    assert main(begin) == 0
 
 
 def test_another_number_of_ranks_needs_the_same_batches_a_step(tmp_path: Path) -> None:

@@ -4,8 +4,6 @@ import re
 from pathlib import Path
 
 import pytest
-import torch
-from safetensors.torch import load_file
 
 from asrkit.config import load_config
 from asrkit.model_file import load_model
@@ -13,7 +11,7 @@ from asrkit.train import main
 from asrkit.training import schedule
 from asrkit.training.schedule import resolved
 from tests.conftest import PROJECT, write_config
-from tests.laws.test_resume import stop_after
+from tests.laws.test_resume import same, stop_after, weights
 
 DEFAULT = PROJECT / "conf" / "conformer.yaml"
 SPEEDS = [0.9, 1.0, 1.1]
@@ -80,13 +78,10 @@ def test_auto_is_the_number_that_it_says(
     stop_after(8, configs["stopped"], monkeypatch)
     assert main(["--config", str(configs["stopped"]), "--resume"]) == 0
 
-    paths = {name: tmp_path / name / "model.safetensors" for name in given}
-    weights = {name: load_file(path) for name, path in paths.items()}
-    for other in ("stopped", "given"):
-        for key, value in weights["auto"].items():
-            assert torch.equal(value, weights[other][key]), (other, key)
-    for name, path in paths.items():
-        model = load_model(path)
+    auto = weights(tmp_path / "auto")
+    for name in given:
+        assert same(auto, weights(tmp_path / name))
+        model = load_model(tmp_path / name)
         assert model.training["epochs"] == model.config.training.epochs == 5
         assert model.training["averaged_epochs"] == [4, 5]
         said = re.search(LINE, (tmp_path / name / "train.log").read_text())
@@ -98,5 +93,4 @@ def test_auto_is_the_number_that_it_says(
     # Control: another number of epochs is another training.
     other = write_config(tmp_path / "o.yaml", corpus, tmp_path / "o", epochs=4, average=2)
     assert main(["--config", str(other)]) == 0
-    name = next(iter(weights["auto"]))
-    assert not torch.equal(weights["auto"][name], load_file(tmp_path / "o/model.safetensors")[name])
+    assert not same(auto, weights(tmp_path / "o"))

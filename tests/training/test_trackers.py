@@ -25,16 +25,23 @@ class Fake:
         return [(values, named) for called, values, named in self.calls if called == name]
 
 
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> Fake:
+    """The stand-in for both packages."""
+    fake = Fake()
+    for name in ("wandb", "mlflow"):
+        monkeypatch.setitem(sys.modules, name, fake)
+    monkeypatch.setattr("asrkit.extras.find_spec", lambda name: name)
+    return fake
+
+
 @pytest.mark.parametrize(
     ("kind", "log", "end"),
     [("wandb", "log", "finish"), ("mlflow", "log_metrics", "end_run")],
 )
 def test_what_a_tracker_gets(
-    kind: str, log: str, end: str, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, log: str, end: str, fake: Fake, corpus: Path, tmp_path: Path
 ) -> None:
-    fake = Fake()
-    monkeypatch.setitem(sys.modules, kind, fake)
-    monkeypatch.setattr("asrkit.extras.find_spec", lambda name: name)
     config = load_config(write_config(tmp_path / "c.yaml", corpus, tmp_path / "mine"))
     tracker = Tracker(kind, config)
     for tag, value in {"loss": 2.5, "wer/full": 12.0, "wer/320+160 ms": 14.0}.items():
@@ -55,10 +62,8 @@ def test_what_a_tracker_gets(
         assert started["config"]["model"]["dim"] == 16
 
 
-def test_a_training(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fake, output = Fake(), tmp_path / "exp" / "mine"
-    monkeypatch.setitem(sys.modules, "wandb", fake)
-    monkeypatch.setattr("asrkit.extras.find_spec", lambda name: name)
+def test_a_training(fake: Fake, corpus: Path, tmp_path: Path) -> None:
+    output = tmp_path / "exp" / "mine"
     config = write_config(tmp_path / "c.yaml", corpus, output, trackers=["wandb"])
     assert run("train", "--config", config) == 0
     tags = {tag for (found,), _ in fake.named("log") for tag in found}
