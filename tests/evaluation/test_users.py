@@ -51,53 +51,28 @@ def evaluated(capsys: pytest.CaptureFixture[str], *options: object) -> dict[str,
     return {name: each["words"] for name, each in contexts.items()}
 
 
-@pytest.mark.parametrize(
-    ("options", "arguments"),
-    [
-        ("", {}),
-        ("--endpoint-ms 80", {"endpointer": Endpointer(80)}),
-        ("--postprocess twice:words", {"postprocess": "twice:words"}),
-        (
-            "--postprocess twice:words --endpoint-ms 80 --search prefix_beam",
-            {"postprocess": "twice:words", "endpointer": Endpointer(80), "search": "prefix_beam"},
-        ),
-    ],
-)
 def test_what_is_printed_is_what_decoding_gives(
-    options: str, arguments: dict[str, object], folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Each file alone through Python's API, and jiwer's counts of it."""
-    (words,) = evaluated(capsys, "--chunk-ms", 160, *options.split()).values()
-    load = {"path": "m.safetensors", "chunk_size": 4} | arguments
-    if "postprocess" in arguments:
-        load["postprocess"] = lambda text: f"{text} {text.upper()}"
-    recognizer = asrkit.load(**load)  # type: ignore[arg-type]
-    texts = [recognizer.transcribe(f"{i}.wav").text for i in range(len(TEXTS))]
-    references = [
-        f"{text} {text.upper()}" if "postprocess" in arguments else text for text in TEXTS
-    ]
-    expected = jiwer.process_words(references, texts)
-    counts = {kind: getattr(expected, kind) for kind in ("substitutions", "deletions")}
-    assert words["insertions"] == expected.insertions
-    assert {kind: words[kind] for kind in counts} == counts
-    assert words["reference_units"] == sum(len(text.split()) for text in references)
-
-
-def test_control_options_change_what_is_printed(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A postprocess that evaluate ignored would go unnoticed above otherwise."""
-    found = [
-        evaluated(capsys, "--chunk-ms", 160, *options.split())
-        for options in (
-            "", "--postprocess twice:words",
-            "--endpoint-ms 80 --postprocess twice:words",
-        )
-    ]  # fmt: skip
-    assert all(a != b for i, a in enumerate(found) for b in found[:i])
-    options = ["--chunk-ms", 160, "--backend", "onxx", "dev.jsonl"]
-    assert run("evaluate", "--model", "m.safetensors", *options) == 2
-    assert "must be one of eager" in capsys.readouterr().err
+    """Each file alone through Python's API, and jiwer's counts of it."""
+    ends, doubled = "--endpoint-ms 80", "--postprocess twice:words"
+    both, found = f"{doubled} {ends}", []
+    for options in ("", ends, doubled, both, f"{both} --search prefix_beam"):
+        (words,) = evaluated(capsys, "--chunk-ms", 160, *options.split()).values()
+        write = (lambda text: f"{text} {text.upper()}") if doubled in options else str
+        recognizer = asrkit.load(
+            "m.safetensors", chunk_size=4, endpointer=Endpointer(80) if ends in options else None,
+            postprocess=write, search="prefix_beam" if "beam" in options else "greedy",
+        )  # fmt: skip
+        texts = [recognizer.transcribe(f"{i}.wav").text for i in range(len(TEXTS))]
+        references = [write(text) for text in TEXTS]
+        expected = jiwer.process_words(references, texts)
+        for kind in ("substitutions", "deletions", "insertions"):
+            assert words[kind] == getattr(expected, kind)
+        assert words["reference_units"] == sum(len(text.split()) for text in references)
+        found.append(words)
+    plain, _, written, pieces, _ = found
+    assert plain != written != pieces != plain  # control: an option that is ignored is noticed
 
 
 def test_all_users_give_one_number(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

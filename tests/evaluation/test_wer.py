@@ -1,8 +1,9 @@
-"""Error rates: counts, edges, and agreement with a plain edit distance."""
+"""Error rates: counts, edges, and agreement with jiwer."""
 
 import math
 import random
 
+import jiwer
 import numpy as np
 import pytest
 
@@ -18,20 +19,9 @@ from asrkit.evaluation.wer import (
 )
 
 
-def distance(a: list[str], b: list[str]) -> int:
-    row = list(range(len(b) + 1))
-    for i, x in enumerate(a, start=1):
-        previous, row[0] = row[0], i
-        for j, y in enumerate(b, start=1):
-            previous, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, previous + (x != y))
-    return row[-1]
-
-
 def test_edits_of_known_texts_are_as_worked_out() -> None:
-    assert wer(["a b c d"], ["a x d e"]) == ErrorRate(2, 0, 1, 4) or wer(
-        ["a b c d"], ["a x d e"]
-    ) == ErrorRate(3, 0, 0, 4)
-    assert wer(["a b", "c"], ["a", "c c"]) == ErrorRate(0, 1, 1, 3)
+    edits = (ErrorRate(2, 0, 1, 4), ErrorRate(3, 0, 0, 4))  # either alignment has three
+    assert wer(["a b c d"], ["a x d e"]) in edits
     assert cer(["abc"], ["axcd"]) == ErrorRate(1, 0, 1, 3, 3)
     assert wer(["a b"], ["a b"]).rate == 0.0
 
@@ -48,6 +38,11 @@ def test_edits_of_known_texts_are_as_worked_out() -> None:
         (["我 want 苹果"], ["我 wand 苹果"], "MER", ErrorRate(1, 0, 0, 4, 3)),
         (["one", "好"], ["one", "号"], "MER", ErrorRate(1, 0, 0, 2, 1)),
         ([""], ["好"], "WER", ErrorRate(0, 0, 1, 0, 0)),
+        (["a b", "c"], ["a", "c c"], "WER", ErrorRate(0, 1, 1, 3)),
+        ([""], ["a b"], "WER", ErrorRate(0, 0, 2, 0)),
+        (["a b"], [""], "WER", ErrorRate(0, 2, 0, 2)),
+        ([], [], "WER", ErrorRate(0, 0, 0, 0)),
+        (["", "a"], ["b", "a"], "WER", ErrorRate(0, 0, 1, 1)),
     ],
 )
 def test_a_rate_counts_units_and_its_name_says_which(
@@ -57,29 +52,25 @@ def test_a_rate_counts_units_and_its_name_says_which(
     assert rate.name == name
     singly = [wer([r], [h]) for r, h in zip(references, hypotheses, strict=True)]
     assert total(singly) == rate
-    assert total([]).name == "WER"
 
 
 def test_empty_references_have_insertions_and_no_rate() -> None:
-    assert wer([""], ["a b"]) == ErrorRate(0, 0, 2, 0)
-    assert wer(["a b"], [""]) == ErrorRate(0, 2, 0, 2)
-    assert wer([], []) == ErrorRate(0, 0, 0, 0)
-    assert wer(["", "a"], ["b", "a"]) == ErrorRate(0, 0, 1, 1)
-    assert wer(["", ""], ["", "a"]).rate is None
-    assert wer(["", ""], ["", "a"]).percent == "no words"
-    assert str(wer(["", ""], ["", "a"])) == "no reference words (1 ins)"
+    found = wer(["", ""], ["", "a"])
+    assert (found.rate, found.percent) == (None, "no words")
+    assert str(found) == "no reference words (1 ins)"
     assert wer(["a", ""], ["a", ""]).percent == "0.00 %"  # a control
     with pytest.raises(ValueError, match="2 references but 1"):
         wer(["a", "b"], ["a"])
 
 
-def test_error_rates_equal_a_plain_edit_distance() -> None:
+def test_error_rates_equal_jiwers() -> None:
     draw = random.Random(0)
     texts = [
         [" ".join(draw.choices("abcd", k=draw.randrange(1, 8))) for _ in range(50)] for _ in "rh"
     ]
-    expected = sum(distance(r.split(), h.split()) for r, h in zip(*texts, strict=True))
-    assert wer(*texts).errors == expected
+    expected = jiwer.process_words(*texts)
+    kinds = (expected.substitutions, expected.deletions, expected.insertions)
+    assert wer(*texts).errors == sum(kinds)
 
 
 def rates(errors: list[int], words: list[int]) -> list[ErrorRate]:
