@@ -14,10 +14,8 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
 from torch import nn
 
-from asrkit.train import main
 from asrkit.training import checkpoints
 from asrkit.training.checkpoints import (
     Checkpoint,
@@ -28,7 +26,7 @@ from asrkit.training.checkpoints import (
     read_checkpoint,
 )
 from asrkit.training.optimizer import build_optimizers
-from tests.conftest import tiny_model, write_config
+from tests.conftest import tiny_model
 
 
 def network() -> nn.Module:
@@ -249,29 +247,3 @@ def test_a_damaged_epoch_is_not_averaged(
         shutil.copy(epochs.paths()[1], epochs.paths()[epoch])
     with pytest.raises(TrainingCheckpointError, match="no usable epoch-"):
         epochs.average(model)
-
-
-def test_training_resumes_from_the_checkpoint_before_a_damaged_one(
-    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """To the same weights, bit for bit; with none that is good nothing is written."""
-    config = write_config(
-        tmp_path / "c.yaml", corpus, tmp_path / "out", epochs=1, checkpoint_every_steps=1
-    )
-    assert main(["--config", str(config)]) == 0
-    model = tmp_path / "out" / "model.safetensors"
-    whole = load_file(model)
-    model.unlink()
-    before, newest = sorted((tmp_path / "out" / "checkpoints").iterdir())
-    for path in (tmp_path / "out" / "epochs").iterdir():
-        path.unlink()
-    flipped(newest)
-    assert main(["--config", str(config), "--resume"]) == 0
-    assert same(load_file(model), whole)
-    assert f"cannot resume from {newest}: damaged" in capsys.readouterr().err
-    model.unlink()
-    for path in (tmp_path / "out" / "checkpoints").iterdir():
-        path.write_bytes(b"")
-    assert main(["--config", str(config), "--resume"]) == 2
-    assert f"{before.parent}" in capsys.readouterr().err
-    assert not model.exists()

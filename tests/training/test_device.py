@@ -24,20 +24,29 @@ def two_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("two_gpus")
 @pytest.mark.parametrize(
-    ("asked", "local", "device", "where"),
+    ("asked", "local", "processes", "device", "told"),
     [
-        ("auto", 0, "cuda:0", "cuda:0, a card: training.device is auto"),
-        ("auto", 1, "cuda:1", "cuda:1, a card: training.device is auto"),
-        ("cuda", 1, "cuda:1", "cuda:1, a card: training.device is cuda"),
-        ("cuda:1", 0, "cuda:1", "cuda:1, a card: training.device is cuda:1"),
-        ("cpu", 0, "cpu", "cpu: training.device is cpu"),
+        ("auto", 0, 2, "cuda:0", "cuda:0, a card: training.device is auto"),
+        ("auto", 1, 2, "cuda:1", "cuda:1, a card: training.device is auto"),
+        ("cuda", 1, 2, "cuda:1", "cuda:1, a card: training.device is cuda"),
+        ("cuda:1", 0, 1, "cuda:1", "cuda:1, a card: training.device is cuda:1"),
+        ("cpu", 0, 1, "cpu", "cpu: training.device is cpu"),
+        ("auto", 2, 3, "", "auto, 2 GPUs for 3 processes of this machine: start one process"),
+        ("cuda:1", 1, 2, "", "cuda:1, 1 GPUs for 2 processes of this machine: start one"),
+        ("cuda:7", 0, 1, "", "training.device: device must be one of cpu, cuda:0, cud"),
     ],
 )
 def test_with_gpus(
-    asked: str, local: int, device: str, where: str, monkeypatch: pytest.MonkeyPatch
+    asked: str, local: int, processes: int, device: str, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Without a device the training is refused."""
     monkeypatch.setenv("LOCAL_RANK", str(local))
-    assert chosen_device(asked) == (torch.device(device), where)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", str(processes))
+    if device:
+        assert chosen_device(asked) == (torch.device(device), told)
+    else:
+        with pytest.raises(UserError, match=told):
+            chosen_device(asked)
 
 
 @pytest.mark.usefixtures("two_gpus")
@@ -47,24 +56,6 @@ def test_convolutions_are_exact_on_a_gpu(asked: str, rounded: bool) -> None:
     with torch.backends.cudnn.flags(enabled=True, allow_tf32=True):
         known_device(asked)
         assert torch.backends.cudnn.allow_tf32 == rounded
-
-
-@pytest.mark.usefixtures("two_gpus")
-@pytest.mark.parametrize(
-    ("asked", "local", "processes", "message"),
-    [
-        ("auto", 2, 3, "auto, 2 GPUs for 3 processes of this machine: start one process"),
-        ("cuda:1", 1, 2, "cuda:1, 1 GPUs for 2 processes of this machine: start one"),
-        ("cuda:7", 0, 1, "training.device: device must be one of cpu, cuda:0, cud"),
-    ],
-)
-def test_gpus_that_are_not_there(
-    asked: str, local: int, processes: int, message: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LOCAL_RANK", str(local))
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", str(processes))
-    with pytest.raises(UserError, match=message):
-        chosen_device(asked)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
