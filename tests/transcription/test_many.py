@@ -74,7 +74,7 @@ def keys() -> list[str]:
 def test_what_is_done_is_not_done_again(
     command: list[str], read: Callable[[], list[str]], capsys: Printed
 ) -> None:
-    """Unless the options change; a bad file is tried again."""
+    """Unless it is missing, its audio is new or the options change; a bad file is tried again."""
     assert run("decode", *command, *OUT) == 1
     first, texts, said = read(), written(), capsys.readouterr().err
     assert (first, len(texts)) == (ALL, 5)
@@ -83,6 +83,12 @@ def test_what_is_done_is_not_done_again(
     assert "5 of 6 recordings are in out and are not decoded again" in again
     assert set(said.splitlines()) < set(again.splitlines())  # the bad one, and the error rates
     assert (read(), written()) == ([BAD], texts)
+    Path("out/u1.txt").unlink()
+    soundfile.write("2.wav", speech(2.5, seed=9), 16000)
+    run("decode", *command, *OUT)
+    assert read() == ["u1", "u2", BAD]
+    assert {**texts, "u2.txt": ""} == {**written(), "u2.txt": ""}
+    assert texts != written()
     beam = ["--search", "prefix_beam"]
     for options in (beam, ["--format", "jsonl"], [*beam, "--nbest", "2", "--format", "jsonl"]):
         for expected in (ALL, [BAD]):
@@ -117,20 +123,6 @@ def test_a_function_without_identity(
         run("decode", *command, *OUT, "--postprocess", "plain:fix")
         assert read() == ALL
         assert "everything is decoded again: streams of a recognizer" in capsys.readouterr().err
-
-
-def test_what_is_missing_or_has_new_audio_is_decoded_again(
-    command: list[str], read: Callable[[], list[str]]
-) -> None:
-    run("decode", *command, *OUT)
-    read()
-    texts = written()
-    Path("out/u1.txt").unlink()
-    soundfile.write("2.wav", speech(2.5, seed=9), 16000)
-    run("decode", *command, *OUT)
-    assert read() == ["u1", "u2", BAD]
-    assert {**texts, "u2.txt": ""} == {**written(), "u2.txt": ""}
-    assert texts != written()
 
 
 def test_audio_that_changes_during_its_decode_is_decoded_again(
