@@ -229,6 +229,12 @@ def test_a_flipped_bit_is_noticed(place: str, path: Path) -> None:
         load_model(path)
 
 
+def test_a_type_that_numpy_lacks_is_an_error(path: Path) -> None:
+    rewrite(path, {"head.bias": torch.zeros(3, dtype=torch.bfloat16)}, {"sha256": "0"})
+    with pytest.raises(ModelFileError, match="is damaged: its checksum"):
+        load_model(path)
+
+
 def test_weights_that_only_the_training_of_an_earlier_version_read(path: Path) -> None:
     rewrite(path, {"head.simple.frames.weight": torch.ones(5, 24)}, {})
     assert load_model(path).model.state_dict().keys() == a_file().model.state_dict().keys()

@@ -290,7 +290,7 @@ REFUSED: list[tuple[Change, str]] = [
     (at("encoder_conf.attention_heads", 3), "dim 32 must be a multiple of num_heads 3"),
     (at("encoder_conf", None), "'encoder_conf'"),
     (at("encoder", "transformer"), "'encoder': input should be 'conformer'"),
-    (at("lora_conf", {"rank": 4}), "unknown key 'lora_conf.rank'"),
+    (at("lora_conf", {"rank": 4}), "unknown key 'lora_conf'"),
     (at("model", "paraformer"), "'model': input should be 'asr_model'"),
     (at("dataset_conf.fbank_conf.low_freq", 80), "'dataset_conf.fbank_conf.low_freq'"),
     (at("dataset_conf.resample_conf", {"resample_rate": 8000}), "16000"),
