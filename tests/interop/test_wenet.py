@@ -163,12 +163,18 @@ def copy(small: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(small, tmp_path / "model", ignore=ignored))
 
 
-def settle(folder: Path, **encoder: Any) -> dict[str, Any]:
-    """Change encoder_conf; all settings."""
-    values: dict[str, Any] = yaml.safe_load((folder / "train.yaml").read_text())
-    values["encoder_conf"] |= encoder
-    (folder / "train.yaml").write_text(yaml.safe_dump(values))
-    return values
+def at(place: str, value: object) -> Change:
+    """Set a key of train.yaml; its sections are before it."""
+
+    def change(folder: Path) -> None:
+        values = yaml.safe_load((folder / "train.yaml").read_text())
+        section, (*names, key) = values, place.split(".")
+        for name in names:
+            section = section[name]
+        section[key] = value
+        (folder / "train.yaml").write_text(yaml.safe_dump(values))
+
+    return change
 
 
 def weigh(folder: Path, change: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
@@ -202,7 +208,7 @@ def test_other_subsamplings(copy: Path, layer: str, sizes: list[int], width: int
         forget("embed.out.0.weight", "embed.out.0.bias")(weights)
         weights |= stored
 
-    settle(copy, input_layer=layer)
+    at("encoder_conf.input_layer", layer)(copy)
     weigh(copy, change)
     found = import_checkpoint("wenet", copy).file.model.encoder.subsampling.state_dict()
     assert len(found) == len(stored)
@@ -213,7 +219,7 @@ def test_other_subsamplings(copy: Path, layer: str, sizes: list[int], width: int
 
 def test_an_older_folder(copy: Path, small: Path) -> None:
     """Without tokenizer and cmvn_conf; another name of the units."""
-    values = settle(copy)
+    values = yaml.safe_load((copy / "train.yaml").read_text())
     for key in ("tokenizer", "tokenizer_conf", "cmvn", "cmvn_conf", "dtype", "vocab_size"):
         del values[key]
     values |= {"cmvn_file": "/export/data/train/global_cmvn", "is_json_cmvn": True}
@@ -237,7 +243,8 @@ def test_an_older_folder(copy: Path, small: Path) -> None:
     ],
 )
 def test_chunks(copy: Path, settings: dict, sizes: list[int], full_share: float) -> None:
-    settle(copy, **settings)
+    for key, value in settings.items():
+        at(f"encoder_conf.{key}", value)(copy)
     context = import_checkpoint("wenet", copy).file.config.context
     assert (context.chunk_sizes, context.full_share) == (sizes, full_share)
 
@@ -255,20 +262,6 @@ def units(content: str) -> Change:
 
 def with_weight(name: str, tensor: Tensor) -> Change:
     return lambda folder: weigh(folder, lambda weights: weights.update({name: tensor})) and None
-
-
-def at(place: str, value: object) -> Change:
-    """Set a key of train.yaml; its sections are before it."""
-
-    def change(folder: Path) -> None:
-        values = yaml.safe_load((folder / "train.yaml").read_text())
-        section, (*names, key) = values, place.split(".")
-        for name in names:
-            section = section[name]
-        section[key] = value
-        (folder / "train.yaml").write_text(yaml.safe_dump(values))
-
-    return change
 
 
 def of_outside(folder: Path) -> None:
