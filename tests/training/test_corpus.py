@@ -11,12 +11,12 @@ from asrkit.data.manifest import ManifestError
 from asrkit.data.recordings import load_recordings
 from asrkit.model_file import load_model, save_model
 from asrkit.text import CharTokenizer, end_of_turn
-from asrkit.train import main
 from asrkit.training.dataset import Corpus, feature_statistics, load_corpus
 from asrkit.training.dev_texts import dev_warning
 from tests.conftest import speech, write_config, write_manifest, write_wav
 from tests.running import run
 from tests.test_model_file import a_file
+from tests.training.test_shards import train
 
 
 def test_audio_that_cannot_be_read_is_an_error_with_its_reason(tmp_path: Path) -> None:
@@ -110,8 +110,7 @@ def test_a_dev_set_without_words_has_no_rate(corpus: Path, tmp_path: Path) -> No
     """Neither in the log nor in the model file."""
     with_texts(corpus, ["", " ", ""])
     out = tmp_path / "out"
-    config = write_config(tmp_path / "c.yaml", corpus, out, epochs=2, average=1)
-    assert main(["--config", str(config)]) == 0
+    assert train(corpus, out, epochs=2, average=1) == 0
     log = (out / "train.log").read_text()
     before, _, after = log.partition("none of its 3 texts has a word")
     assert "epoch 1/2" in after

@@ -12,6 +12,7 @@ from asrkit.training import schedule
 from asrkit.training.schedule import resolved
 from tests.conftest import PROJECT, write_config
 from tests.laws.test_resume import same, stop_after, weights
+from tests.training.test_shards import train
 
 DEFAULT = PROJECT / "conf" / "conformer.yaml"
 SPEEDS = [0.9, 1.0, 1.1]
@@ -69,15 +70,11 @@ def test_auto_is_the_number_that_it_says(
 ) -> None:
     """Rate, masks and average follow it, and a stopped training goes on bit for bit."""
     given = {"auto": AUTO, "stopped": AUTO, "given": {"epochs": 5, "average": 2}}
-    configs = {
-        name: write_config(tmp_path / f"{name}.yaml", corpus, tmp_path / name, **options)
-        for name, options in given.items()
-    }
-    assert main(["--config", str(configs["auto"])]) == 0
-    assert main(["--config", str(configs["given"])]) == 0
-    stop_after(8, configs["stopped"], monkeypatch)
-    assert main(["--config", str(configs["stopped"]), "--resume"]) == 0
-
+    for name in ("auto", "given"):
+        assert train(corpus, tmp_path / name, **given[name]) == 0
+    stopped = write_config(tmp_path / "stopped.yaml", corpus, tmp_path / "stopped", **AUTO)
+    stop_after(8, stopped, monkeypatch)
+    assert main(["--config", str(stopped), "--resume"]) == 0
     auto = weights(tmp_path / "auto")
     for name in given:
         assert same(auto, weights(tmp_path / name))
@@ -91,6 +88,5 @@ def test_auto_is_the_number_that_it_says(
         assert int(said["steps"]) == 5 * int(said["batches"])
         assert abs(int(said["steps"]) - model.training["steps"]) <= 5  # a batch an epoch
     # Control: another number of epochs is another training.
-    other = write_config(tmp_path / "o.yaml", corpus, tmp_path / "o", epochs=4, average=2)
-    assert main(["--config", str(other)]) == 0
+    assert train(corpus, tmp_path / "o", epochs=4, average=2) == 0
     assert not same(auto, weights(tmp_path / "o"))

@@ -15,7 +15,6 @@ from asrkit.config import load_config
 from asrkit.errors import UserError
 from asrkit.model import FULL, Context
 from asrkit.model_file import load_model
-from asrkit.train import main
 from asrkit.training.checkpoints import Checkpoints, EpochWeights, Progress
 from asrkit.training.dataset import load_corpus
 from asrkit.training.distributed import Ranks
@@ -28,6 +27,7 @@ from asrkit.training.loss import (
 from asrkit.training.optimizer import build_optimizers, learning_rate, set_learning_rate
 from asrkit.training.trainer import Trainer, TrainingError
 from tests.conftest import tiny_model, write_config
+from tests.training.test_shards import train
 
 
 def trainer(corpus: Path, tmp_path: Path, **training: object) -> Trainer:
@@ -45,17 +45,10 @@ def trainer(corpus: Path, tmp_path: Path, **training: object) -> Trainer:
 
 def test_it_learns_and_the_file_works(corpus: Path, tmp_path: Path) -> None:
     """The thin slice: twelve utterances until the transcripts are right, offline and streaming."""
-    config = write_config(
-        tmp_path / "config.yaml", corpus, tmp_path / "out", epochs=40, learning_rate=8e-3,
-        average=2, validate_every_epochs=40,
-    )  # fmt: skip
-    overrides = [
-        "model.dim=32",
-        "model.dropout=0.0",
-        "augmentation.spec_probability=0",
-        "context.full_share=0.5",
-    ]
-    assert main(["--config", str(config), *overrides]) == 0
+    overrides = ["model.dim=32", "model.dropout=0.0", "augmentation.spec_probability=0",
+                 "context.full_share=0.5"]  # fmt: skip
+    options = {"epochs": 40, "learning_rate": 8e-3, "average": 2, "validate_every_epochs": 40}
+    assert train(corpus, tmp_path / "out", *overrides, **options) == 0
     path = tmp_path / "out" / "model.safetensors"
     utterances = [json.loads(line) for line in (corpus / "train.jsonl").read_text().splitlines()]
     for chunk_size in ("full", 16):
@@ -181,18 +174,15 @@ def test_a_training_that_diverges_is_a_users_error(
     weight_decay: float, told: str, corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """And writes no model."""
-    config = write_config(
-        tmp_path / "c.yaml", corpus, tmp_path / "out", learning_rate=1e38, weight_decay=weight_decay
-    )
-    assert main(["--config", str(config)]) == 2
+    options = {"learning_rate": 1e38, "weight_decay": weight_decay}
+    assert train(corpus, tmp_path / "out", **options) == 2
     assert told in capsys.readouterr().err
     assert not (tmp_path / "out" / "model.safetensors").exists()
 
 
 def test_unusable_utterances_are_reported(corpus: Path, tmp_path: Path) -> None:
     (corpus / "audio" / "train3.flac").write_bytes(b"")
-    config = write_config(tmp_path / "config.yaml", corpus, tmp_path / "out", epochs=1)
-    assert main(["--config", str(config)]) == 0
+    assert train(corpus, tmp_path / "out", epochs=1) == 0
     report = [
         json.loads(line) for line in (tmp_path / "out" / "left_out.jsonl").read_text().splitlines()
     ]

@@ -15,10 +15,10 @@ from asrkit.model.head import ctc_frames
 from asrkit.model_file import load_model
 from asrkit.search import GreedySearch
 from asrkit.text import CharTokenizer
-from asrkit.train import main
 from asrkit.training import trainer
 from asrkit.training.validation import held_out, scores_on, validate
-from tests.conftest import tiny_model, write_config
+from tests.conftest import tiny_model
+from tests.training.test_shards import train
 
 
 def read_scalars(folder: Path, tag: str) -> list[float]:
@@ -37,8 +37,7 @@ def test_a_run_stuck_at_all_wrong_shows_its_loss(
     """
     scored = []
     monkeypatch.setattr(trainer, "scores_on", lambda *given: scored.append(1) or scores_on(*given))
-    config = write_config(tmp_path / "c.yaml", corpus, tmp_path / "out", epochs=2, average=average)
-    assert main(["--config", str(config)]) == 0
+    assert train(corpus, tmp_path / "out", epochs=2, average=average) == 0
     assert len(scored) == times
     log = (tmp_path / "out" / "train.log").read_text()
     lines = re.findall(r"dev loss  full: (\S+) a token  160 ms: (\S+) a token  640 ms:", log)
@@ -52,8 +51,7 @@ def test_written_text_has_a_normalised_rate(corpus: Path, tmp_path: Path) -> Non
     """In the log, in TensorBoard, in the model file, and on the page of the report."""
     pytest.importorskip("whisper_normalizer")
     folder = tmp_path / "out"
-    config = write_config(tmp_path / "c.yaml", corpus, folder, epochs=1)
-    assert main(["--config", str(config), "text.written=true", "data.languages=[en]"]) == 0
+    assert train(corpus, folder, "text.written=true", "data.languages=[en]", epochs=1) == 0
     log = (folder / "train.log").read_text()
     assert re.search(r"dev normalised WER  full: \S+ %  160 ms", log)
     assert re.search(r"dev WER +full  .*, normalised WER \S+ %; tokens", log)
