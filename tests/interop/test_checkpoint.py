@@ -81,8 +81,8 @@ def test_an_archive_of_more_members_than_any_model_has(
         assert archive.read("a") == b"1"
 
 
-def test_a_member_without_its_bytes(tmp_path: Path) -> None:
-    info = tarfile.TarInfo("a")
+def test_a_member_without_its_bytes_and_an_archive_that_expands(tmp_path: Path) -> None:
+    info, path = tarfile.TarInfo("a"), tmp_path / "x.nemo"
     info.size = 1 << 40
     for data, told in (
         (info.tobuf() + bytes(10240), "or damaged: unexpected end"),
