@@ -239,7 +239,8 @@ class Guard:
             await self.app(scope, receive, send)
             return
         self.server.figures.refused.labels(error.reason).inc()
-        await refused(error)(scope, receive, send)
+        form = FILES.get(scope["path"], Transcription)
+        await form.refused(error)(scope, receive, send)
 
     def why_not(self, scope: Scope) -> RefusedError | None:
         """Return the error of a request that is rejected; None to accept the request."""
