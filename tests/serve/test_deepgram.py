@@ -161,6 +161,7 @@ def test_messages(server: Server) -> None:
     ("options", "pause_ms", "warning"),
     [
         ({}, None, ""), ({"endpointing": "false"}, 0, ""), ({"endpointing": "900"}, 900, ""),
+        ({"endpointing": "1"}, None, ""),  # true
         ({"endpointing": "10"}, 200, "endpointing 10 is within words too: 200 is used"),
         ({"language": "de"}, None, "language 'de' has no effect: the model recognises en"),
         ({"keyterm": ["oh seven", "☃"]}, None,

@@ -86,8 +86,8 @@ def options_of(kind: type[Kind], query: QueryParams) -> tuple[Kind, list[str]]:
         raise UserError(f"{name}: {REFUSED[name]}")
     options = checked(kind.model_validate, given)
     warnings = [*filter(None, [without_effect(without)])]
-    pause = given.get("endpointing", "")
-    if isinstance(options, LiveOptions) and pause.isdigit() and 0 < int(pause) < SHORTEST_MS:
+    pause = options.endpointing if isinstance(options, LiveOptions) else True
+    if not isinstance(pause, bool) and 0 < pause < SHORTEST_MS:
         warnings.append(f"endpointing {pause} is within words too: {SHORTEST_MS} is used")
     return options, warnings
 
