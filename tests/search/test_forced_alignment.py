@@ -1,8 +1,5 @@
-"""Forced alignment against all paths, and delays on cases worked out by hand."""
+"""Forced alignment against that of torchaudio, and delays on cases worked out by hand."""
 
-import itertools
-
-import numpy as np
 import pytest
 import torch
 
@@ -12,32 +9,8 @@ from asrkit.evaluation.delays import Delay, delays, summarize
 from asrkit.model import Context
 from asrkit.model.head import ctc_frames
 from asrkit.search.base import Hypothesis
-from asrkit.search.forced_alignment import ForcedAlignment, ctc_path
+from asrkit.search.forced_alignment import ForcedAlignment
 from tests.search.test_transducer_greedy import HEADS, frames, head
-
-
-def collapsed(path: tuple[int, ...]) -> list[int]:
-    return [token for token, _ in itertools.groupby(path) if token]
-
-
-@pytest.mark.parametrize("tokens", [[1], [1, 2], [1, 1], [2, 1, 2], [1, 2, 2]])
-def test_alignment_is_the_likeliest_of_all_paths(tokens: list[int]) -> None:
-    log_probs = torch.randn(6, 3, generator=torch.Generator().manual_seed(len(tokens)))
-    log_probs = log_probs.log_softmax(1)
-    best = max(
-        (path for path in itertools.product(range(3), repeat=6) if collapsed(path) == tokens),
-        key=lambda path: sum(float(log_probs[t, token]) for t, token in enumerate(path)),
-    )
-    runs, frame = [], 0
-    for token, run in itertools.groupby(best):
-        length = len(list(run))
-        if token:
-            runs.append((token, frame, frame + length))
-        frame += length
-    found = ForcedAlignment(tokens).align(log_probs)
-    assert found is not None
-    assert list(zip(found.tokens, found.starts, found.ends, strict=True)) == runs
-    assert all(0 < score <= 1 for score in found.confidences)
 
 
 @pytest.mark.parametrize("sharpness", [0.0, 1.0, 10.0])
@@ -59,14 +32,7 @@ def test_alignment_equals_torchaudios(sharpness: float) -> None:
         assert found.tokens == tuple(span.token for span in spans)
         assert found.starts == tuple(span.start for span in spans)
         assert found.ends == tuple(span.end for span in spans)
-
-
-def test_control_another_text_has_another_path() -> None:
-    log_probs = torch.randn(9, 4, generator=torch.Generator().manual_seed(2)).log_softmax(1)
-    numbers = log_probs.numpy()
-    paths = [ctc_path(numbers, np.array(each), 0).tolist() for each in ([1, 1], [1, 2])]
-    assert paths[0] != paths[1]
-    assert max(paths[0]) >= 3  # a path ends with the last token, or the blank after it
+        assert all(0 < score <= 1 for score in found.confidences)
 
 
 def test_what_is_impossible_is_passed_where_it_must_be() -> None:
@@ -110,15 +76,8 @@ def test_delays_of_known_tokens_are_as_worked_out() -> None:
     assert delays(reference, hypothesis, Context(4), 11) == ([4 - 2, 11 - 9], [2])
     assert delays(reference, hypothesis, Context(1), 11) == ([2 - 2, 11 - 9], [2])
     assert delays(reference, hypothesis, Context(1 << 30), 11) == ([11 - 2, 11 - 9], [2])
-
-
-def test_a_last_token_that_was_not_heard_has_no_delay() -> None:
-    reference = Hypothesis((1, 2), (0, 4), (1, 5), (1.0,) * 2)
-    hypothesis = Hypothesis((1,), (0,), (1,), (1.0,))
-    assert delays(reference, hypothesis, Context(4), 8) == ([3], [])
-
-
-def test_summary_of_known_delays_is_as_worked_out() -> None:
+    unheard = Hypothesis((1,), (1,), (2,), (1.0,))
+    assert delays(reference, unheard, Context(4), 11) == ([2], [])
     assert summarize([1, 2, 3, 10], [4, 6], 40) == Delay(160.0, 100.0, pytest.approx(316.0), 200.0)
     assert summarize([1], [], 40) == Delay(40.0, 40.0, 40.0, None)
     assert summarize([], [], 40) is None

@@ -16,11 +16,3 @@ def test_repeats_merge_and_tokens_have_the_times_of_their_frames() -> None:
     assert best.starts == (1, 4, 5)
     assert best.ends == (3, 5, 8)
     assert all(abs(c - 0.92) < 1e-5 for c in best.confidences)
-
-
-def test_control_a_lost_past_doubles_a_token() -> None:
-    search = GreedySearch()
-    state = search.step(search.start(), log_probs([1, 1]))
-    forgetful = state._replace(last=0)
-    assert search.best(search.step(state, log_probs([1]))).tokens == (1,)
-    assert search.best(search.step(forgetful, log_probs([1]))).tokens == (1, 1)
