@@ -10,23 +10,28 @@ onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
 
 
-def model_of(channels: int) -> "onnx.ModelProto":
-    """The subsampling's second convolution alone."""
-    draw = np.random.default_rng(channels)
-    weight = draw.standard_normal((8, channels, 3, 3), dtype=np.float32)
-    bias = 10 * draw.standard_normal(8, dtype=np.float32)
-    node = onnx.helper.make_node(
-        "Conv", ["hidden", "weight", "bias"], ["y"], strides=[2, 2], pads=[0, 1, 0, 1]
-    )
-    weights = {"weight": weight, "bias": bias}
+def model_of(nodes: list, shapes: dict, x: list, y: list) -> "onnx.ModelProto":
+    """A graph from `hidden` to `y` with weights of these shapes, drawn at random."""
+    draw = np.random.default_rng(0)
     graph = onnx.helper.make_graph(
-        [node], "convolution",
-        [onnx.helper.make_tensor_value_info("hidden", 1, ["B", channels, "T", "F"])],
-        [onnx.helper.make_tensor_value_info("y", 1, ["B", 8, "E", "G"])],
-        [onnx.numpy_helper.from_array(array, name) for name, array in weights.items()],
+        nodes, "graph",
+        [onnx.helper.make_tensor_value_info("hidden", 1, x)],
+        [onnx.helper.make_tensor_value_info("y", 1, y)],
+        [onnx.numpy_helper.from_array(
+            (10 if name == "bias" else 1) * draw.standard_normal(shape, dtype=np.float32), name
+        ) for name, shape in shapes.items()],
     )  # fmt: skip
     opset = onnx.helper.make_opsetid("", 20)
     return onnx.helper.make_model(graph, opset_imports=[opset], ir_version=10)
+
+
+def convolution(channels: int) -> "onnx.ModelProto":
+    """The subsampling's second convolution alone."""
+    node = onnx.helper.make_node(
+        "Conv", ["hidden", "weight", "bias"], ["y"], strides=[2, 2], pads=[0, 1, 0, 1]
+    )
+    shapes = {"weight": (8, channels, 3, 3), "bias": (8,)}
+    return model_of([node], shapes, ["B", channels, "T", "F"], ["B", 8, "E", "G"])
 
 
 def run(model: "onnx.ModelProto", hidden: np.ndarray) -> np.ndarray:
@@ -36,7 +41,7 @@ def run(model: "onnx.ModelProto", hidden: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize(("frames", "mels"), [(33, 40), (1 + 4, 2), (1 + 2, 8)])
 def test_near_the_convolution(frames: int, mels: int) -> None:
-    model = model_of(96)
+    model = convolution(96)
     draw = np.random.default_rng(0)
     hidden = draw.standard_normal((3, 96, frames, mels), dtype=np.float32).clip(min=0)
     wanted = run(model, hidden)
@@ -55,19 +60,11 @@ def test_near_the_convolution(frames: int, mels: int) -> None:
 def test_near_the_product(columns: int, bias: bool) -> None:
     """On a CPU with AMX, ONNX Runtime before 1.25 gave noise for 49 to 63 columns and 32 rows."""
     draw = np.random.default_rng(columns)
-    arrays = {"weight": (96, columns), "bias": (columns,)}
     nodes = [onnx.helper.make_node("MatMul", ["hidden", "weight"], ["product" if bias else "y"])]
     if bias:
         nodes.append(onnx.helper.make_node("Add", ["product", "bias"], ["y"]))
-    graph = onnx.helper.make_graph(
-        nodes, "product",
-        [onnx.helper.make_tensor_value_info("hidden", 1, ["B", "T", 96])],
-        [onnx.helper.make_tensor_value_info("y", 1, ["B", "T", columns])],
-        [onnx.numpy_helper.from_array(draw.standard_normal(size, dtype=np.float32), name)
-         for name, size in arrays.items()],
-    )  # fmt: skip
-    opset = onnx.helper.make_opsetid("", 20)
-    model = onnx.helper.make_model(graph, opset_imports=[opset], ir_version=10)
+    shapes = {"weight": (96, columns), "bias": (columns,)}
+    model = model_of(nodes, shapes, ["B", "T", 96], ["B", "T", columns])
     hidden = draw.standard_normal((3, 40, 96), dtype=np.float32)
     wanted = run(model, hidden)
     bounds = float(hidden.min()), float(hidden.max())
@@ -81,10 +78,8 @@ def test_near_the_product(columns: int, bias: bool) -> None:
 def test_which_products_are_large() -> None:
     """Linear layers by their shapes, and convolutions over at least 96 channels."""
     for channels, count in ((96, 1), (95, 0)):
-        assert len(large_products(model_of(channels), torch.nn.Linear(3, 5))) == count
+        assert len(large_products(convolution(channels), torch.nn.Linear(3, 5))) == count
     for shape, count in (((3, 5), 1), ((5, 3), 0)):
-        matrix = onnx.numpy_helper.from_array(np.zeros(shape, dtype=np.float32), "weight")
-        node = onnx.helper.make_node("MatMul", ["x", "weight"], ["y"])
-        graph = onnx.helper.make_graph([node], "product", [], [], [matrix])
-        model = onnx.helper.make_model(graph)
+        node = onnx.helper.make_node("MatMul", ["hidden", "weight"], ["y"])
+        model = model_of([node], {"weight": shape}, ["B", shape[0]], ["B", shape[1]])
         assert len(large_products(model, torch.nn.Linear(3, 5))) == count

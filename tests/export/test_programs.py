@@ -5,7 +5,6 @@ import re
 import shutil
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,8 @@ from asrkit.backends.export_metadata import Exported
 from asrkit.export import onnx
 from asrkit.export.verification import eager_step
 from asrkit.model_file import ModelFile, load_model
-from tests.conftest import PROJECT, RECORDINGS, skip
+from tests.conftest import PROJECT, RECORDINGS
+from tests.laws.test_export import need_onnx
 from tests.running import run
 
 MODEL = "small-en-alnum"
@@ -47,12 +47,6 @@ def spoken(tmp_path_factory: pytest.TempPathFactory) -> Spoken:
         texts[path] = session.finish().text
     assert min(map(len, texts.values())) > 10
     return texts
-
-
-def need_onnx() -> None:
-    missing = [name for name in ("onnx", "onnxruntime", "onnxscript") if find_spec(name) is None]
-    if missing:
-        skip(f"needs {', '.join(missing)}")
 
 
 @pytest.fixture(scope="module")
