@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from asrkit import Batcher, Endpointer, audio
+from asrkit import Endpointer, audio
 from asrkit.backends import Backend, eager
 from asrkit.build import FUSIONS, pieces_of
 from asrkit.lm import Hotwords, Weighted, read_arpa
@@ -43,7 +43,7 @@ from asrkit.text import (
     end_of_turn,
 )
 from tests.conftest import PADDED, PADDED4, STRIDED, fitted, speech, timed, tiny_model
-from tests.laws.test_streaming import packets
+from tests.laws.test_streaming import desynchronised, packets
 
 TOKENIZERS: list[Callable[[], Tokenizer]] = [
     lambda: CharTokenizer(list("abcdefghij ")),
@@ -238,8 +238,9 @@ def check(drawn: Case, seed: int) -> Result:
         assert final.text.startswith(before.stable_text)
         assert_same(final, expected)
     if recognizer.chunk_size != FULL_CONTEXT:
-        for session in batched(recognizer, samples, rate, random.Random(seed)):
-            assert_same(session, expected)
+        heard = [(samples, rate)] * 3
+        for result in desynchronised(recognizer, heard, random.Random(seed), before=refused):
+            assert_same(result, expected)
     if rate == audio.SAMPLE_RATE:
         row = audio.mono(samples)
         assert_same(recognizer.transcribe_batch([row, row[::2]])[0], expected)
@@ -252,28 +253,6 @@ def refused(session: Session | BatchedSession, packet: np.ndarray, draw: random.
         bad = np.insert(audio.mono(packet), draw.randint(0, len(packet)), draw.choice(NO_SAMPLES))
         with pytest.raises(audio.AudioError):
             session.accept(bad)
-
-
-def batched(
-    recognizer: Recognizer, samples: np.ndarray, rate: int, draw: random.Random
-) -> list[Result]:
-    """Three streams of the same samples, each in packets of its own, steps between them."""
-    batcher = Batcher(recognizer, max_rows=draw.choice([1, 2, 8]))
-    sessions = [batcher.start(rate) for _ in range(3)]
-    waiting = {i: list(packets(samples, draw.randrange(1 << 30))) for i in range(3)}
-    while waiting:
-        i = draw.choice(list(waiting))
-        if waiting[i]:
-            refused(sessions[i], waiting[i][0], draw)
-            sessions[i].accept(waiting[i].pop(0))
-        else:
-            sessions[i].finish()
-            del waiting[i]
-        if draw.random() < 0.4:
-            batcher.step()
-    while batcher.step():
-        pass
-    return [session.result for session in sessions]
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -24,7 +24,7 @@ from asrkit.runtime import Session
 from asrkit.runtime.serialization import JSON, MAGIC, SavedStreamError
 from tests.conftest import speech
 from tests.laws.test_any_configuration import case
-from tests.laws.test_streaming import packets
+from tests.laws.test_streaming import drain, packets
 from tests.running import talkative_model
 
 
@@ -66,8 +66,7 @@ def batched(batcher: Batcher, parts: list[np.ndarray], rate: int, cut: int | Non
             session.finish()
         if i % 3 == 0:
             batcher.step()
-    while batcher.step():
-        pass
+    drain(batcher)
     return session.result
 
 

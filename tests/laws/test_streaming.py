@@ -4,7 +4,7 @@
 """
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ from torch import Tensor
 from asrkit import Batcher, audio
 from asrkit.backends import eager
 from asrkit.model import FULL, FULL_CONTEXT, ConformerEncoder, Context, EncoderState, Network
-from asrkit.runtime import Recognizer
+from asrkit.runtime import BatchedSession, Recognizer, Result
 from asrkit.search import GreedySearch
 from asrkit.text import CharTokenizer
 from tests.conftest import fitted, speech, timed, tiny_encoder, tiny_model
@@ -92,6 +92,42 @@ def packets(samples: np.ndarray, seed: int) -> Iterator[np.ndarray]:
         start += size
 
 
+def desynchronised(
+    own: Recognizer, heard: list[tuple[np.ndarray, int]], draw: random.Random,
+    before: Callable[..., None] = lambda *given: None,
+) -> list[Result]:  # fmt: skip
+    """The results of streams of a batcher that begin, get samples and end at different times.
+
+    Args:
+        heard: samples and their rate.
+        before: is called with a session, its next packet and `draw`.
+    """
+    batcher, sessions = Batcher(own, max_rows=draw.choice([1, 2, 8])), dict[int, BatchedSession]()
+    waiting = {
+        i: list(packets(samples, draw.randrange(1 << 30))) for i, (samples, _) in enumerate(heard)
+    }
+    while waiting:
+        i = draw.choice(list(waiting))
+        if i not in sessions:
+            sessions[i] = batcher.start(heard[i][1])
+        if waiting[i]:
+            before(sessions[i], waiting[i][0], draw)
+            sessions[i].accept(waiting[i].pop(0))
+        else:
+            sessions[i].finish()
+            del waiting[i]
+        if draw.random() < 0.4:
+            batcher.step()
+    drain(batcher)
+    return [sessions[i].result for i in range(len(heard))]
+
+
+def drain(batcher: Batcher) -> None:
+    """Take all steps that its streams have."""
+    while batcher.step():
+        pass
+
+
 def network(samples: np.ndarray, context: Context, **changes: Any) -> Network:
     """A small network that is made for these samples at 16 kHz."""
     whole = torch.from_numpy(samples).double()[None]
@@ -136,8 +172,7 @@ def test_samples_to_text(context: Context, rate: int) -> None:
         for session, row in zip(sessions, rows, strict=True):
             session.accept(row)
             session.finish()
-        while batcher.step():
-            pass
+        drain(batcher)
         assert [timed(each.result) for each in sessions] == [timed(each) for each in batch]
 
 

@@ -16,13 +16,13 @@ from asrkit.backends import eager
 from asrkit.config import ConfigError, load_config
 from asrkit.evaluation.recording_search import Trace
 from asrkit.model import FULL, Context, TransducerHead
-from asrkit.runtime import BatchedSession, Result
+from asrkit.runtime import Result
 from asrkit.runtime.transcript import PIECE
 from asrkit.search import Search, TransducerBeamSearch, TransducerGreedySearch
 from asrkit.text import decode
 from asrkit.train import main
 from tests.conftest import speech, timed, write_config
-from tests.laws.test_streaming import LETTERS, network, packets
+from tests.laws.test_streaming import LETTERS, desynchronised, drain, network, packets
 from tests.running import run
 
 HEADS: list[dict[str, Any]] = [
@@ -113,26 +113,8 @@ def whole(result: Result) -> list[tuple[object, ...]]:
     return [*[(s.text, s.start, s.end) for s in result.segments], *words]
 
 
-def desynchronised(own: Recognizer, signals: list[np.ndarray], seed: int) -> list[Result]:
-    """The results of streams of a batcher that begin, get samples and end at different times."""
-    draw, batcher = random.Random(seed), Batcher(own, max_rows=4)
-    sessions: dict[int, BatchedSession] = {}
-    waiting = {i: list(packets(samples, seed + i)) for i, samples in enumerate(signals)}
-    while waiting:
-        i = draw.choice(list(waiting))
-        if i not in sessions:
-            sessions[i] = batcher.start()
-        session = sessions[i]
-        for _ in range(draw.randrange(1, 4)):
-            if waiting[i]:
-                session.accept(waiting[i].pop(0))
-        if not waiting[i]:
-            session.finish()
-            del waiting[i]
-        batcher.step()
-    while batcher.step():
-        pass
-    return [sessions[i].result for i in range(len(signals))]
+def together(own: Recognizer, signals: list[np.ndarray]) -> list[Result]:
+    return desynchronised(own, [(each, 16_000) for each in signals], random.Random(0))
 
 
 SIGNALS = [speech(seconds, seed) for seed, seconds in enumerate([1.4, 0.05, 1.8, 0.7])]
@@ -154,7 +136,7 @@ def test_streams_that_share_calls_of_the_joiner_equal_streams_alone(
     """With their n-best lists."""
     own = recognizer(head, **options)
     alone = [own.transcribe(samples) for samples in SIGNALS]
-    for found in (desynchronised(own, SIGNALS, 0), own.transcribe_batch(SIGNALS)):
+    for found in (together(own, SIGNALS), own.transcribe_batch(SIGNALS)):
         assert [*map(whole, found)] == [*map(whole, alone)]
         assert [*map(likeliest, found)] == [*map(likeliest, alone)]
     assert max(len(result.segments) for result in alone) > (1 if "endpointer" in options else 0)
@@ -196,7 +178,7 @@ def test_control_a_predictor_of_another_past_is_noticed(
 ) -> None:
     own = recognizer(head)
     alone = [own.transcribe(samples) for samples in SIGNALS]
-    found = desynchronised(own.with_search(kind(own.backend.head)), SIGNALS, 0)
+    found = together(own.with_search(kind(own.backend.head)), SIGNALS)
     assert [*map(whole, found)] != [*map(whole, alone)]
 
 
@@ -217,8 +199,7 @@ def test_a_search_of_several_streams_that_fails_ends_only_its_own_stream() -> No
     short.accept(SIGNALS[0][:4000])
     for session in (long, short):
         session.finish()
-    while batcher.step():
-        pass
+    drain(batcher)
     assert isinstance(long.error, ValueError)
     assert whole(short.result) == whole(own.transcribe(SIGNALS[0][:4000]))
 
@@ -245,7 +226,7 @@ def test_it_learns_and_streams_what_it_decodes(corpus: Path, tmp_path: Path, cap
         signals = [audio.load(corpus / u["audio"]) for u in utterances]
         assert [*map(timed, own.transcribe_batch(signals))] == [*map(timed, results)]
         if chunk_size != "full":
-            assert [*map(timed, desynchronised(own, signals, 0))] == [*map(timed, results)]
+            assert [*map(timed, together(own, signals))] == [*map(timed, results)]
     with_beam = ("--search", "prefix_beam", "--beam", "4", "--chunk-ms", "160")
     assert run("decode", "--model", path, "--manifest", corpus / "train.jsonl", *with_beam) == 0
     lines = [line.split("\t")[-1] for line in capsys.readouterr().out.splitlines()]

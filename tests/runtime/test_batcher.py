@@ -2,7 +2,6 @@
 
 import random
 import re
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
@@ -20,18 +19,13 @@ from asrkit.runtime.batcher import PATIENT_ROWS, PATIENT_TURN
 from asrkit.search import GreedySearch, PrefixBeamSearch
 from asrkit.text import CharTokenizer
 from tests.conftest import speech, timed, tiny_model
+from tests.laws.test_streaming import desynchronised, drain
 
-CHUNK, LEFT = 4, 12
 
-
-def recognizer_of(
-    dtype: torch.dtype = torch.float64,
-    beam: int = 3,
-    **options: object,
-) -> Recognizer:
-    backend = eager(tiny_model().to(dtype), Context(CHUNK, LEFT))
+def recognizer_of(**options: object) -> Recognizer:
+    backend = eager(tiny_model(), Context(4, 12))
     tokenizer = CharTokenizer(list("abcdefghij "))
-    return Recognizer(backend, tokenizer, PrefixBeamSearch(beam), **options)  # type: ignore[arg-type]
+    return Recognizer(backend, tokenizer, PrefixBeamSearch(3), **options)  # type: ignore[arg-type]
 
 
 def recordings(count: int) -> list[tuple[np.ndarray, int]]:
@@ -41,35 +35,6 @@ def recordings(count: int) -> list[tuple[np.ndarray, int]]:
     lengths += [draw.uniform(0.1, 3.0) for _ in range(count - len(lengths))]
     rates = [draw.choice([8000, 16000, 44100]) for _ in lengths]
     return [(speech(s, i, r), r) for i, (s, r) in enumerate(zip(lengths, rates, strict=True))]
-
-
-def run(
-    batcher: Batcher,
-    heard: list[tuple[np.ndarray, int]],
-    seed: int,
-    start: Callable[[int, int], BatchedSession],
-) -> list[BatchedSession]:
-    """Streams that begin, send packets of any size and end when they like, and steps between."""
-    draw = random.Random(seed)
-    sessions: dict[int, BatchedSession] = {}
-    waiting = list(range(len(heard)))
-    left = {i: samples for i, (samples, _) in enumerate(heard)}
-    while left or waiting:
-        i = draw.choice(list(left))
-        if i in waiting:
-            waiting.remove(i)
-            sessions[i] = start(i, heard[i][1])
-        size = draw.choice([0, 1, draw.randrange(300), draw.randrange(30_000)])
-        sessions[i].accept(left[i][:size])
-        left[i] = left[i][size:]
-        if not len(left[i]):
-            sessions[i].finish()
-            del left[i]
-        if draw.random() < 0.4:
-            batcher.step()
-    while batcher.step():
-        pass
-    return [sessions[i] for i in range(len(heard))]
 
 
 def same(ours: Result, alone: Result, tolerance: float) -> bool:
@@ -92,8 +57,7 @@ def test_threads_with_a_batcher_each_share_a_recognizer() -> None:
     recognizer, heard = recognizer_of().with_hotwords(["ab", "hj"]), recordings(12)
 
     def hear(seed: int) -> list[Result]:
-        batcher = Batcher(recognizer, 4)
-        return [s.result for s in run(batcher, heard, seed, lambda _, rate: batcher.start(rate))]
+        return desynchronised(recognizer, heard, random.Random(seed))
 
     alone = [recognizer.transcribe(samples, rate) for samples, rate in heard]
     with ThreadPoolExecutor(4) as pool:
@@ -102,7 +66,7 @@ def test_threads_with_a_batcher_each_share_a_recognizer() -> None:
 
 
 def test_control_rows_that_change_places_are_noticed() -> None:
-    recognizer, heard = recognizer_of(), [(speech(2.0, i), 16000) for i in range(2)]
+    recognizer, heard = recognizer_of(), [speech(2.0, i) for i in range(2)]
     honest = recognizer.backend
 
     def swapped(feats, lengths, state):  # type: ignore[no-untyped-def]
@@ -111,13 +75,9 @@ def test_control_rows_that_change_places_are_noticed() -> None:
 
     batcher = Batcher(recognizer_of())
     batcher.recognizer.engine.backend = honest._replace(step=swapped)
-    sessions = [batcher.start() for _ in heard]
-    for session, (samples, _) in zip(sessions, heard, strict=True):
-        session.accept(samples)
-        session.finish()
-    while batcher.step():
-        pass
-    alone = [recognizer.transcribe(samples) for samples, _ in heard]
+    sessions = given(batcher, heard)
+    drain(batcher)
+    alone = [recognizer.transcribe(samples) for samples in heard]
     assert not any(same(s.result, a, 1e-9) for s, a in zip(sessions, alone, strict=True))
 
 
@@ -153,8 +113,7 @@ def struck(error: BaseException, times: int) -> tuple[Batcher, list[BatchedSessi
 def test_failed_session_leaves_no_trace_on_the_others() -> None:
     batcher, sessions, alone = struck(RuntimeError("too long"), 2)
     assert len(batcher.step()) == 4
-    while batcher.step():
-        pass
+    drain(batcher)
     failed = [session for session in sessions if session.error is not None]
     assert len(failed) == 2
     assert len(batcher._sessions) == 0
@@ -206,13 +165,8 @@ def test_failed_step_of_the_network_can_be_repeated() -> None:
     recognizer.engine.backend = whole
     batcher.cancel(sessions[0])  # no session holds its state
     one = recognizer.engine.init_state(1).keys.nbytes
-    assert [s.stream.state.keys.untyped_storage().nbytes() // one for s in sessions] == [
-        0,
-        1,
-        1,
-    ]
-    while batcher.step():
-        pass
+    assert [s.stream.state.keys.untyped_storage().nbytes() // one for s in sessions] == [0, 1, 1]
+    drain(batcher)
     for session, wanted in zip(sessions[1:], alone[1:], strict=True):
         assert same(session.result, wanted, 1e-9)
 
@@ -252,8 +206,7 @@ def test_states_of_the_same_rows_stay_joined() -> None:
     assert step(1, 2) == [0, 2, 2]
     for session in sessions:
         session.finish()
-    while batcher.step():
-        pass
+    drain(batcher)
     assert not batcher._steps._joined
     assert [bytes_held(session) for session in sessions] == [0, 0, 0]
 

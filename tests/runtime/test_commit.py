@@ -16,7 +16,7 @@ from asrkit.search import GreedySearch, PrefixBeamSearch, Search
 from asrkit.text import CharTokenizer
 from tests.conftest import speech, tiny_model
 from tests.laws.test_any_configuration import assert_same
-from tests.laws.test_streaming import packets
+from tests.laws.test_streaming import drain, packets
 
 MODEL = tiny_model().double()
 
@@ -86,8 +86,7 @@ def test_text_between_commits_is_that_of_its_samples_alone(two: bool, pauses: bo
             batched.commit()
     batched.finish()
     neighbour.finish()
-    while batcher.step():
-        pass
+    drain(batcher)
     for each in (result, batched.result):
         assert_same(each, expected(recognizer, parts))
     assert_same(neighbour.result, recognizer.transcribe(np.concatenate(parts)))
@@ -197,8 +196,7 @@ def test_commits_that_wait_are_bounded() -> None:
     session.accept(samples[:700])
     with pytest.raises(UserError, match="100 commits"):
         session.commit()
-    while batcher.step():
-        pass
+    drain(batcher)
     session.commit()
 
 
