@@ -110,14 +110,10 @@ class Handler(BaseHTTPRequestHandler):
         if file not in files:
             raise RefusedError(404, X_Error_Code="EntryNotFound")
         data = self.hub.contents.get(file, files[file])
-        self.send_response(200)
-        known = {"X-Repo-Commit": commit, "ETag": f'"{hashlib.sha256(data).hexdigest()}"'}
-        for key, value in {"Content-Length": str(len(data)), **known}.items():
-            self.send_header(key, value)
-        self.end_headers()
         if self.command != "HEAD":
             self.hub.bytes_sent += len(data)  # before the client has all
-            self.wfile.write(data)
+        digest = hashlib.sha256(data).hexdigest()
+        self.answer(200, data, X_Repo_Commit=commit, ETag=f'"{digest}"')
         self.close_connection = True
 
     def info(self, body: bytes, name: str, revision: str | None) -> None:

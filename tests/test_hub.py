@@ -102,16 +102,13 @@ def test_a_revision_is_pinned(remote: hub_server.Hub, model: bytes, revision: st
 def test_which_file(remote: hub_server.Hub, model: bytes) -> None:
     repository = remote.make("me/tiny")
     repository.commit(README__md=b"#")
-    assert (
-        refusal("hf://me/tiny")
-        == "hf://me/tiny has no .safetensors or .nemo file: name another repository"
-    )
+    said = "hf://me/tiny has no .safetensors or .nemo file: name another repository"
+    assert refusal("hf://me/tiny") == said
     repository.commit(only__safetensors=model)
     assert model_path("hf://me/tiny").name == "only.safetensors"
     repository.commit(small__safetensors=b"small")
-    assert refusal("hf://me/tiny").endswith(
-        "hf://me/tiny/FILE: only.safetensors, small.safetensors"
-    )
+    said = "hf://me/tiny/FILE: only.safetensors, small.safetensors"
+    assert refusal("hf://me/tiny").endswith(said)
     assert model_path("hf://me/tiny/small.safetensors").read_bytes() == b"small"
     assert model_path("hf://me/tiny@main/small.safetensors").read_bytes() == b"small"
     said = "hf://me/tiny/big.safetensors: no such file in this repository"
@@ -183,21 +180,10 @@ def test_odd_addresses_reach_nobody(
     text: str, remote: hub_server.Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)  # not even its library
-    assert "a model on the hub must be hf://owner/name, hf://owner/name@revision or" in refusal(
-        text
-    )
+    said = "a model on the hub must be hf://owner/name, hf://owner/name@revision or"
+    assert said in refusal(text)
+    assert refusal("hf://me/tiny") == missing(["huggingface_hub"])
     assert remote.requests == []
-
-
-def test_a_huge_file_is_not_downloaded(
-    remote: hub_server.Hub, model: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    remote.make("me/tiny").commit(model__safetensors=model)
-    monkeypatch.setattr(downloads, "MOST_BYTES", len(model) - 1)
-    assert f"has {len(model)} bytes: a model has" in refusal("hf://me/tiny")
-    assert sent(remote) == []
-    monkeypatch.setattr(downloads, "MOST_BYTES", len(model))
-    assert model_path("hf://me/tiny").read_bytes() == model
 
 
 @pytest.mark.parametrize("key", ["sha", "rfilename", "blobId"])
@@ -218,27 +204,30 @@ def test_a_hostile_hub_has_no_file_written_elsewhere(
     assert model_path("hf://me/tiny").read_bytes() == model  # the control
 
 
-def test_another_commit_than_the_address(remote: hub_server.Hub, model: bytes) -> None:
+@pytest.mark.parametrize("change", ["bits", "longer", "shorter", "huge", "commit"])
+def test_other_contents_than_stated(
+    remote: hub_server.Hub, model: bytes, change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     commit = remote.make("me/tiny").commit(model__safetensors=model)
-    remote.answer = {"sha": "0" * 40}
-    assert "in place of" in refusal(f"hf://me/tiny@{commit}")
-    remote.answer = {}
-    assert model_path(f"hf://me/tiny@{commit}").read_bytes() == model  # the control
-
-
-@pytest.mark.parametrize("change", ["bits", "longer", "shorter"])
-def test_other_bytes_than_the_hub_states(remote: hub_server.Hub, model: bytes, change: str) -> None:
-    remote.make("me/tiny").commit(model__safetensors=model)
-    other = {"bits": bytes(len(model)), "longer": model + b"x", "shorter": model[:-1]}[change]
-    remote.contents["model.safetensors"] = other
-    is_stated = change == "bits"
-    sent = f"the hub sends {len(other)} bytes as model.safetensors, and its listing states"
-    said = "model.safetensors is damaged: its digest is" if is_stated else sent
-    assert f"hf://me/tiny: {said}" in refusal("hf://me/tiny")
-    assert remote.bytes_sent == is_stated * len(model)
+    monkeypatch.setattr(downloads, "MOST_BYTES", len(model) - (change == "huge"))
+    remote.answer = {"sha": "0" * 40} if change == "commit" else {}
+    other = {"bits": bytes(len(model)), "longer": model + b"x", "shorter": model[:-1]}
+    if change in other:
+        remote.contents["model.safetensors"] = other[change]
+    size = len(other.get(change, model))
+    sent = f"the hub sends {size} bytes as model.safetensors, and its listing states"
+    said = {
+        "bits": "hf://me/tiny: model.safetensors is damaged: its digest is",
+        "huge": f"has {size} bytes: a model has",
+        "commit": "in place of",
+    }.get(change, f"hf://me/tiny: {sent}")
+    assert said in refusal(f"hf://me/tiny@{commit}" if change == "commit" else "hf://me/tiny")
+    assert remote.bytes_sent == (change == "bits") * len(model)
     assert not list((Path("cache")).rglob("model.safetensors"))
     remote.contents.clear()
-    assert model_path("hf://me/tiny").read_bytes() == model
+    remote.answer = {}
+    monkeypatch.setattr(downloads, "MOST_BYTES", len(model))
+    assert model_path("hf://me/tiny").read_bytes() == model  # the control
 
 
 @pytest.mark.parametrize(
@@ -304,11 +293,6 @@ def test_a_file_of_the_cache_is_compared_with_its_digest_once(
     assert len(sent(remote)) == 1 + is_changed
 
 
-def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    assert refusal("hf://me/tiny") == missing(["huggingface_hub"])
-
-
 @pytest.fixture(scope="module")
 def nemo(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return checkpoint(tmp_path_factory.mktemp("nemo") / "m.nemo").read_bytes()
@@ -359,9 +343,8 @@ def test_a_language_prompt(remote: hub_server.Hub) -> None:
     source = FIXTURES / "nemo-fastconformer-rnnt-prompt" / "model.nemo"
     repository.commit(model__nemo=source.read_bytes())
     assert "got None: choose one, as in NAME:de-DE or by" in refusal("hf://me/prompted")
-    assert "got 'de_DE': choose one, as in NAME:de-DE or by --prompt" in refusal(
-        "hf://me/prompted:de_DE"
-    )
+    said = "got 'de_DE': choose one, as in NAME:de-DE or by --prompt"
+    assert said in refusal("hf://me/prompted:de_DE")
     german, english = (load_model(f"hf://me/prompted:{each}") for each in ("de-DE", "en-US"))
     assert german.training["imported"]["prompt"] == "de-DE"
     assert german.path != english.path
