@@ -1,7 +1,5 @@
 """Docstrings, entries of Args, help texts and errors keep the rules of tools/prose.py."""
 
-from pathlib import Path
-
 import pytest
 
 from tests.conftest import PROJECT
@@ -45,6 +43,7 @@ def test_texts_keep_the_rules(folder: str) -> None:
 
 
 def test_control_each_rule_is_found() -> None:
+    """And none in plain texts."""
     found = [(text.kind, rule) for text in texts_of(BROKEN) for rule in broken(text)]
     assert sorted(found) == [
         ("args", "args begins with 'of'"),
@@ -57,9 +56,6 @@ def test_control_each_rule_is_found() -> None:
         ("help", "help begins with 'of'"),
         ("log", "is no X"),
     ]
-
-
-def test_control_plain_texts_break_no_rule(tmp_path: Path) -> None:
     plain = BROKEN.replace("What a module holds", "A reader").replace('"""Of the', '"""Return the')
     plain = plain.replace("What it has", "It")
     plain = plain.replace("path: of the file", "path: file to read").replace("is no", "is not a")
@@ -90,6 +86,7 @@ There is no more: it is none.
 
 
 def test_control_each_rule_of_pages_is_found() -> None:
+    """And none in plain ones."""
     found = [(text.line, rule) for text in sentences_of(PAGE) for rule in broken(text)]
     long = f"sentence of more than {LONGEST_ON_PAGE} words"
     assert sorted(found) == [
@@ -100,9 +97,6 @@ def test_control_each_rule_of_pages_is_found() -> None:
         (8, long),
         (18, "is no X"),
     ]
-
-
-def test_control_a_plain_page_breaks_no_rule() -> None:
     plain = PAGE.replace("Of a stream, its", "The").replace("What follows is not", "Finals are not")
     plain = plain.replace(LONG, "word").replace("here; and", "here and").replace("is none", "ends")
     plain = plain.replace("There is no more", "This is the end")

@@ -102,36 +102,30 @@ def test_stopped_by_ctrl_c(
         assert not same(weights(tmp_path / "whole"), weights(tmp_path / "stopped"))
 
 
-def test_another_training_is_not_resumed(
+def test_a_training_goes_on_alone(
     corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    config = write_config(tmp_path / "config.yaml", corpus, tmp_path / "out", epochs=1)
-    assert main(["--config", str(config)]) == 0
-    written = (tmp_path / "out" / "config.yaml").read_text()
-    for change, told in (
-        ("model.dim=20", "the configuration's model differ from those"),
-        ("training.optimizer=adamw", "training.optimizer differ from those"),
-    ):
-        assert main(["--config", str(config), "--resume", change]) == 2
-        assert told in capsys.readouterr().err
-        assert (tmp_path / "out" / "config.yaml").read_text() == written
-    lines = (corpus / "train.jsonl").read_text().splitlines()
-    (corpus / "train.jsonl").write_text("\n".join(lines[:-1]))
-    assert main(["--config", str(config), "--resume"]) == 2
-    assert "the training utterances differ" in capsys.readouterr().err
-
-
-def test_the_time_of_all_runs_is_the_trainings(corpus: Path, tmp_path: Path) -> None:
-    """An hour is added to what the last checkpoint says; the next run goes on from there."""
-    config = write_config(tmp_path / "config.yaml", corpus, tmp_path / "out", epochs=1)
-    assert main(["--config", str(config)]) == 0
-    path = max((tmp_path / "out" / "checkpoints").glob("*.pt"))
-    state = torch.load(path, weights_only=True)
+    """It is not written over, and no other one continues it; its time is that of all runs."""
+    out, manifest = tmp_path / "out", corpus / "train.jsonl"
+    command = ["--config", str(write_config(tmp_path / "config.yaml", corpus, out, epochs=1))]
+    assert main(command) == 0
+    path = max((out / "checkpoints").glob("*.pt"))
+    state, written = torch.load(path, weights_only=True), (out / "config.yaml").read_text()
     assert 0.0 < state["wall_seconds"] < 600.0
     torch.save(state | {"wall_seconds": 3600.0}, path)
-    assert main(["--config", str(config), "--resume"]) == 0
-    seconds = load_model(tmp_path / "out" / "model.safetensors").training["wall_seconds"]
-    assert 3600 <= seconds < 4200
+    for more, told in (
+        ([], "already has a training; --resume continues it"),
+        (["--resume", "model.dim=20"], "the configuration's model differ from those"),
+        (["--resume", "training.optimizer=adamw"], "training.optimizer differ from those"),
+    ):
+        assert main([*command, *more]) == 2
+        assert told in capsys.readouterr().err
+        assert (out / "config.yaml").read_text() == written
+    assert main([*command, "--resume"]) == 0
+    assert 3600 <= load_model(out / "model.safetensors").training["wall_seconds"] < 4200
+    manifest.write_text("\n".join(manifest.read_text().splitlines()[:-1]))
+    assert main([*command, "--resume"]) == 2
+    assert "the training utterances differ" in capsys.readouterr().err
 
 
 def test_control_another_seed_is_another_model(corpus: Path, tmp_path: Path) -> None:
@@ -140,10 +134,3 @@ def test_control_another_seed_is_another_model(corpus: Path, tmp_path: Path) -> 
         config = write_config(tmp_path / "config.yaml", corpus, folder, epochs=1, seed=seed)
         assert main(["--config", str(config)]) == 0
     assert not same(weights(tmp_path / "0"), weights(tmp_path / "1"))
-
-
-def test_a_training_is_not_written_over(corpus: Path, tmp_path: Path, capsys) -> None:  # type: ignore[no-untyped-def]
-    config = write_config(tmp_path / "config.yaml", corpus, tmp_path / "out", epochs=1)
-    assert main(["--config", str(config)]) == 0
-    assert main(["--config", str(config)]) == 2
-    assert "already has a training; --resume continues it" in capsys.readouterr().err

@@ -11,7 +11,7 @@ from asrkit import Endpointer, audio
 from asrkit.backends import eager
 from asrkit.model import Context, EncoderState, Network, StepOutput
 from asrkit.runtime import Recognizer
-from asrkit.runtime.engine import Engine, SpeechDetector, build_engine
+from asrkit.runtime.engine import SpeechDetector, build_engine
 from asrkit.runtime.stream import Stream
 from asrkit.search import GreedySearch
 from asrkit.text import WordTokenizer
@@ -57,9 +57,7 @@ def test_a_sound_has_its_time_where_streams_begin_early(kind: str) -> None:
     """The first encoder frame that a click changes begins before it, and ends after it."""
     model = tiny_model(subsampling=PADDED)
     frontend = audio.build_frontend(kind, 80, 7)
-    engine = Recognizer(
-        eager(model, Context(1, 0)), LETTERS, GreedySearch(), frontend=frontend
-    ).engine
+    engine = build_engine(eager(model, Context(1, 0)), frontend, vad=False)
     samples = 0.1 * torch.randn(1, 32000, dtype=torch.float64).repeat(2, 1)
     samples[1, 16000] += 0.5  # at 1 s
     with torch.no_grad():
@@ -92,46 +90,26 @@ def test_the_speech_detector_is_in_step_where_streams_begin_early() -> None:
 GPU = torch.device("meta")  # without numbers, it stands for a GPU
 
 
-class Seen:
-    """A step that keeps the devices of what it is given, and returns frames of that device."""
+def test_a_step_takes_features_to_the_network(
+    model: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And frames back, but for a search that calls the head; streams' features are on the CPU."""
+    devices: list[str] = []
 
-    def __init__(self) -> None:
-        self.devices: list[str] = []
-
-    def __call__(self, feats: Tensor, lengths: Tensor, state: EncoderState) -> StepOutput:
-        self.devices += [feats.device.type, lengths.device.type]
+    def step(feats: Tensor, lengths: Tensor, state: EncoderState) -> StepOutput:
+        devices.extend((feats.device.type, lengths.device.type))
         return StepOutput(feats.new_zeros(1, 4, 5), torch.tensor([4]), state)
 
-
-@pytest.fixture
-def seen() -> Seen:
-    return Seen()
-
-
-@pytest.fixture
-def engine(model: Network, seen: Seen) -> Engine:
     backend = eager(model, Context(4, 8))
-    backend = backend._replace(spec=backend.spec._replace(device=GPU), step=seen)
-    return build_engine(backend, None, vad=False)
-
-
-def test_features_of_streams_are_on_the_cpu(engine: Engine) -> None:
+    backend = backend._replace(spec=backend.spec._replace(device=GPU), step=step)
+    engine = build_engine(backend, None, vad=False)
     feats, past = engine.features(torch.zeros(1, 1600), engine.frontend.start(1))
     assert feats.device.type == past.device.type == "cpu"
     assert {each.device for each in engine.batch_frontend.buffers()} == {GPU}
-
-
-def test_a_step_takes_features_to_the_network(engine: Engine, seen: Seen) -> None:
-    """And frames back; without numbers that fails, which shows that it is done."""
-    feats = [torch.zeros(16, engine.spec.num_mels)]
-    with pytest.raises(NotImplementedError, match="meta"):
-        engine.step_of(feats, engine.init_state(1))
-    assert seen.devices == ["meta", "meta"]
-
-
-def test_frames_stay_where_a_search_calls_the_head(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    given = [torch.zeros(16, engine.spec.num_mels)], engine.init_state(1)
+    with pytest.raises(NotImplementedError, match="meta"):  # as it has no numbers to bring back
+        engine.step_of(*given)
+    assert devices == ["meta", "meta"]
     monkeypatch.setattr(type(engine.backend.head), "IN_SEARCH", True)
-    (frames,), _ = engine.step_of([torch.zeros(16, engine.spec.num_mels)], engine.init_state(1))
+    (frames,), _ = engine.step_of(*given)
     assert frames.device == GPU
