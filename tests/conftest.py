@@ -58,15 +58,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Say how many tests were skipped, and why, in one line."""
     skipped = terminalreporter.stats.get("skipped", [])
-    if line := skipped_line([str(each.longrepr[2]) for each in skipped]):
-        terminalreporter.write_line(line)
-
-
-def skipped_line(reasons: list[str]) -> str:
-    """Count skipped tests by reason, the most frequent first."""
-    counts = Counter(each.removeprefix("Skipped: ") for each in reasons).most_common()
-    told = "; ".join(f"{reason} ({count})" for reason, count in counts)
-    return f"{len(reasons)} skipped: {told}" if reasons else ""
+    counts = Counter(str(each.longrepr[2]).removeprefix("Skipped: ") for each in skipped)
+    told = "; ".join(f"{reason} ({count})" for reason, count in counts.most_common())
+    if skipped:
+        terminalreporter.write_line(f"{len(skipped)} skipped: {told}")
 
 
 @pytest.fixture(autouse=True, scope="session")

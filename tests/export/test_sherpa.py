@@ -100,15 +100,10 @@ def test_int8_and_its_own_features(tmp_path: Path, file: ModelFile) -> None:
         tokens=str(output / "tokens.txt"), model=str(output / "model.onnx"), num_threads=1,
         chunk_size=8, num_left_chunks=8,
     )  # fmt: skip
-    sherpa_folder.replay(
-        theirs,
-        asrkit.load(model),
-        [
-            soundfile.read(path, dtype="float32")[0]
-            for path in RECORDINGS.glob("an4/audio/f*/*.flac")
-        ],
-        sherpa_folder.tail_samples(Exported("ctc", Context(8, 64, 4))),
-    )
+    paths = RECORDINGS.glob("an4/audio/f*/*.flac")
+    recordings = [soundfile.read(path, dtype="float32")[0] for path in paths]
+    tail = sherpa_folder.tail_samples(Exported("ctc", Context(8, 64, 4)))
+    sherpa_folder.replay(theirs, asrkit.load(model), recordings, tail)
 
 
 def test_spaces_of_any_tokenizer(file: ModelFile) -> None:

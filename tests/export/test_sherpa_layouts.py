@@ -149,11 +149,7 @@ def test_zeros_at_the_end_complete_the_last_chunk(
         ({"subsampling": "conv8"}, Context(8, 16), "frames of 40 ms"),
         ({"kind": "absolute_keys"}, Context(8, 16), "keys as wide as values"),
         ({"layer": "transformer"}, Context(8, 16), "with convolutions, this model's have none"),
-        (
-            {},
-            Context(8, 25),
-            "--left-ms must be a multiple of --chunk-ms for sherpa-onnx",
-        ),
+        ({}, Context(8, 25), "--left-ms must be a multiple of --chunk-ms for sherpa-onnx"),
         ({}, Context(1 << 30), "need chunks, got full context"),
     ],
 )

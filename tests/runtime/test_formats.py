@@ -118,17 +118,13 @@ def test_subtitles_break_at_pauses_and_sentence_ends() -> None:
     """At pauses of a second, at the ends of sentences, else at the longest pause; not elsewhere."""
     assert cues(said("one", "two", pauses={1: 0.9})) == [(0, 1500, "one two")]
     assert cues(said("one", "two", pauses={1: 1.0})) == [(0, 833, "one"), (1300, 2133, "two")]
-    assert [text for *_, text in cues(said("one.", "two"))] == ["one.", "two"]
+    assert cues(said("one.", "two")) == [(0, 300, "one."), (300, 1133, "two")]  # until the next
     twenty = [f"word{i:02}" for i in range(20)]  # 7 characters with its space
     found = [text for *_, text in cues(said(*twenty, pauses={9: 0.2}))]
     assert found[0] == " ".join(twenty[:4]) + "\n" + " ".join(twenty[4:9])
     assert cues(said(*twenty))[0][2] == " ".join(twenty[:6]) + "\n" + " ".join(twenty[6:12])
     two_lines = cues(said(*twenty[:8]))[0][2]
     assert two_lines == " ".join(twenty[:4]) + "\n" + " ".join(twenty[4:8])
-
-
-def test_a_short_subtitle_stands_until_the_next_comes() -> None:
-    assert cues(said("one.", "two")) == [(0, 300, "one."), (300, 1133, "two")]
 
 
 def test_json_is_read_back_as_the_words(words: list[Word]) -> None:
@@ -156,14 +152,10 @@ def test_textgrid_is_read_back_by_its_parser(words: list[Word], tmp_path: Path) 
     edges = [whole[0].start, *(entry.end for entry in whole)]
     assert [entry.start for entry in whole] == edges[:-1]
     assert edges[0] == 0
-
-
-def test_control_praat_takes_no_interval_without_length(tmp_path: Path) -> None:
-    words = [Word("a", 0.0, 1.0, 1.0)]
-    text = write("textgrid", [Recording(words)]).replace("xmax = 1.000", "xmax = 0.000")
-    (tmp_path / "x.TextGrid").write_text(text)
-    with pytest.raises(PraatioException):
-        textgrid.openTextgrid(str(tmp_path / "x.TextGrid"), includeEmptyIntervals=True)
+    text = write("textgrid", [Recording(HARD["one"])]).replace("xmax = 0.400", "xmax = 0.000")
+    path.write_text(text)
+    with pytest.raises(PraatioException):  # the control: an interval without length
+        textgrid.openTextgrid(str(path), includeEmptyIntervals=True)
 
 
 def test_one_file_of_several_recordings() -> None:
@@ -246,23 +238,22 @@ def test_the_end_of_a_recording_is_its_last_millisecond(form: str) -> None:
             "textgrid": f"xmax = {end}",
         }  # fmt: skip
         assert expected[form] in shown
+    # A part of a millisecond is left out, so that no word ends after the audio.
+    assert [duration(size) for size in (0, 60_799, 60_815, 60_816)] == [0.0, 3.799, 3.8, 3.801]
 
 
-def test_a_part_of_a_millisecond_is_left_out() -> None:
-    """So that no word ends after the audio."""
-    assert [duration(60_800 + more) for more in (-1, 0, 15, 16)] == [3.799, 3.8, 3.8, 3.801]
-    assert duration(0) == 0.0
-
-
-def spans_of(*spans: tuple[str, float, float]) -> list[Word]:
-    return [Word(text, start, end, 0.5) for text, start, end in spans]
-
-
-AGENT = spans_of(("how", 0.1, 0.3), ("many", 0.3, 0.6), ("<thanks>", 1.4, 1.8), ("bye", 4.0, 4.25))
-CALLER = spans_of(("two", 0.8, 1.2), ("please", 1.2, 1.6), ("bye", 4.1, 4.5))
+SPANS = {
+    "the agent": [
+        ("how", 0.1, 0.3),
+        ("many", 0.3, 0.6),
+        ("<thanks>", 1.4, 1.8),
+        ("bye", 4.0, 4.25),
+    ],
+    "R&D": [("two", 0.8, 1.2), ("please", 1.2, 1.6), ("bye", 4.1, 4.5)],
+}
 CALL = [
-    Recording(AGENT, "a call", 5.0, {}, 0, "the agent"),
-    Recording(CALLER, "a call", 5.0, {}, 1, "R&D"),
+    Recording([Word(*span, 0.5) for span in spans], "a call", 5.0, {}, channel, speaker)
+    for channel, (speaker, spans) in enumerate(SPANS.items())
 ]
 
 
@@ -296,22 +287,19 @@ def plainly(speakers: list[list[Word]]) -> list[tuple[float, int, int]]:
     return sorted(found)
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_turns_are_those_of_the_rule(seed: int) -> None:
-    call = random_call(seed)
-    found = passages(call)
-    assert [(turn.start, turn.channel, len(turn.words)) for turn in found] == plainly(call)
-    for number, words in enumerate(call):  # nothing is lost where turns overlap
-        assert [w for turn in found if turn.channel == number for w in turn.words] == words
+def test_turns_are_those_of_the_rule() -> None:
+    divided = 0
+    for seed in range(20):
+        call = random_call(seed)
+        found = passages(call)
+        assert [(turn.start, turn.channel, len(turn.words)) for turn in found] == plainly(call)
+        for number, words in enumerate(call):  # nothing is lost where turns overlap
+            assert [w for turn in found if turn.channel == number for w in turn.words] == words
+        divided += len(found) - sum(len(plainly([words])) for words in call)
+    assert divided  # the control: by the other speaker
 
 
-def test_control_of_turns_without_the_other_speaker() -> None:
-    calls = [random_call(seed) for seed in range(20)]
-    apart = [sorted(turn for words in call for turn in plainly([words])) for call in calls]
-    assert [len(plainly(call)) for call in calls] != [len(each) for each in apart]
-
-
-def test_the_text_is_a_dialogue() -> None:
+def test_text_json_and_textgrid_have_the_speakers(tmp_path: Path) -> None:
     assert write("txt", CALL) == (
         "00:00:00.100–00:00:00.600 the agent: how many\n"
         "00:00:00.800–00:00:01.600 R&D: two please\n"
@@ -319,9 +307,6 @@ def test_the_text_is_a_dialogue() -> None:
         "00:00:04.000–00:00:04.250 the agent: bye\n"
         "00:00:04.100–00:00:04.500 R&D: bye\n"
     )
-
-
-def test_json_has_speakers() -> None:
     whole, lines = json.loads(write("json", CALL)), write("jsonl", CALL).splitlines()
     assert whole["channels"] == [json.loads(line) for line in lines]
     assert [(each["channel"], each["speaker"], each["text"]) for each in whole["channels"]] == [
@@ -333,6 +318,10 @@ def test_json_has_speakers() -> None:
     assert whole["turns"][1] == {
         "channel": 1, "speaker": "R&D", "start": 0.8, "end": 1.6, "text": "two please",
     }  # fmt: skip
+    (tmp_path / "x.TextGrid").write_text(write("textgrid", CALL), encoding="utf-8")
+    grid = textgrid.openTextgrid(str(tmp_path / "x.TextGrid"), False, reportingMode="error")
+    assert grid.tierNames == ("the agent", "R&D")
+    assert [entry.label for entry in grid.getTier("R&D").entries] == ["two", "please", "bye"]
 
 
 def test_subtitles_name_the_speaker() -> None:
@@ -343,18 +332,11 @@ def test_subtitles_name_the_speaker() -> None:
     captions = webvtt.from_string(write("vtt", CALL)).captions
     assert [each.voice for each in captions] == ["the agent", "R&amp;D", "the agent", "R&amp;D"]
     assert captions[0].text == "how many &lt;thanks&gt;"
-    many = spans_of(*((f"word{i}", i / 4, i / 4 + 0.25) for i in range(100)))
+    many = [Word(f"word{i}", i / 4, i / 4 + 0.25, 0.5) for i in range(100)]
     call = [Recording(many, "x", None, {}, channel, "n" * 20) for channel in (0, 1)]
     texts = [each.content for each in srt.parse(write("srt", call))]
     assert all(text.startswith("n" * 20 + ": word") for text in texts)
     assert max(len(line) for text in texts for line in text.split("\n")) <= LINE_COLUMNS
-
-
-def test_textgrid_has_a_tier_for_each_channel(tmp_path: Path) -> None:
-    (tmp_path / "x.TextGrid").write_text(write("textgrid", CALL), encoding="utf-8")
-    grid = textgrid.openTextgrid(str(tmp_path / "x.TextGrid"), False, reportingMode="error")
-    assert grid.tierNames == ("the agent", "R&D")
-    assert [entry.label for entry in grid.getTier("R&D").entries] == ["two", "please", "bye"]
 
 
 @pytest.mark.parametrize("form", FORMATS)

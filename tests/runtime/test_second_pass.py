@@ -217,17 +217,12 @@ def test_hotwords_prefer_texts_of_the_last_pass(model: Network) -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (
-            {"chunk_size": 8, "second_pass": 4},
-            r"larger context than the first pass, 320\+160 ms, got 160 ms",
-        ),
+        ({"chunk_size": 8, "second_pass": 4}, r"than the first pass, 320\+160 ms, got 160 ms"),
         ({"chunk_size": "full", "second_pass": "full"}, "larger context than the first pass, full"),
         ({"second_pass": "whole"}, "second_pass must be 1 to 90000 frames or 'full', got 'whole'"),
         ({"second_search": "greedy"}, "second_search needs second_pass"),
-        (
-            {"second_pass": "full", "second_search": "greedy", "lm": "x.arpa"},
-            "search greedy takes no language model",
-        ),
+        ({"second_pass": "full", "second_search": "greedy", "lm": "x.arpa"},
+         "search greedy takes no language model"),
     ],
 )  # fmt: skip
 def test_second_pass_that_does_not_fit_is_refused_by_name(

@@ -207,23 +207,26 @@ def spoken_words(text: str) -> list[Word]:
     return [Word(w, i, i + 0.5, 1.0 - i / 10) for i, w in enumerate(text.split())]
 
 
-def test_times_of_rewritten_words() -> None:
-    spoken = spoken_words("call four four seven at noon")
-    assert rewritten(spoken, "call four four seven at noon") == spoken
-    assert rewritten(spoken, "call 447 at noon") == [
-        spoken[0], Word("447", 1, 3.5, spoken[3].confidence), *spoken[4:]
-    ]  # fmt: skip
-    capital = rewritten(spoken, "Call four four seven at Noon")
-    assert [word.text for word in capital] == ["Call", "four", "four", "seven", "at", "Noon"]
-    assert [word[1:] for word in capital] == [word[1:] for word in spoken]
-    assert rewritten(spoken_words("gonna go"), "going to go")[:2] == [
-        Word("going", 0, 0.25, 1.0), Word("to", 0.25, 0.5, 1.0)
-    ]  # fmt: skip
-    assert rewritten(spoken_words("well yes"), "yes") == spoken_words("well yes")[1:]
-    assert rewritten(spoken_words("yes"), "« yes »") == [
-        Word("«", 0, 0, 1.0), Word("yes", 0, 0.5, 1.0), Word("»", 0.5, 0.5, 1.0)
-    ]  # fmt: skip
-    assert rewritten(spoken_words("yes"), "") == []
+CALL = spoken_words("call four four seven at noon")
+
+
+@pytest.mark.parametrize(
+    ("spoken", "text", "expected"),
+    [
+        (CALL, "call four four seven at noon", CALL),
+        (CALL, "call 447 at noon", [CALL[0], Word("447", 1, 3.5, 0.7), *CALL[4:]]),
+        (CALL, "Call four four seven at Noon",
+         [CALL[0]._replace(text="Call"), *CALL[1:5], CALL[5]._replace(text="Noon")]),
+        (spoken_words("gonna go"), "going to go",
+         [Word("going", 0, 0.25, 1.0), Word("to", 0.25, 0.5, 1.0), *spoken_words("gonna go")[1:]]),
+        (spoken_words("well yes"), "yes", spoken_words("well yes")[1:]),
+        (spoken_words("yes"), "« yes »",
+         [Word("«", 0, 0, 1.0), Word("yes", 0, 0.5, 1.0), Word("»", 0.5, 0.5, 1.0)]),
+        (spoken_words("yes"), "", []),
+    ],
+)  # fmt: skip
+def test_times_of_rewritten_words(spoken: list[Word], text: str, expected: list[Word]) -> None:
+    assert rewritten(spoken, text) == expected
 
 
 def test_times_of_rewritten_characters() -> None:
