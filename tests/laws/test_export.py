@@ -81,13 +81,8 @@ def test_loading_needs_only_torch(file: ModelFile, tmp_path: Path) -> None:
         "    encoded, frames, state = encoder(feats, lengths, state)\n"
         "print(tuple(encoded.shape), frames.tolist(), 'asrkit' in sys.modules)\n"
     )
-    run = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", program],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    command = [sys.executable, "-W", "ignore", "-c", program]
+    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "(3, 16, 24) [16, 16, 3] False"
 
 

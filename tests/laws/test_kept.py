@@ -26,9 +26,9 @@ from asrkit.errors import UserError
 from asrkit.export import torchscript
 from asrkit.export.verification import largest_difference, tolerance
 from asrkit.model_file import load_model
-from tests.conftest import skip
 from tests.kept import measured
 from tests.kept.measured import CHUNK, FOLDER, Arrays, speech
+from tests.laws.test_export import need_onnx
 
 ROUNDING = 1e-5
 RESULTS: dict[str, Any] = json.loads((FOLDER / "results.json").read_text(encoding="utf-8"))
@@ -126,19 +126,13 @@ def test_shipped_model_recognises_the_same_words_at_the_same_times() -> None:
 )
 def test_export_loads(backend: str, chunk_size: int | str) -> None:
     """It equals eager, which loading compares, and gives the text that eager gave."""
-    if backend != "eager" and not has("onnx", "onnxruntime"):
-        skip("needs onnx and onnxruntime")
+    if backend != "eager":
+        need_onnx()
     kept = RESULTS["exported_full" if chunk_size == "full" else "exported"]
     found = measured.texts(EXPORTED, speech("digits"), backend=backend, chunk_size=chunk_size)
     assert len(kept[0]) > 8
     if backend != "onnx-int8":
         assert found == kept
-
-
-def has(*packages: str) -> bool:
-    from importlib.util import find_spec
-
-    return all(map(find_spec, packages))
 
 
 def test_torchscript_export_loads() -> None:
@@ -151,23 +145,17 @@ def test_torchscript_export_loads() -> None:
 
 
 def test_training_goes_on_from_its_checkpoint(
-    numbers: Arrays,
-    batch: tuple[torch.Tensor, torch.Tensor],
-    tmp_path: Path,
+    numbers: Arrays, batch: tuple[torch.Tensor, torch.Tensor], tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:
+) -> None:  # fmt: skip
     """To the model that the former version made of it."""
-    copied(tmp_path, "audio", "out", "train.jsonl", "dev.jsonl", "config.yaml")
+    for name in ("audio", "out", "train.jsonl", "dev.jsonl", "config.yaml"):
+        source = FOLDER / name
+        (shutil.copytree if source.is_dir() else shutil.copy2)(source, tmp_path / name)
     monkeypatch.chdir(tmp_path)
     found = measured.outputs(measured.resumed(Path("config.yaml")), *batch)
     assert "resuming at epoch 1" in Path("out", "train.log").read_text(encoding="utf-8")
     assert same(found, numbers, "trained") == []
-
-
-def copied(target: Path, *names: str) -> None:
-    for name in names:
-        source = FOLDER / name
-        (shutil.copytree if source.is_dir() else shutil.copy2)(source, target / name)
 
 
 def test_shards_are_read() -> None:

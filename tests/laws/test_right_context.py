@@ -29,14 +29,7 @@ from asrkit.runtime import Recognizer
 from asrkit.runtime.load import load
 from asrkit.search import GreedySearch
 from asrkit.training.loss import Loss, View, draw_contexts
-from tests.conftest import (
-    PADDED,
-    speech,
-    timed,
-    tiny_encoder,
-    tiny_model,
-    write_wav,
-)
+from tests.conftest import PADDED, speech, timed, tiny_encoder, tiny_model, write_wav
 from tests.laws.encoder_laws import offline, stream
 from tests.laws.test_export import file_of
 from tests.laws.test_streaming import LETTERS, TOLERANCE, network, packets
@@ -194,6 +187,5 @@ def test_it_is_drawn_with_the_chunks() -> None:
     alone = [draw_contexts(ContextConfig(), "one", random.Random(1)) for _ in range(9)]
     same = [draw_contexts(ContextConfig(right_contexts=[3]), "one", random.Random(1))
             for _ in range(9)]  # fmt: skip
-    assert [[view[:2] for view in views] for views in alone] == [
-        [view[:2] for view in views] for views in same
-    ]
+    for views, others in zip(alone, same, strict=True):
+        assert [view[:2] for view in views] == [view[:2] for view in others]

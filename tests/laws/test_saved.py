@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -82,12 +83,15 @@ def test_what_waits_in_a_batcher_goes_on(seed: int, tmp_path: Path) -> None:
         assert batched(Batcher(recognizer), parts, rate, cut) == expected
 
 
+SAME: dict[str, Any] = {
+    "search": {"kind": "prefix_beam", "beam": 4}, "second_pass": "full",
+    "endpointer": Endpointer(300),
+}  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def recognizer() -> Recognizer:
-    search = {"kind": "prefix_beam", "beam": 4}
-    return load_recognizer(
-        "small-en-alnum", search=search, second_pass="full", endpointer=Endpointer(300)
-    )
+    return load_recognizer("small-en-alnum", **SAME)
 
 
 def words() -> np.ndarray:
@@ -147,13 +151,6 @@ def test_control_a_number_that_was_changed_is_noticed(recognizer: Recognizer) ->
         assert not torch.equal(*log_probs)
 
 
-def test_other_bytes_are_refused(recognizer: Recognizer) -> None:
-    data = recognizer.start().save()
-    for bad, told in ((b"RIFF", "not a saved stream"), (data[:-1], "its bytes have changed")):
-        with pytest.raises(SavedStreamError, match=told):
-            recognizer.restore(bad)
-
-
 @pytest.mark.parametrize(
     ("options", "named"),
     [
@@ -169,12 +166,7 @@ def test_other_bytes_are_refused(recognizer: Recognizer) -> None:
 def test_another_recogniser_refuses(
     recognizer: Recognizer, options: dict[str, object], named: str
 ) -> None:
-    same = {
-        "search": {"kind": "prefix_beam", "beam": 4},
-        "second_pass": "full",
-        "endpointer": Endpointer(300),
-    }
-    other = load_recognizer("small-en-alnum", **(same | options))  # type: ignore[arg-type]
+    other = load_recognizer("small-en-alnum", **(SAME | options))
     with pytest.raises(SavedStreamError, match=f"another recogniser, with .*{named}"):
         other.restore(recognizer.start().save())
 
@@ -249,6 +241,9 @@ def test_mutations_are_refused_or_harmless(recognizer: Recognizer) -> None:
     session.accept(speech(2.0, rate=44100))
     start, draw = len(MAGIC) + 32, random.Random(0)
     data = session.save()
+    for bad, told in ((b"RIFF", "not a saved stream"), (data[:-1], "its bytes have changed")):
+        with pytest.raises(SavedStreamError, match=told):
+            recognizer.restore(bad)
     expected = recognizer.restore(data).finish()
     taken = 0
     for i in range(40):
