@@ -1,6 +1,9 @@
 """Commands as tests call them, and a model for them that has something to say."""
 
 import importlib
+import os
+import subprocess
+import sys
 from functools import cache
 from pathlib import Path
 
@@ -11,7 +14,7 @@ from asrkit.__main__ import COMMANDS
 from asrkit.cli.dispatch import module_of
 from asrkit.model_file import ModelFile, save_model
 from asrkit.text import CharTokenizer
-from tests.conftest import fitted, speech
+from tests.conftest import PROJECT, fitted, speech
 from tests.test_model_file import a_file
 
 # Commands with a parser, as words: `data` has one for each of its actions.
@@ -22,6 +25,17 @@ ONE_PASS = ("--second-pass", "off")  # of stream, to compare it with decode
 
 def run(command: str, *arguments: object) -> int:
     return importlib.import_module(module_of(f"asrkit {command}")).main([str(a) for a in arguments])
+
+
+def python(
+    program: str, *arguments: object, cwd: Path = PROJECT, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    """Run a program in a process of its own, with variables of its environment."""
+    command = [sys.executable, "-c", program, *map(str, arguments)]
+    own = {"PYTHONPATH": str(PROJECT), "OMP_NUM_THREADS": "1"} | variables
+    return subprocess.run(
+        command, cwd=cwd, env=os.environ | own, capture_output=True, text=True, timeout=300
+    )
 
 
 LETTERS = "abcdefghij "  # labels of `talkative`

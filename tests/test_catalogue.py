@@ -1,7 +1,5 @@
 """The catalogue of models: its rows agree with each other, and with the files of the package."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pydantic
@@ -12,6 +10,7 @@ from asrkit.hub import REPOSITORY
 from asrkit.hub.catalogue import Catalogue, read_catalogue, require_usable
 from asrkit.model_file import load_model
 from asrkit.pretrained import ready_models
+from tests.running import python
 
 REST: dict = {"publishers": [], "cannot_run": []}
 MODELS = {each.name: each for each in read_catalogue().models}
@@ -74,10 +73,7 @@ def test_without_torch(tmp_path: Path) -> None:
         for command in ("decode x.wav", "stream x.wav", "bench", "pack --output x.safetensors")
         for name in ("small-en-alnum", "nemotron-speech-streaming-en-0.6b", "hf://me/x", "x")
     ]
-    done = subprocess.run(
-        [sys.executable, "-c", program, *commands, "info small-en-alnum"],
-        cwd=tmp_path, env={"PYTHONPATH": ":".join(sys.path)}, capture_output=True, text=True,
-    )  # fmt: skip
+    done = python(program, *commands, "info small-en-alnum", cwd=tmp_path)
     assert done.stdout.splitlines()[-1] == str([0] + [2] * len(commands))
     assert all(f"| {name} | " in done.stdout for name in MODELS)
     lines = done.stderr.splitlines()

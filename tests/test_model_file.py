@@ -3,8 +3,6 @@
 import json
 import pickle
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -226,7 +224,7 @@ def test_weights_that_only_the_training_of_an_earlier_version_read(path: Path) -
     assert load_model(path).model.state_dict().keys() == a_file().model.state_dict().keys()
 
 
-def test_the_same_model_is_the_same_bytes(path: Path, environment: dict[str, str]) -> None:
+def test_the_same_model_is_the_same_bytes(path: Path) -> None:
     """In another process, too, whose hashes of strings are others."""
     program = (
         "import sys\n"
@@ -234,8 +232,9 @@ def test_the_same_model_is_the_same_bytes(path: Path, environment: dict[str, str
         "save_model(sys.argv[2], load_model(sys.argv[1]))\n"
     )
     again = path.with_name("again.safetensors")
-    command = [sys.executable, "-c", program, str(path), str(again)]
-    subprocess.run(command, env=environment, check=True)
+    from tests.running import python  # which imports this file
+
+    python(program, path, again)
     assert again.read_bytes() == path.read_bytes()
 
 

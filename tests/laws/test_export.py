@@ -1,8 +1,6 @@
 """Law 4: an exported file equals eager over a whole stream."""
 
 import math
-import subprocess
-import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,7 @@ from asrkit.model import Context
 from asrkit.model_file import ModelFile, save_model
 from tests.conftest import PADDED, skip, speech, tiny_model, write_wav
 from tests.laws.test_streaming import LETTERS
+from tests.running import python
 
 
 def file_of(kind: str = "relative", frontend: str = "kaldi", **changes: Any) -> ModelFile:
@@ -81,9 +80,8 @@ def test_loading_needs_only_torch(file: ModelFile, tmp_path: Path) -> None:
         "    encoded, frames, state = encoder(feats, lengths, state)\n"
         "print(tuple(encoded.shape), frames.tolist(), 'asrkit' in sys.modules)\n"
     )
-    command = [sys.executable, "-W", "ignore", "-c", program]
-    run = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert run.stdout.strip() == "(3, 16, 24) [16, 16, 3] False"
+    done = python(program, cwd=tmp_path)
+    assert done.stdout.strip() == "(3, 16, 24) [16, 16, 3] False", done.stderr
 
 
 def test_a_number_that_is_not_finite_is_a_difference() -> None:

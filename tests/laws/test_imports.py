@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from asrkit.extras import PACKAGES, pip_install
-from tests.conftest import PROJECT
+from tests.conftest import PROJECT, speech, write_wav
+from tests.running import python, talkative_model
 
 LINT = "from importlinter.cli import lint_imports_command; lint_imports_command()"
 
@@ -17,9 +18,7 @@ LINT = "from importlinter.cli import lint_imports_command; lint_imports_command(
 def linted(folder: Path) -> subprocess.CompletedProcess[str]:
     """Check the contracts of pyproject.toml in a folder with a copy of the code."""
     pytest.importorskip("importlinter")
-    return subprocess.run(
-        [sys.executable, "-c", LINT, "--no-cache"], cwd=folder, capture_output=True, text=True
-    )
+    return python(LINT, "--no-cache", cwd=folder, PYTHONPATH=str(folder))
 
 
 def test_imports_point_down() -> None:
@@ -69,13 +68,6 @@ def test_no_modules_import_in_a_circle() -> None:
     assert ("asrkit.errors", "asrkit.commands.train") in circular(graph)
 
 
-def run(program: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=PROJECT, capture_output=True, text=True, check=True
-    )
-    return done.stdout.strip()
-
-
 def test_import_is_light_sets_no_global_and_has_public_names_when_used() -> None:
     program = (
         "import sys, random, torch, numpy\n"
@@ -94,7 +86,8 @@ def test_import_is_light_sets_no_global_and_has_public_names_when_used() -> None
         "from asrkit import Recognizer, audio, load\n"
         "print([name for name in asrkit.__all__ if name not in globals()], load is asrkit.load)\n"
     )
-    assert run(program) == "True []\n[] True"
+    done = python(program)
+    assert done.stdout == "True []\n[] True\n", done.stderr
 
 
 @pytest.mark.parametrize(
@@ -105,21 +98,16 @@ def test_import_is_light_sets_no_global_and_has_public_names_when_used() -> None
 def test_what_needs_no_network_imports_none(program: str) -> None:
     """asrkit's help answers at once: torch, numpy and pydantic take seconds to import."""
     heavy = "{'torch', 'numpy', 'pydantic', 'yaml', 'soundfile'}"
-    said = run(f"{program}\nimport sys\nprint(sorted({heavy} & set(sys.modules)))")
-    assert said.splitlines()[-1] == "[]"
+    done = python(f"{program}\nimport sys\nprint(sorted({heavy} & set(sys.modules)))")
+    assert done.stdout.splitlines()[-1] == "[]"
 
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with m.safetensors, x.wav and two.jsonl, of which a text is known."""
-    import soundfile
-
-    from tests.conftest import speech
-    from tests.running import talkative_model
-
     folder = tmp_path_factory.mktemp("small")
     talkative_model(folder / "m.safetensors")
-    soundfile.write(folder / "x.wav", speech(2.0), 16000)
+    write_wav(folder / "x.wav", speech(2.0))
     (folder / "two.jsonl").write_text('{"id": "x", "audio": "x.wav", "text": "abc"}\n')
     return folder
 
@@ -134,21 +122,11 @@ print(status)
 """
 
 
-def without_extras(
-    folder: Path, environment: dict[str, str], *commands: str
-) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", HIDE, *commands], cwd=folder, env=environment,
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-
-
-def test_inference_works_without_the_extras(small: Path, environment: dict[str, str]) -> None:
+def test_inference_works_without_the_extras(small: Path) -> None:
     """What other extras bring is hidden; all that runs a model works, and says what is missing."""
     model = "--model m.safetensors"
-    done = without_extras(
-        small,
-        environment,
+    done = python(
+        HIDE,
         f"decode {model} --manifest two.jsonl",
         f"align {model} x.wav --text abc",
         f"stream {model} --chunk-ms 160 x.wav",
@@ -157,6 +135,7 @@ def test_inference_works_without_the_extras(small: Path, environment: dict[str, 
         f"pack {model} --output small.safetensors",
         "info small.safetensors",
         "ngram --order 2 two.jsonl --output lm.arpa",
+        cwd=small,
     )
     assert done.stdout.splitlines()[-1] == str([0] * 8), done.stderr
     jiwer = f"jiwer not installed: {pip_install('jiwer')}"
@@ -164,7 +143,7 @@ def test_inference_works_without_the_extras(small: Path, environment: dict[str, 
     assert told in done.stderr
 
 
-def test_what_needs_an_extra_says_which(small: Path, environment: dict[str, str]) -> None:
+def test_what_needs_an_extra_says_which(small: Path) -> None:
     """In one line, before anything is done."""
     model, train = "--model m.safetensors", pip_install("lhotse")
     commands = {
@@ -177,7 +156,7 @@ def test_what_needs_an_extra_says_which(small: Path, environment: dict[str, str]
             f"onnx and onnxscript and onnxruntime not installed: {pip_install('onnx')}"
         ),
     }
-    done = without_extras(small, environment, *commands)
+    done = python(HIDE, *commands, cwd=small)
     assert done.stdout.splitlines()[-1] == str([2] * len(commands))
     names = [command.partition(" two.jsonl")[0].split(" -")[0] for command in commands]
     names[3] = "report"

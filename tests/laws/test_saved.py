@@ -6,8 +6,6 @@ import json
 import math
 import random
 import struct
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -26,7 +24,7 @@ from asrkit.runtime.serialization import JSON, MAGIC, SavedStreamError
 from tests.conftest import speech
 from tests.laws.test_any_configuration import case
 from tests.laws.test_streaming import drain, packets
-from tests.running import talkative_model
+from tests.running import python, talkative_model
 
 
 def results(session: Session, parts: list[np.ndarray]) -> Iterator[Result]:
@@ -116,9 +114,8 @@ session = recognizer.restore(open("stream", "rb").read())
 session.accept(numpy.load("rest.npy"))
 print(repr(session.finish()))
 """
-    command = [sys.executable, "-c", program]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == repr(expected)
+    done = python(program, cwd=tmp_path)
+    assert done.stdout.strip() == repr(expected), done.stderr
 
 
 def test_an_ended_session_has_no_state_of_the_network(recognizer: Recognizer) -> None:

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from asrkit.config import parse_search
 from asrkit.errors import UserError
 from asrkit.export.__main__ import main as export
 from asrkit.model import Context, TransducerHead
-from asrkit.model_file import ModelFile, load_model
+from asrkit.model_file import load_model
 from asrkit.runtime import load, recognizer_of
 from tests.conftest import speech, timed, write_manifest
 from tests.laws.test_export import exported_model, file_of
@@ -29,26 +29,20 @@ HEADS: list[dict[str, Any]] = [
 LIVE = ["--chunk-ms", str(40 * CHUNK), "--left-ms", str(40 * LEFT)]
 
 
-class Exports(NamedTuple):
-    model: Path
-
-    def file(self) -> ModelFile:
-        return load_model(self.model)
-
-    def path(self, ending: str) -> Path:
-        return self.model.with_name(f"model.320-640ms{ending}.onnx")
+def part(model: Path, ending: str) -> Path:
+    return model.with_name(f"model.320-640ms{ending}.onnx")
 
 
 @pytest.fixture(scope="module", params=[
     pytest.param(HEADS[0], id="lstm"),
     pytest.param(HEADS[1], id="stateless", marks=pytest.mark.slow),
 ])  # fmt: skip
-def exports(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Exports:
+def model(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model file with its export to ONNX beside it, as the command writes it."""
     file = file_of("none", num_layers=1, head=request.param)
-    exports = Exports(exported_model(tmp_path_factory.mktemp("exports"), file, *LIVE))
-    assert all(exports.path(each).is_file() for each in ("", ".predictor", ".joiner"))
-    return exports
+    model = exported_model(tmp_path_factory.mktemp("exports"), file, *LIVE)
+    assert all(part(model, each).is_file() for each in ("", ".predictor", ".joiner"))
+    return model
 
 
 def refuse(*_: object) -> None:
@@ -56,8 +50,8 @@ def refuse(*_: object) -> None:
 
 
 @pytest.mark.parametrize("search", ["greedy", "prefix_beam"])
-def test_streams_are_eagers(exports: Exports, search: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    recording, file = speech(5.3, seed=3), exports.file()
+def test_streams_are_eagers(model: Path, search: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    recording, file = speech(5.3, seed=3), load_model(model)
     plain = recognizer_of(file, CONTEXT, parse_search(search), backend="eager")
     wanted = plain.transcribe(recording)
     assert len(set(wanted.text)) > 2
@@ -76,39 +70,39 @@ def test_streams_are_eagers(exports: Exports, search: str, monkeypatch: pytest.M
         plain.transcribe(recording)
 
 
-def test_the_export_beside_a_model_is_used(exports: Exports) -> None:
-    found = load(exports.model, chunk_size=CHUNK, left_context=LEFT)
+def test_the_export_beside_a_model_is_used(model: Path) -> None:
+    found = load(model, chunk_size=CHUNK, left_context=LEFT)
     assert found.backend.kind == "onnx"
     assert found.backend.transducer is not None
 
 
-def test_parts_that_do_not_fit(exports: Exports, tmp_path: Path) -> None:
-    for path in exports.model.parent.iterdir():
+def test_parts_that_do_not_fit(model: Path, tmp_path: Path) -> None:
+    for path in model.parent.iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes())
-    copy = Exports(tmp_path / exports.model.name)
-    predictor, joiner = copy.path(".predictor"), copy.path(".joiner")
+    copy = tmp_path / model.name
+    predictor, joiner = part(copy, ".predictor"), part(copy, ".joiner")
     joiner.write_bytes(predictor.read_bytes())
     with pytest.raises(UserError, match="must be the joiner of an export, got predictor"):
-        recognizer_of(copy.file(), CONTEXT, backend="onnx")
+        recognizer_of(load_model(copy), CONTEXT, backend="onnx")
     with pytest.raises(UserError, match="it is the predictor of an export, not its encoder"):
-        recognizer_of(copy.file(), CONTEXT, backend=predictor)
+        recognizer_of(load_model(copy), CONTEXT, backend=predictor)
     joiner.unlink()
     with pytest.raises(UserError, match="lacks its joiner"):
-        recognizer_of(copy.file(), CONTEXT, backend="onnx")
-    assert load(copy.model, chunk_size=CHUNK, left_context=LEFT).backend.kind == "eager"
+        recognizer_of(load_model(copy), CONTEXT, backend="onnx")
+    assert load(copy, chunk_size=CHUNK, left_context=LEFT).backend.kind == "eager"
 
 
 @pytest.mark.parametrize("weight", ["out.bias", "from_predictor.bias"])
 def test_control_other_parts_are_noticed(
-    exports: Exports, weight: str, monkeypatch: pytest.MonkeyPatch
+    model: Path, weight: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The files are compared with weights that have changed since."""
-    file = exports.file()
+    file = load_model(model)
     monkeypatch.setattr("asrkit.backends.onnx.check_weights", lambda *_: None)
     with torch.no_grad():
         file.model.head.get_parameter(weight)[3] += 0.1
     with pytest.raises(UserError, match="predictor and joiner of backend onnx differ from eager"):
-        recognizer_of(file, CONTEXT, backend=exports.path(""))
+        recognizer_of(file, CONTEXT, backend=part(model, ""))
 
 
 def metadata(path: Path) -> dict[str, str]:
@@ -118,28 +112,28 @@ def metadata(path: Path) -> dict[str, str]:
     return found
 
 
-def test_metadata_say_what_a_search_needs(exports: Exports) -> None:
-    about = metadata(exports.path(""))
+def test_metadata_say_what_a_search_needs(model: Path) -> None:
+    about = metadata(part(model, ""))
     assert json.loads(about["asrkit"])["what"] == "transducer"
     assert about["max_symbols"] == "10"
-    names = metadata(exports.path(".predictor")), metadata(exports.path(".joiner"))
+    names = metadata(part(model, ".predictor")), metadata(part(model, ".joiner"))
     assert [json.loads(each["asrkit"])["what"] for each in names] == ["predictor", "joiner"]
 
 
 @pytest.mark.slow
 def test_int8_samples_and_full_context(
-    exports: Exports, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Weights are noise here: seven bits are not enough for their texts."""
     monkeypatch.setattr("asrkit.commands.export.MOST_LOST", 1000.0)
     monkeypatch.setattr("asrkit.backends.registry.MOST_ROUNDING", 0.9)
-    model = tmp_path / "model.safetensors"
-    model.write_bytes(exports.model.read_bytes())
-    recording, file = speech(5.3, seed=3), load_model(model)
+    copy = tmp_path / "model.safetensors"
+    copy.write_bytes(model.read_bytes())
+    recording, file = speech(5.3, seed=3), load_model(copy)
     text = recognizer_of(file, CONTEXT).transcribe(speech(3.0)).text
-    wav = str(exports.model.with_name("a.wav"))
+    wav = str(model.with_name("a.wav"))
     dev = write_manifest(tmp_path / "dev.jsonl", {"id": "a", "audio": wav, "text": text})
-    arguments = ["--model", str(model), "--audio", wav]
+    arguments = ["--model", str(copy), "--audio", wav]
     assert export([*arguments, *LIVE, "--format", "onnx-int8", "--manifest", str(dev)]) == 0
     assert recognizer_of(file, CONTEXT, backend="onnx-int8").transcribe(recording).text
     output = str(tmp_path / "samples.onnx")
@@ -148,8 +142,8 @@ def test_int8_samples_and_full_context(
     assert (tmp_path / "samples.joiner.onnx").is_file()
     assert export([*arguments, "--format", "onnx", "--chunk-ms", "full"]) == 0
     for backend in ("onnx", "eager"):
-        whole = load(model, chunk_size="full", backend=backend)
+        whole = load(copy, chunk_size="full", backend=backend)
         assert whole.backend.kind == backend
         assert timed(whole.transcribe(recording)) == timed(
-            load(model, chunk_size="full", backend="eager").transcribe(recording)
+            load(copy, chunk_size="full", backend="eager").transcribe(recording)
         )

@@ -90,14 +90,13 @@ def given(batcher: Batcher, heard: list[np.ndarray]) -> list[BatchedSession]:
     return sessions
 
 
-def struck(error: BaseException, times: int) -> tuple[Batcher, list[BatchedSession], list[Result]]:
-    """Four sessions that have texts, and what each gives alone; the next `times` texts fail."""
+def test_failed_session_leaves_no_trace_on_the_others() -> None:
     failing: list[int] = []
 
     def rewrite(text: str) -> str:
         if failing and len(text) > 4:
             failing.pop()
-            raise error
+            raise RuntimeError("too long")
         return text.upper()
 
     recognizer, heard = recognizer_of(postprocess=rewrite), [speech(2.0, i) for i in range(4)]
@@ -106,12 +105,7 @@ def struck(error: BaseException, times: int) -> tuple[Batcher, list[BatchedSessi
     sessions = given(batcher, heard)
     while min(len(session.result.text) for session in sessions) < 6:
         batcher.step()
-    failing += [1] * times
-    return batcher, sessions, alone
-
-
-def test_failed_session_leaves_no_trace_on_the_others() -> None:
-    batcher, sessions, alone = struck(RuntimeError("too long"), 2)
+    failing += [1, 1]
     assert len(batcher.step()) == 4
     drain(batcher)
     failed = [session for session in sessions if session.error is not None]

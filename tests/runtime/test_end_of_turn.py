@@ -13,7 +13,7 @@ from asrkit.audio import Fbank, features
 from asrkit.backends import eager
 from asrkit.errors import UserError
 from asrkit.model import Context, TransducerHead
-from asrkit.runtime import Recognizer, Result
+from asrkit.runtime import Recognizer
 from asrkit.runtime.endpoint import EAGERNESS, Eagerness
 from asrkit.search import (
     GreedySearch,
@@ -120,26 +120,20 @@ def test_turns_end_at_the_same_places_in_packets_and_after_a_restart(
     expected = own.transcribe(SAMPLES)
     assert END_OF_TURN not in expected.text
     for seed in range(2):
-        assert_same(streamed(own, seed, save=bool(seed)), expected)
+        session, draw = own.start(), random.Random(seed)
+        for packet in packets(SAMPLES, seed):
+            session.accept(packet)
+            if seed and draw.random() < 0.3:
+                session = own.restore(session.save())
+        assert_same(session.finish(), expected)
     pauses = own.decoding.endpointer
     assert pauses is not None
-    alone = own.with_decoding(
-        own.decoding._replace(endpointer=pauses.changed(end_of_turn=None))
-    ).transcribe(SAMPLES)
+    decoding = own.decoding._replace(endpointer=pauses.changed(end_of_turn=None))
+    alone = own.with_decoding(decoding).transcribe(SAMPLES)
     assert [each.end for each in expected.segments] != [each.end for each in alone.segments]
     removed = recognizer(kind, -1e3, beam)  # the control
     other = recognizer(kind, -1e3, beam, end_of_turn=None)
     assert_same(removed.transcribe(SAMPLES), other.transcribe(SAMPLES))
-
-
-def streamed(own: Recognizer, seed: int, save: bool) -> Result:
-    """The result in packets, saved and restored now and then."""
-    session, draw = own.start(), random.Random(seed)
-    for packet in packets(SAMPLES, seed):
-        session.accept(packet)
-        if save and draw.random() < 0.3:
-            session = own.restore(session.save())
-    return session.finish()
 
 
 def test_a_model_without_the_label_is_refused_by_name() -> None:

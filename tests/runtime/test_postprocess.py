@@ -1,9 +1,6 @@
 """Rewriting results: the text of the user's function, the times of the words it was made from."""
 
 import functools
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +12,8 @@ from asrkit.model_file import save_model
 from asrkit.runtime.postprocess import applied, find_postprocess, identity_of
 from asrkit.text import CharTokenizer
 from asrkit.text.spelled import join_spelled
-from tests.conftest import PROJECT, speech
+from tests.conftest import speech
+from tests.running import python
 from tests.test_model_file import a_file
 
 
@@ -94,12 +92,8 @@ def test_a_function_is_known_by_its_source(tmp_path: Path, monkeypatch: pytest.M
             "from asrkit.runtime.postprocess import identity_of; import mine;"
             "print(identity_of(mine.fix))"
         )
-        done = subprocess.run(
-            [sys.executable, "-B", "-c", program], capture_output=True, text=True, check=True,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(PROJECT)])},
-        )  # fmt: skip
-        identities.append(done.stdout)
-    assert identities[0] == identities[1] != identities[2]
+        identities.append(python(program, PYTHONDONTWRITEBYTECODE="1", cwd=tmp_path).stdout)
+    assert "" != identities[0] == identities[1] != identities[2]
     assert len({identity_of(each) for each in (join_spelled, str.upper, str.lower)}) == 3
 
 

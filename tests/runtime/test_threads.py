@@ -3,8 +3,6 @@
 import asyncio
 import multiprocessing
 import os
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,8 +18,8 @@ from asrkit.backends.onnx import OnnxStep
 from asrkit.errors import UserError
 from asrkit.runtime import Recognizer, Result, Session, threads
 from asrkit.runtime.threads import SMALL, set_threads
-from tests.conftest import PROJECT, speech, timed, write_wav
-from tests.running import talkative_model
+from tests.conftest import speech, timed, write_wav
+from tests.running import python, talkative_model
 from tests.training.test_trainer import trainer
 
 FORK = """
@@ -100,10 +98,7 @@ def model(tmp_path: Path) -> Path:
 
 def test_a_forked_process_recognises_after_its_parent_did(model: Path, tmp_path: Path) -> None:
     wav = write_wav(tmp_path / "a.wav", speech(2.0))
-    done = subprocess.run(
-        [sys.executable, "-c", FORK, model, wav], cwd=PROJECT, capture_output=True, text=True,
-        timeout=120, env=os.environ | {"OMP_NUM_THREADS": "2", "PYTHONPATH": str(PROJECT)},
-    )  # fmt: skip
+    done = python(FORK, model, wav, OMP_NUM_THREADS="2")
     *equal, refused = done.stdout.splitlines()
     assert equal == ["[True, True, True]", "True 2"], done.stderr
     assert refused.startswith("threads must be 1 in a forked process, got 2")
@@ -114,10 +109,7 @@ def test_processes_that_are_forked_from_a_preloaded_server(model: Path, tmp_path
     """A model that is loaded before a fork, as by gunicorn --preload, serves; a server that is
     built before says so, while a thread computes."""
     wav = write_wav(tmp_path / "a.wav", speech(1.0))
-    done = subprocess.run(
-        [sys.executable, "-c", PRELOADED, model, wav], cwd=PROJECT, capture_output=True, text=True,
-        timeout=120, env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(PROJECT)},
-    )  # fmt: skip
+    done = python(PRELOADED, model, wav)
     assert done.stdout.split() == ["True", "True"], done.stdout + done.stderr
 
 
