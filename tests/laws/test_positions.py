@@ -72,19 +72,15 @@ def forget(patch: pytest.MonkeyPatch) -> None:
 
 def one_position(patch: pytest.MonkeyPatch) -> None:
     """All rows stand where the first one does."""
-    valid_keys = conformer.valid_keys
-    patch.setattr(
-        conformer, "valid_keys", lambda at, *rest: valid_keys(at[:1].expand_as(at), *rest)
-    )
+    keys = conformer.valid_keys
+    patch.setattr(conformer, "valid_keys", lambda at, *rest: keys(at[:1].expand_as(at), *rest))
 
 
 def whole_rows(patch: pytest.MonkeyPatch) -> None:
     """All rows are as long as the longest."""
-    valid_keys = conformer.valid_keys
+    keys = conformer.valid_keys
     patch.setattr(
-        conformer,
-        "valid_keys",
-        lambda at, lengths, *rest: valid_keys(at, lengths.max().expand_as(lengths), *rest),
+        conformer, "valid_keys", lambda at, n, *rest: keys(at, n.max().expand_as(n), *rest)
     )
 
 
@@ -144,10 +140,10 @@ def test_control_another_export_is_noticed() -> None:
     assert replayed(step, other) > 1e-3
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if not LAWS[-1].binds(kind)])
-def test_control_an_hour_later_is_noticed(kind: str) -> None:
+def test_control_an_hour_later_is_noticed() -> None:
     """The measure tells absolute kinds from relative ones."""
-    assert hour_later({"kind": kind}) > 1e-3
+    absolute = [kind for kind in KINDS if not LAWS[-1].binds(kind)]
+    assert min(hour_later({"kind": kind}) for kind in absolute) > 1e-3
 
 
 @pytest.mark.parametrize("kind", KINDS)

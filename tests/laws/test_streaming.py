@@ -42,19 +42,17 @@ def test_control_a_tampered_past_is_noticed(
     assert (wrong - whole).abs().max() > 1e-3
 
 
-@pytest.mark.parametrize("stage", [slice(10), slice(10, None)])
-def test_control_a_tampered_past_of_either_stage_of_conv8_is_noticed(stage: slice) -> None:
+def test_control_a_tampered_past_of_either_stage_of_conv8_is_noticed() -> None:
     encoder = tiny_encoder(subsampling="conv8")
     feats, lengths = torch.randn(1, 128, 20, dtype=torch.float64), torch.tensor([64])
     assert encoder.subsampling.widths[0] == 10 + 1
     state = encoder(feats[:, :64], lengths, encoder.init_state(1, 16), 8).state
-    hidden = state.hidden.clone()
-    hidden[..., stage] = 0.0
-    expected, encoded = (
-        encoder(feats[:, 64:], lengths, state._replace(hidden=each), 8).frames
-        for each in (state.hidden, hidden)
-    )
-    assert (encoded - expected).abs().max() > 1e-3
+    expected = encoder(feats[:, 64:], lengths, state, 8).frames
+    for stage in (slice(10), slice(10, None)):
+        tampered = state._replace(hidden=state.hidden.clone())
+        tampered.hidden[..., stage] = 0.0
+        encoded = encoder(feats[:, 64:], lengths, tampered, 8).frames
+        assert (encoded - expected).abs().max() > 1e-3
 
 
 def test_chunked_and_full_context_differ(encoder: ConformerEncoder) -> None:

@@ -15,14 +15,13 @@ from asrkit.runtime import Endpointer, Result, recognizer_of, results, words
 from asrkit.runtime.results import candidates
 from asrkit.runtime.transcript import DecodingOptions, Transcript
 from asrkit.search import GreedySearch, Hypothesis, PrefixBeamSearch, Ranked, Search
-from asrkit.text import CharTokenizer, WordTokenizer
+from asrkit.text import CharTokenizer
 from tests.conftest import speech
-from tests.runtime.test_endpoint import posteriors
+from tests.runtime.test_endpoint import WORDS, posteriors
 from tests.runtime.test_timed_words import TOKENIZERS
 from tests.search.test_prefix_beam import random_log_probs
 from tests.test_model_file import a_file
 
-WORDS = WordTokenizer(["yes", "no", "go", "stop"])
 CHUNK = 16
 
 

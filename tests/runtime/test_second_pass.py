@@ -72,20 +72,14 @@ def pieces_of(quiet: list[bool], cuts: list[int], sizes: list[int]) -> list[Span
     return found if last is None else [*found, last]
 
 
-def random_pieces(draw: random.Random) -> tuple[list[bool], list[int]]:
-    """Minutes of quiet and loud runs, and ends of segments in the pauses."""
-    quiet, cuts = list[bool](), list[int]()
-    for _ in range(draw.randrange(1, 40)):
-        quiet += [False] * draw.choice([1, 10, 100, 900]) + [True] * draw.choice([1, 15, 300])
-        cuts += [len(quiet) - draw.randrange(1)] if draw.random() < 0.4 else []
-    return quiet, cuts
-
-
 def test_spans_cover_the_stream_once() -> None:
     """Their texts' frames follow each other, inside what the network sees, in bounded lengths."""
     draw = random.Random(0)
     for _ in range(100):
-        quiet, cuts = random_pieces(draw)
+        quiet, cuts = list[bool](), list[int]()  # minutes of runs, and ends of segments in pauses
+        for _ in range(draw.randrange(1, 40)):
+            quiet += [False] * draw.choice([1, 10, 100, 900]) + [True] * draw.choice([1, 15, 300])
+            cuts += [len(quiet)] if draw.random() < 0.4 else []
         found = pieces_of(quiet, cuts, [draw.randrange(1, 400) for _ in range(200)])
         assert found == pieces_of(quiet, cuts, [len(quiet)])  # however many frames come at once
         assert [span.start for span in found] == [0, *(span.end for span in found)][:-1]

@@ -38,13 +38,8 @@ class Shared(asrkit.Recognizer):
         return self.first
 
 
-def alone(recognizer: asrkit.Recognizer) -> list[object]:
-    """What sessions with hotwords of their own hear, one after another."""
-    return [timed(recognizer.transcribe(speech(2.0), hotwords=hotwords)) for hotwords in LISTS]
-
-
 def side_by_side(recognizer: asrkit.Recognizer) -> list[object]:
-    """The same in turns."""
+    """What sessions with hotwords of their own hear in turns."""
     sessions = [recognizer.start(hotwords=hotwords) for hotwords in LISTS]
     for packet in np.split(speech(2.0), 20):
         for session in sessions:
@@ -53,13 +48,11 @@ def side_by_side(recognizer: asrkit.Recognizer) -> list[object]:
 
 
 def test_hotwords_of_a_session_change_no_other(recognizer: asrkit.Recognizer) -> None:
-    expected = alone(recognizer)
+    """And shared hotwords are noticed: the control."""
+    samples = speech(2.0)
+    expected = [timed(recognizer.transcribe(samples, hotwords=hotwords)) for hotwords in LISTS]
     assert side_by_side(recognizer) == expected
-    assert timed(recognizer.transcribe(speech(2.0))) == expected[LISTS.index(None)]
-
-
-def test_control_shared_hotwords_are_noticed(recognizer: asrkit.Recognizer) -> None:
-    expected = alone(recognizer)
+    assert timed(recognizer.transcribe(samples)) == expected[LISTS.index(None)]
     recognizer.__class__ = Shared
     assert side_by_side(recognizer) != expected
 
@@ -106,10 +99,9 @@ def test_commands(model: Path, corpus: Path, capsys: pytest.CaptureFixture[str])
     other = recognizer.transcribe(wav, hotwords={"hi": 9.0, "fa": 6.0}).text
     assert len({expected, other, recognizer.transcribe(wav).text}) == 3
     for command in (["decode", wav], ["stream", *ONE_PASS, wav]):
-        assert run(*command, *options) == 0
-        assert capsys.readouterr().out == f"{expected}\n"
-        assert run(*command, *options, "--hotword-weight", 9) == 0
-        assert capsys.readouterr().out == f"{other}\n"
+        for more, text in (([], expected), (["--hotword-weight", 9], other)):
+            assert run(*command, *options, *more) == 0
+            assert capsys.readouterr().out == f"{text}\n"
     tables = []
     for more in ([], ["--hotword-weight", 20]):
         assert run("evaluate", *options, *more, "--chunk-ms", "640", corpus / "dev.jsonl") == 0
