@@ -57,7 +57,7 @@ def sent(remote: hub_server.Hub) -> list[str]:
 
 
 def test_a_model_is_loaded_and_kept(remote: hub_server.Hub, model: bytes) -> None:
-    """Of the repository one file comes, once; the same without the hub."""
+    """Of the repository one file comes, once."""
     remote.make("me/tiny").commit(model__safetensors=model, README__md=b"#", model__bin=b"pickle")
     assert asrkit.load("hf://me/tiny").tokenizer.vocab_size == 12
     path = model_path("hf://me/tiny")

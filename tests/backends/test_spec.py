@@ -36,12 +36,24 @@ def test_an_export_says_how_long_its_frames_are() -> None:
     assert str(exported) == "ctc, chunks of 320 ms with 1280 ms before them"
     assert export_path(Path("exp/m.safetensors"), exported, "onnx") == Path("exp/m.320-1280ms.onnx")
     values = json.loads(describe(exported, a_file()))
-    assert described(json.dumps(values)).exported == exported
-    for wrong in (0, -80, 10**9, "80", None):
-        with pytest.raises(ValueError, match=r"damaged|beyond a second"):
-            described(json.dumps(values | {"frame_ms": wrong}))
     del values["frame_ms"]  # as in files of before
     assert described(json.dumps(values)).exported.frame_ms == 40
+
+
+@pytest.mark.parametrize(
+    ("exported", "name", "wrong"),
+    [(Exported("ctc", Context(4, 16), 80), "frame_ms", [0, -80, 10**9, "80", None]),
+     (Exported("ctc", Context(4, 0)), "left_context", [10**9, -1, True, "4"]),
+     (Exported("ctc", FULL), "left_context", [1]),
+     (Exported("ctc", FULL), "what", ["encoder"]),
+     (Exported("ctc", FULL), "chunk_size", [FULL_CONTEXT + 1])],
+)  # fmt: skip
+def test_a_description_that_lies(exported: Exported, name: str, wrong: list[object]) -> None:
+    values = json.loads(describe(exported, a_file()))
+    assert described(json.dumps(values)).exported == exported
+    for value in wrong:
+        with pytest.raises(ValueError, match=r"damaged|beyond a second|beyond 3000 frames"):
+            described(json.dumps(values | {name: value}))
 
 
 @pytest.mark.parametrize("chunk", [1, 4, 8, 16])

@@ -142,26 +142,17 @@ FORMS = {  # wav files that the programs would read as other samples
 }  # fmt: skip
 
 
-def refused(command: list[str], folder: Path, form: str) -> str:
-    """The line with which a program refuses a file of this form."""
-    options: dict[str, Any] = {"samplerate": 16000, "channels": 1, "format": "WAV"} | FORMS[form]
-    channels, path = options.pop("channels"), folder / "a.wav"
-    soundfile.write(path, np.zeros((1600, channels)), **options)
-    done = subprocess.run(
-        [*command, "no.onnx", str(path)], capture_output=True, encoding="utf-8", check=False
-    )
-    assert done.returncode != 0
-    assert done.stdout == ""
-    return done.stderr
-
-
 @pytest.mark.parametrize("form", FORMS)
 def test_python_refuses_other_wav_files_with_one_line(form: str, tmp_path: Path) -> None:
     need_onnx()
-    line = refused(program("py", tmp_path), tmp_path, form)
-    assert line.startswith(f"{tmp_path / 'a.wav'}: ")
-    assert line.count("\n") == 1
-    assert "must have 16000 Hz, 1 channel, 16 bits" in line or "cannot be read as wav" in line
+    options: dict[str, Any] = {"samplerate": 16000, "channels": 1, "format": "WAV"} | FORMS[form]
+    path, command = tmp_path / "a.wav", program("py", tmp_path)
+    soundfile.write(path, np.zeros((1600, options.pop("channels"))), **options)
+    done = subprocess.run([*command, "no.onnx", path], capture_output=True, encoding="utf-8")
+    assert done.returncode != 0
+    assert done.stdout == ""
+    told = f"{path}: .*(must have 16000 Hz, 1 channel, 16 bits|cannot be read as wav).*\n"
+    assert re.fullmatch(told, done.stderr)
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ too.
 import itertools
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -162,14 +163,6 @@ def streaming(case: dict[str, Any], dtype: torch.dtype, steps: list[Steps] = STE
             streamed = stream(module, feats, context, at_once)
             largest = max(largest, difference(expected, streamed))
     return largest
-
-
-def streaming_float64(case: dict[str, Any]) -> float:
-    return streaming(case, torch.float64)
-
-
-def streaming_float32(case: dict[str, Any]) -> float:
-    return streaming(case, torch.float32)
 
 
 def samples_to_text(case: dict[str, Any]) -> float:
@@ -381,8 +374,8 @@ def hour_later(case: dict[str, Any]) -> float:
 
 
 LAWS = [
-    Law("streaming, float64", streaming_float64, 1e-9),
-    Law("streaming, float32", streaming_float32, 1e-4, every_option=False),
+    Law("streaming, float64", partial(streaming, dtype=torch.float64), 1e-9),
+    Law("streaming, float32", partial(streaming, dtype=torch.float32), 1e-4, every_option=False),
     Law("samples to text", samples_to_text, 1e-9, every_option=False),
     Law("rows of a batch", rows_of_a_batch, 1e-9),
     Law("reach", reach, 0.0, every_option=False),

@@ -1,6 +1,5 @@
 """Law 4 in full context: an export of any length, alone and as the second pass of a stream."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -9,12 +8,12 @@ import torch
 
 from asrkit import Endpointer, UserError
 from asrkit.backends.check import TOLERANCE
-from asrkit.backends.export_metadata import Exported, described, export_path
+from asrkit.backends.export_metadata import Exported, export_path
 from asrkit.backends.onnx import of_file, read
 from asrkit.export import onnx
 from asrkit.export.__main__ import main as export
 from asrkit.export.verification import eager_step, largest_difference
-from asrkit.model import FULL, FULL_CONTEXT
+from asrkit.model import FULL
 from asrkit.model.attention import MAX_ROWS
 from asrkit.model.positions import KINDS
 from asrkit.model_file import ModelFile, load_model
@@ -139,13 +138,3 @@ def test_mistakes(
 ) -> None:
     assert export(["--model", str(model), "--chunk-ms", "full", *arguments]) == 2
     assert told in capsys.readouterr().err
-
-
-def test_descriptions_of_full_context() -> None:
-    """Of the network with its head alone, with nothing before it."""
-    known = {"what": "ctc", "chunk_size": FULL_CONTEXT, "left_context": 0}
-    known |= {"format_version": 1, "weights": "", "precision": "float32"}
-    assert described(json.dumps(known)).exported == WHOLE
-    for bad in ({"what": "encoder"}, {"left_context": 1}, {"chunk_size": FULL_CONTEXT + 1}):
-        with pytest.raises(ValueError, match="beyond 3000 frames"):
-            described(json.dumps(known | bad))

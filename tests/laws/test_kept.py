@@ -31,6 +31,7 @@ from tests.kept.measured import CHUNK, FOLDER, Arrays, speech
 from tests.laws.test_export import need_onnx
 
 ROUNDING = 1e-5
+Batch = tuple[torch.Tensor, torch.Tensor]
 RESULTS: dict[str, Any] = json.loads((FOLDER / "results.json").read_text(encoding="utf-8"))
 BITS = measured.machine() == RESULTS["machine"] or "ASRKIT_KEPT_BITS" in os.environ
 MODELS = sorted(path.stem for path in (FOLDER / "models").glob("*.safetensors"))
@@ -45,7 +46,7 @@ def numbers() -> Arrays:
 
 
 @pytest.fixture(scope="module")
-def batch(numbers: Arrays) -> tuple[torch.Tensor, torch.Tensor]:
+def batch(numbers: Arrays) -> Batch:
     """Features (2, T, F) and their lengths."""
     return torch.from_numpy(numbers["feats"]), torch.from_numpy(numbers["lengths"])
 
@@ -72,9 +73,7 @@ def equal(found: np.ndarray, kept: np.ndarray) -> bool:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_model_file_gives_kept_outputs(
-    name: str, numbers: Arrays, batch: tuple[torch.Tensor, torch.Tensor]
-) -> None:
+def test_model_file_gives_kept_outputs(name: str, numbers: Arrays, batch: Batch) -> None:
     """In full context, in chunks, with frames ahead and streamed; and from samples."""
     found = measured.outputs(model(name), *batch)
     for key, chunk_size in CONTEXTS.items():
@@ -83,9 +82,7 @@ def test_model_file_gives_kept_outputs(
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_losses_and_gradients_are_kept(
-    name: str, numbers: Arrays, batch: tuple[torch.Tensor, torch.Tensor]
-) -> None:
+def test_losses_and_gradients_are_kept(name: str, numbers: Arrays, batch: Batch) -> None:
     """CTC, an intermediate layer's, two views. Not of models with `after_norm`, whose intermediate
     layer does not go through it."""
     if f"{name}/loss/ctc" not in numbers:
@@ -95,7 +92,7 @@ def test_losses_and_gradients_are_kept(
 
 
 def test_control_changed_weight_is_noticed(
-    numbers: Arrays, batch: tuple[torch.Tensor, torch.Tensor], monkeypatch: pytest.MonkeyPatch
+    numbers: Arrays, batch: Batch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A change in the sixth digit of one weight changes each of the arrays."""
     name, load_model = "position-relative", measured.load_model
@@ -145,7 +142,7 @@ def test_torchscript_export_loads() -> None:
 
 
 def test_training_goes_on_from_its_checkpoint(
-    numbers: Arrays, batch: tuple[torch.Tensor, torch.Tensor], tmp_path: Path,
+    numbers: Arrays, batch: Batch, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     """To the model that the former version made of it."""

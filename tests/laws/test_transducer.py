@@ -179,37 +179,34 @@ def test_it_learns_and_streams_what_it_decodes(corpus: Path, tmp_path: Path, cap
     """Twelve utterances, by the commands of a user; the many epochs make the transcripts right."""
     config = write_config(
         tmp_path / "config.yaml", corpus, tmp_path / "out", epochs=80, learning_rate=8e-3,
-        average=2, validate_every_epochs=80, intermediate_layers=[1],
+        validate_every_epochs=80,
     )  # fmt: skip
     overrides = [
         SMALL, "model.dim=32", "model.dropout=0.0", "augmentation.spec_probability=0",
         "context.full_share=0.5",
     ]  # fmt: skip
     assert main(["--config", str(config), *overrides]) == 0
-    path = tmp_path / "out" / "model.safetensors"
-    utterances = [json.loads(line) for line in (corpus / "train.jsonl").read_text().splitlines()]
+    path, manifest = tmp_path / "out" / "model.safetensors", corpus / "train.jsonl"
+    utterances = [json.loads(line) for line in manifest.read_text().splitlines()]
+    written = [u["text"] for u in utterances]
     for chunk_size in ("full", 16, 4):
         own = asrkit.load(path, chunk_size=chunk_size, backend="eager")
         results = [own.transcribe(corpus / u["audio"]) for u in utterances]
-        texts = [each.text for each in results]
-        assert texts == [u["text"] for u in utterances]
+        assert [each.text for each in results] == written
         signals = [audio.load(corpus / u["audio"]) for u in utterances]
         assert [*map(timed, own.transcribe_batch(signals))] == [*map(timed, results)]
         if chunk_size != "full":
             assert [*map(timed, together(own, signals))] == [*map(timed, results)]
     with_beam = ("--search", "prefix_beam", "--beam", "4", "--chunk-ms", "160")
-    assert run("decode", "--model", path, "--manifest", corpus / "train.jsonl", *with_beam) == 0
-    lines = [line.split("\t")[-1] for line in capsys.readouterr().out.splitlines()]
-    assert lines == [u["text"] for u in utterances]
-
-    manifest = corpus / "train.jsonl"
+    assert run("decode", "--model", path, "--manifest", manifest, *with_beam) == 0
+    assert [line.split("\t")[-1] for line in capsys.readouterr().out.splitlines()] == written
     assert run("align", "--model", path, "--manifest", manifest, "--format", "jsonl") == 0
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     full = asrkit.load(path, chunk_size="full")
     for line, u in zip(found, utterances, strict=True):
         starts = [word["start"] for word in line["words"]]
-        written = [word.start for word in full.transcribe(corpus / u["audio"]).words]
-        assert starts == pytest.approx(written, abs=0.1)
+        expected = [word.start for word in full.transcribe(corpus / u["audio"]).words]
+        assert starts == pytest.approx(expected, abs=0.1)
     measured = ("evaluate", "--model", path, manifest, "--chunk-ms", "640,160", "--format", "json")
     assert run(*measured) == 0
     found = json.loads(capsys.readouterr().out)["contexts"]

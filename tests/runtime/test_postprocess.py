@@ -2,7 +2,6 @@
 
 import functools
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -55,15 +54,12 @@ def test_postprocess_is_found_by_name_or_refused() -> None:
             find_postprocess(name)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("returned", [None, 5, b"yes", ["yes"]])
-def test_postprocess_that_returns_no_text_is_refused(returned: Any) -> None:
-    with pytest.raises(asrkit.UserError, match="postprocess must return a text, got ") as error:
-        applied(lambda text: returned, "yes")
-    assert str(error.value).endswith(f"{returned!r} for 'yes'")
-
-
-def test_a_function_that_fails_is_named() -> None:
+def test_a_function_that_fails_or_returns_no_text_is_refused() -> None:
     assert applied(str.upper, "yes") == "YES"
+    for returned in (None, 5, b"yes", ["yes"]):
+        with pytest.raises(asrkit.UserError, match="postprocess must return a text, got ") as error:
+            applied(lambda text, returned=returned: returned, "yes")
+        assert str(error.value).endswith(f"{returned!r} for 'yes'")
     with pytest.raises(asrkit.UserError, match="failed on 'yes': NameError: name 'yes'"):
         applied(eval, "yes")
 
