@@ -38,8 +38,7 @@ def test_the_ready_models_are_as_the_catalogue_states() -> None:
         context, frame_ms = file.config.context, file.model.encoder.rate.frame_ms
         chunk, _, ahead = (frames * frame_ms for frames in context.live)
         assert entry.contexts[0] == (f"{chunk}+{ahead}" if ahead else str(chunk))
-        expected = ["full"] if context.full_share > 0 else []
-        expected += [
+        expected = ["full"] * (context.full_share > 0) + [
             f"{chunk * frame_ms}+{right * frame_ms}" if right else str(chunk * frame_ms)
             for chunk in context.chunk_sizes for right in context.right_contexts
         ]  # fmt: skip

@@ -1,7 +1,6 @@
 """Folders for sherpa-onnx: its caches carry a stream as asrkit's state does; its texts agree."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import soundfile
@@ -22,13 +21,6 @@ from tests.test_model_file import a_file
 CONTEXT = Exported("ctc", Context(8, 16))
 AHEAD = Exported("ctc", Context(8, 16, 3))
 PHONE = {"kind": "kaldi", "high_frequency": 7600.0, "snip_edges": False}
-
-
-def with_features(file: ModelFile, frontend: dict[str, Any]) -> ModelFile:
-    """The model with other features than it was trained with."""
-    values = file.config.model_dump(mode="json")
-    values["model"]["frontend"] = frontend
-    return file._replace(config=parse_config(values))
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +78,9 @@ def test_labels_without_text_are_never_written(kind: str) -> None:
 def test_int8_and_its_own_features(tmp_path: Path, file: ModelFile) -> None:
     """As a phone runs it: sherpa-onnx is told of no features."""
     sherpa_onnx = pytest.importorskip("sherpa_onnx")
-    save_model(tmp_path / "phone.safetensors", with_features(file, PHONE))
+    values = file.config.model_dump(mode="json")
+    values["model"]["frontend"] = PHONE
+    save_model(tmp_path / "phone.safetensors", file._replace(config=parse_config(values)))
     lines = (RECORDINGS / "an4" / "dev.jsonl").read_text().splitlines()
     manifest = tmp_path / "dev.jsonl"
     manifest.write_text("\n".join(line.replace('"audio": "', f'"audio": "{RECORDINGS}/an4/')

@@ -19,13 +19,12 @@ from asrkit.runtime.batcher import PATIENT_ROWS, PATIENT_TURN
 from asrkit.search import GreedySearch, PrefixBeamSearch
 from asrkit.text import CharTokenizer
 from tests.conftest import speech, timed, tiny_model
-from tests.laws.test_streaming import desynchronised, drain
+from tests.laws.test_streaming import LETTERS, desynchronised, drain
 
 
 def recognizer_of(**options: object) -> Recognizer:
     backend = eager(tiny_model(), Context(4, 12))
-    tokenizer = CharTokenizer(list("abcdefghij "))
-    return Recognizer(backend, tokenizer, PrefixBeamSearch(3), **options)  # type: ignore[arg-type]
+    return Recognizer(backend, LETTERS, PrefixBeamSearch(3), **options)  # type: ignore[arg-type]
 
 
 def recordings(count: int) -> list[tuple[np.ndarray, int]]:

@@ -13,10 +13,9 @@ from asrkit.model import Context, EncoderState
 from asrkit.runtime import Recognizer, Result, Segment, Word
 from asrkit.runtime.stream import Stream
 from asrkit.search import GreedySearch, PrefixBeamSearch, Search
-from asrkit.text import CharTokenizer
 from tests.conftest import speech, tiny_model
 from tests.laws.test_any_configuration import assert_same
-from tests.laws.test_streaming import drain, packets
+from tests.laws.test_streaming import LETTERS, drain, packets
 
 MODEL = tiny_model().double()
 
@@ -25,7 +24,7 @@ def recognizer_of(
     search: Search | None = None, two: bool = False, pauses: bool = False
 ) -> Recognizer:
     return Recognizer(
-        eager(MODEL, Context(4, 12)), CharTokenizer(list("abcdefghij ")), search or GreedySearch(),
+        eager(MODEL, Context(4, 12)), LETTERS, search or GreedySearch(),
         endpointer=Endpointer(pause_ms=80) if pauses else None,
         second_pass=eager(MODEL, Context(8, 12)) if two else None,
     )  # fmt: skip
@@ -160,14 +159,13 @@ def test_updates_add_up_to_the_result_and_cost_what_is_new() -> None:
 
 
 def test_session_with_its_own_recognizer_equals_that_recognizer() -> None:
-    backend = eager(MODEL, Context(4, 12))
-    tokenizer = CharTokenizer(list("abcdefghij "))
+    backend, greedy = eager(MODEL, Context(4, 12)), GreedySearch()
     recognizers = [
-        Recognizer(backend, tokenizer, GreedySearch()),
-        Recognizer(backend, tokenizer, PrefixBeamSearch(3), endpointer=Endpointer(pause_ms=80)),
-        Recognizer(backend, tokenizer, GreedySearch(), second_pass=eager(MODEL, Context(8, 12))),
-        Recognizer(backend, tokenizer, GreedySearch(), second_pass=eager(MODEL, Context(16, 12))),
-        Recognizer(backend, tokenizer, GreedySearch(), postprocess=str.upper),
+        Recognizer(backend, LETTERS, greedy),
+        Recognizer(backend, LETTERS, PrefixBeamSearch(3), endpointer=Endpointer(pause_ms=80)),
+        Recognizer(backend, LETTERS, greedy, second_pass=eager(MODEL, Context(8, 12))),
+        Recognizer(backend, LETTERS, greedy, second_pass=eager(MODEL, Context(16, 12))),
+        Recognizer(backend, LETTERS, greedy, postprocess=str.upper),
     ]
     batcher = Batcher(recognizers[0])
     sessions = [batcher.start(recognizer=each) for each in recognizers]

@@ -1,6 +1,7 @@
 """The label for ends of turns: hidden from texts, and with a short pause the end of a segment."""
 
 import random
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ from asrkit.text import END_OF_TURN, CharTokenizer
 from tests.conftest import fitted, speech, tiny_model
 from tests.laws.test_any_configuration import assert_same
 from tests.laws.test_streaming import packets
+from tests.runtime.test_endpoint import cuts_of
 
 TOKENIZER = CharTokenizer(list("abcdefghij ")).with_label(END_OF_TURN)
 LABEL = TOKENIZER.vocab_size - 1
@@ -34,34 +36,26 @@ SHORT = EAGERNESS["medium"].pause_ms // 40  # frames
 SAMPLES = np.concatenate([speech(1.7, 1), np.zeros(12_000, np.float32), speech(1.0, 2)])
 
 
-def cuts(
-    quiet: list[bool], ends: list[float], sizes: list[int], options: dict[str, Any]
-) -> list[int]:
-    """The endpoints of frames that come in parts of these sizes."""
-    endpointer = Endpointer(**options)
-    state, found, done = endpointer.start(), [], 0
-    for size in [*sizes, len(quiet) - sum(sizes)]:
-        part = slice(done, done + size)
-        state, some = endpointer.step(state, quiet[part], 40, ends[part])
-        found += [done + each for each in some]
-        done += size
-    return found
+QUIET = [False, False] + 30 * [True]
+ENDS = [0.0] * 2 + [0.7, 0.6, 0.5] + [0.0] * 27  # together 0.94
+TALKING = [False, False, True, True, False] + 27 * [True]  # the next word takes it back
+BEFORE = [0.0, 0.95] + 30 * [0.0]  # in the frame of the last word, as transducers write
 
 
-def test_a_posterior_and_a_short_pause_end_a_turn() -> None:
-    quiet = [False, False] + 30 * [True]
-    ends = [0.0] * 2 + [0.7, 0.6, 0.5] + [0.0] * 27  # together 0.94
-    options = {"pause_ms": 1000, "end_of_turn": "medium"}
-    assert cuts(quiet, ends, [], options) == [2 + SHORT]
-    assert cuts(quiet, ends, [1, 2, 5], options) == [2 + SHORT]
-    assert cuts(quiet, ends, [], options | {"end_of_turn": "low"}) == [2 + 25]
-    assert cuts(quiet, ends, [], options | {"end_of_turn": None}) == [2 + 25]  # the pause alone
-    assert cuts(quiet, [0.0] * 32, [], options) == [2 + 25]
-    assert cuts(quiet, ends, [], options | {"pause_ms": None}) == [2 + SHORT]
-    talking = [False, False, True, True, False] + 27 * [True]  # the next word takes it back
-    assert cuts(talking, ends, [], options) == [5 + 25]
-    before = [0.0, 0.95] + 30 * [0.0]  # in the frame of the last word, as transducers write
-    assert cuts(quiet, before, [], options) == [2 + SHORT]
+@pytest.mark.parametrize(
+    ("changes", "quiet", "ends", "cut"),
+    [({}, QUIET, ENDS, 2 + SHORT), ({"end_of_turn": "low"}, QUIET, ENDS, 2 + 25),
+     ({"end_of_turn": None}, QUIET, ENDS, 2 + 25),  # the pause alone
+     ({}, QUIET, [0.0] * 32, 2 + 25), ({"pause_ms": None}, QUIET, ENDS, 2 + SHORT),
+     ({}, TALKING, ENDS, 5 + 25), ({}, QUIET, BEFORE, 2 + SHORT)],
+)  # fmt: skip
+def test_a_posterior_and_a_short_pause_end_a_turn(
+    changes: dict[str, Any], quiet: list[bool], ends: list[float], cut: int
+) -> None:
+    endpointer = Endpointer(**{"pause_ms": 1000, "end_of_turn": "medium"} | changes)
+    for edges in ([0, 32], [0, 1, 3, 8, 32]):
+        parts = [slice(*each) for each in pairwise(edges)]
+        assert cuts_of(endpointer, quiet, parts, ends=ends) == [cut]
 
 
 @pytest.mark.parametrize("search", [GreedySearch(), PrefixBeamSearch(4)])

@@ -2,7 +2,7 @@
 
 import math
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,11 +33,12 @@ def split(size: int, draw: random.Random) -> list[slice]:
 
 
 def cuts_of(
-    endpointer: Endpointer, quiet: list[bool], parts: list[slice], frame_ms: int = FRAME_MS
-) -> list[int]:
+    endpointer: Endpointer, quiet: list[bool], parts: list[slice], frame_ms: int = FRAME_MS,
+    ends: Sequence[float] = (),
+) -> list[int]:  # fmt: skip
     state, cuts = endpointer.start(), []
     for part in parts:
-        state, found = endpointer.step(state, quiet[part], frame_ms)
+        state, found = endpointer.step(state, quiet[part], frame_ms, ends[part])
         cuts += [part.start + cut for cut in found]
     return cuts
 
@@ -102,8 +103,8 @@ def test_endpoints_are_at_the_pauses_that_the_options_describe() -> None:
 
 def test_control_a_forgotten_pause_is_noticed() -> None:
     class Forgetful(Endpointer):
-        def step(self, state, quiet, frame_ms):  # type: ignore[no-untyped-def]
-            return super().step(EndpointState(state.frames, 0, state.spoken), quiet, frame_ms)
+        def step(self, state, *given):  # type: ignore[no-untyped-def]
+            return super().step(EndpointState(state.frames, 0, state.spoken), *given)
 
     quiet = [False] + [True] * 40
     endpointer = Forgetful(400)

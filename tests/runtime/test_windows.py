@@ -19,8 +19,8 @@ from tests.running import talkative_model
 LEFT, LONGEST = 10, 50  # encoder frames of 40 ms
 
 
-@pytest.fixture
-def short_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True)
+def _short_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Windows of two seconds, so that seconds of audio have several."""
     monkeypatch.setattr(long_audio, "LEFT_MS", 40 * LEFT)
     monkeypatch.setattr(long_audio, "LONGEST_MS", 40 * LONGEST)
@@ -48,17 +48,13 @@ def features_of(recognizer: Recognizer, samples: np.ndarray) -> torch.Tensor:
 
 def by_hand(recognizer: Recognizer, samples: np.ndarray) -> tuple[torch.Tensor, list[int]]:
     """Log-probabilities and the places of the cuts, by the definition."""
-    feats, engine, spec = (
-        features_of(recognizer, samples),
-        recognizer.engine,
-        recognizer.engine.spec,
-    )
+    feats, engine = features_of(recognizer, samples), recognizer.engine
+    spec = engine.spec
     total, start, parts, cuts = spec.rate.num_frames(len(feats)), 0, [], []
     while True:
         first, end = max(0, start - LEFT), min(total, start + LONGEST)
-        seen = (
-            feats[4 * first :] if end == total else feats[4 * first : 4 * end + spec.rate.lookahead]
-        )
+        last = len(feats) if end == total else 4 * end + spec.rate.lookahead
+        seen = feats[4 * first : last]
         output = engine.step_of([seen], engine.init_state(1))[0][0][start - first :]
         if end == total:
             return torch.cat([*parts, output]), cuts
@@ -69,7 +65,6 @@ def by_hand(recognizer: Recognizer, samples: np.ndarray) -> tuple[torch.Tensor, 
         cuts.append(start)
 
 
-@pytest.mark.usefixtures("short_windows")
 def test_windows_are_those_of_the_definition(recognizer: Recognizer, samples: np.ndarray) -> None:
     expected, cuts = by_hand(recognizer, samples)
     assert len(cuts) >= 4
@@ -80,7 +75,6 @@ def test_windows_are_those_of_the_definition(recognizer: Recognizer, samples: np
     assert (engine.step_of([feats], engine.init_state(1))[0][0] - expected).abs().max() > 1e-2
 
 
-@pytest.mark.usefixtures("short_windows")
 @pytest.mark.parametrize("seed", range(3))
 def test_streaming_equals_offline_beyond_a_window(
     recognizer: Recognizer, samples: np.ndarray, seed: int
@@ -98,7 +92,6 @@ def test_streaming_equals_offline_beyond_a_window(
     assert len(final.text) > early > 0  # text comes a window at a time
 
 
-@pytest.mark.usefixtures("short_windows")
 @pytest.mark.parametrize("length", [31999, 32000, 32240, 32879, 32880, 33520, 33521, 64000, 7])
 def test_recordings_around_the_length_of_a_window(file: ModelFile, length: int) -> None:
     samples, search = speech(6.0)[:length], Recorder()
@@ -112,7 +105,6 @@ def test_recordings_around_the_length_of_a_window(file: ModelFile, length: int) 
     assert torch.equal(streamed, offline)
 
 
-@pytest.mark.usefixtures("short_windows")
 def test_a_recording_of_one_window_is_one_step_to_the_digit(recognizer: Recognizer) -> None:
     samples = speech(1.9)
     feats, engine = features_of(recognizer, samples), recognizer.engine
@@ -121,7 +113,6 @@ def test_a_recording_of_one_window_is_one_step_to_the_digit(recognizer: Recogniz
     assert torch.equal(recognizer.emissions([samples, speech(9.0)])[0], expected)
 
 
-@pytest.mark.usefixtures("short_windows")
 def test_what_waits_does_not_grow_with_the_recording(file: ModelFile) -> None:
     session = recognizer_of(file, FULL).start()
     stream, most = session.stream, 0
