@@ -41,6 +41,12 @@ def remote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[hub_serv
         yield found
 
 
+@pytest.fixture
+def commit(remote: hub_server.Hub, model: bytes) -> str:
+    """The commit of me/tiny, which holds a model."""
+    return remote.make("me/tiny").commit(model__safetensors=model)
+
+
 def refusal(text: str) -> str:
     """What is said of a model of the hub that cannot be had: one line, to be printed."""
     with pytest.raises(UserError) as caught:
@@ -70,8 +76,8 @@ def test_a_model_is_loaded_and_kept(remote: hub_server.Hub, model: bytes) -> Non
     assert run("info", "hf://me/tiny") == 0
 
 
-def test_a_plain_name_asks_nobody(remote: hub_server.Hub, model: bytes, tmp_path: Path) -> None:
-    remote.make("me/tiny").commit(model__safetensors=model)
+@pytest.mark.usefixtures("commit")
+def test_a_plain_name_asks_nobody(remote: hub_server.Hub, tmp_path: Path) -> None:
     for name in ("me/tiny", "me/tiny@main", "HF://me/tiny", "hf:me/tiny", Path("hf://me/tiny")):
         with pytest.raises(ModelFileError):
             load_model(name)
@@ -85,17 +91,15 @@ def test_a_plain_name_asks_nobody(remote: hub_server.Hub, model: bytes, tmp_path
     assert remote.requests != []  # the control
 
 
-@pytest.mark.parametrize("revision", ["v1.0", "feature/x", "commit"])
-def test_a_revision_is_pinned(remote: hub_server.Hub, model: bytes, revision: str) -> None:
+def test_a_revision_is_pinned(remote: hub_server.Hub, model: bytes, commit: str) -> None:
     repository = remote.make("me/tiny")
-    first = repository.commit(model__safetensors=model)
-    repository.refs["v1.0"] = repository.refs["feature/x"] = first
+    repository.refs["v1.0"] = repository.refs["feature/x"] = commit
     repository.commit(model__safetensors=b"another")
-    revision = first if revision == "commit" else revision
-    assert model_path(f"hf://me/tiny@{revision}").read_bytes() == model
+    for revision in ("v1.0", "feature/x", commit):
+        assert model_path(f"hf://me/tiny@{revision}").read_bytes() == model
     assert model_path("hf://me/tiny").read_bytes() == b"another"
     count = len(remote.requests)
-    assert model_path(f"hf://me/tiny@{first}").read_bytes() == model
+    assert model_path(f"hf://me/tiny@{commit}").read_bytes() == model
     assert len(remote.requests) == count  # a commit cannot change: nobody is asked
 
 
@@ -116,9 +120,8 @@ def test_which_file(remote: hub_server.Hub, model: bytes) -> None:
 
 
 def test_offline(
-    remote: hub_server.Hub, model: bytes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    remote: hub_server.Hub, commit: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    remote.make("me/tiny").commit(only__safetensors=model)
     path = model_path("hf://me/tiny")
     hub_server.use(monkeypatch, remote.address, tmp_path / "cache", offline=True)
     count = len(remote.requests)
@@ -151,11 +154,9 @@ def test_what_the_hub_refuses(
 
 
 def test_no_answer(
-    remote: hub_server.Hub, model: bytes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-) -> None:  # fmt: skip
+    commit: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """From the cache with a line, or an error; the control is the same with the hub there."""
-    remote.make("me/tiny").commit(model__safetensors=model)
     path = model_path("hf://me/tiny")
     monkeypatch.setattr("time.sleep", lambda seconds: None)  # between the library's attempts
     with socket.create_server(("127.0.0.1", 0)) as closed:
@@ -189,9 +190,8 @@ def test_odd_addresses_reach_nobody(
 @pytest.mark.parametrize("key", ["sha", "rfilename", "blobId"])
 @pytest.mark.parametrize("value", ["../../../../../../out", "/OUT", "..", "a/b", "a\\b", ".git"])
 def test_a_hostile_hub_has_no_file_written_elsewhere(
-    remote: hub_server.Hub, model: bytes, tmp_path: Path, key: str, value: str
+    remote: hub_server.Hub, model: bytes, commit: str, tmp_path: Path, key: str, value: str
 ) -> None:
-    remote.make("me/tiny").commit(model__safetensors=model)
     value = value.replace("/OUT", str(tmp_path / "out"))
     file = {"rfilename": "model.safetensors", "size": len(model), "blobId": "0" * 40}
     remote.answer = {"sha": value} if key == "sha" else {"siblings": [file | {key: value}]}
@@ -206,9 +206,8 @@ def test_a_hostile_hub_has_no_file_written_elsewhere(
 
 @pytest.mark.parametrize("change", ["bits", "longer", "shorter", "huge", "commit"])
 def test_other_contents_than_stated(
-    remote: hub_server.Hub, model: bytes, change: str, monkeypatch: pytest.MonkeyPatch
+    remote: hub_server.Hub, model: bytes, commit: str, change: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commit = remote.make("me/tiny").commit(model__safetensors=model)
     monkeypatch.setattr(downloads, "MOST_BYTES", len(model) - (change == "huge"))
     remote.answer = {"sha": "0" * 40} if change == "commit" else {}
     other = {"bits": bytes(len(model)), "longer": model + b"x", "shorter": model[:-1]}
@@ -269,11 +268,11 @@ def test_files_that_another_program_downloaded(
 
 @pytest.mark.parametrize("is_changed", [False, True])
 def test_a_file_of_the_cache_is_compared_with_its_digest_once(
-    remote: hub_server.Hub, model: bytes, monkeypatch: pytest.MonkeyPatch, is_changed: bool
-) -> None:
+    remote: hub_server.Hub, model: bytes, commit: str, monkeypatch: pytest.MonkeyPatch,
+    is_changed: bool,
+) -> None:  # fmt: skip
     from huggingface_hub import hf_hub_download
 
-    remote.make("me/tiny").commit(model__safetensors=model)
     path = Path(hf_hub_download("me/tiny", "model.safetensors"))
     compared = []
 

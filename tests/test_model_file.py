@@ -205,18 +205,15 @@ def test_a_header_that_lies(path: Path, header: dict, message: str) -> None:
         load_model(path)
 
 
-@pytest.mark.parametrize("place", ["weights", "header"])
-def test_a_flipped_bit_is_noticed(place: str, path: Path) -> None:
+def test_a_flipped_bit_is_noticed(path: Path) -> None:
     """In a weight, where any bits are a number, and in a setting that may have another value."""
-    content = path.read_bytes()
-    at = len(content) - 3 if place == "weights" else content.index(b"32.0")
-    changed = bytearray(content)
-    changed[at] ^= 1
-    path.write_bytes(changed)
-    with pytest.raises(
-        ModelFileError, match="is damaged: its checksum is not that of its contents"
-    ):
-        load_model(path)
+    content, told = path.read_bytes(), "is damaged: its checksum is not that of its contents"
+    for at in (len(content) - 3, content.index(b"32.0")):
+        changed = bytearray(content)
+        changed[at] ^= 1
+        path.write_bytes(changed)
+        with pytest.raises(ModelFileError, match=told):
+            load_model(path)
 
 
 def test_weights_that_only_the_training_of_an_earlier_version_read(path: Path) -> None:

@@ -188,7 +188,10 @@ def test_onnx_runtime_fails_at_once_in_a_forked_process() -> None:
         step.run({})
 
 
-def test_a_small_network_takes_one_thread_and_a_large_one_what_torch_had(model: Path) -> None:
+def test_a_small_network_takes_one_thread_and_a_large_one_what_torch_had(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """But one in a process of multiprocessing."""
     torch.set_num_threads(3)
     asrkit.load(model)
     assert torch.get_num_threads() == 1
@@ -199,10 +202,6 @@ def test_a_small_network_takes_one_thread_and_a_large_one_what_torch_had(model: 
     assert set_threads(None, SMALL) == 3
     torch.set_num_threads(4)  # the program's own choice
     assert set_threads(None, SMALL) == 4
-
-
-def test_processes_of_multiprocessing_take_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    torch.set_num_threads(3)
     monkeypatch.setattr(multiprocessing, "parent_process", lambda: object())
     assert set_threads(None, SMALL) == 1
 
