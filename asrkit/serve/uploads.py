@@ -187,6 +187,7 @@ class Decoders:
 
     def __init__(self, server: Server) -> None:
         self.server, self.limiter = server, CapacityLimiter(server.limits.decoders)
+        self._count = 0  # uploads that are decoded, or wait for it
 
     @asynccontextmanager
     async def decoding(self, path: Path, split: bool = False) -> AsyncIterator[Decoding]:
@@ -200,15 +201,18 @@ class Decoders:
             RefusedError: if too many uploads wait already.
             UserError: for a file that cannot be decoded within the limits.
         """
-        waiting = self.limiter.statistics().tasks_waiting
-        is_full = self.limiter.available_tokens < 1
-        if is_full and waiting >= self.server.limits.uploads_waiting:
+        limits = self.server.limits
+        if self._count >= limits.decoders + limits.uploads_waiting:
             self.server.figures.refused.labels("uploads").inc()
-            text = f"{waiting} uploads are waiting already: try again later"
+            text = f"{limits.uploads_waiting} uploads are waiting already: try again later"
             raise RefusedError(503, "uploads", text)
+        self._count += 1
         decoding = Decoding(self.server, self.limiter, split)
         try:
             await decoding.start(path)
             yield decoding
         finally:
-            await decoding.close()
+            try:
+                await decoding.close()
+            finally:
+                self._count -= 1

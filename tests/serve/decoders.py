@@ -31,8 +31,18 @@ def hang(job: Job) -> list[str]:
     return []
 
 
+def wait_for_release(job: Job) -> list[str]:
+    """Wait until a file exists, whose path is in the environment."""
+    with connected(job) as sink:
+        sink.sendall(GOOD)
+        while not os.path.exists(os.environ["TEST_RELEASE"]):
+            time.sleep(0.01)
+        sink.sendall(bytes(4 * 8000))
+    return []
+
+
 def connect_late(job: Job) -> list[str]:
-    time.sleep(60)
+    time.sleep(3)
     return send(job, GOOD)
 
 
