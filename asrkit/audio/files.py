@@ -148,8 +148,11 @@ def blocks(
     """
     with opened(path, track) as file:
         for block in part_of_file(file, block_size(file, seconds), start, duration):
-            samples = block if channel == "split" else mono(block, channel, file.name)
-            yield samples, file.sample_rate
+            if channel is None:
+                yield file.mean(block), file.sample_rate
+            else:
+                samples = block if channel == "split" else mono(block, channel, file.name)
+                yield samples, file.sample_rate
 
 
 def block_size(file: AudioFile, seconds: float) -> int:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from asrkit.audio.resampler import is_usual
-from asrkit.audio.samples import MAX_CHANNELS, AudioError
+from asrkit.audio.samples import CANCELLED_DB, MAX_CHANNELS, AudioError, mix_db, mono
 
 PADDING = 8  # bytes after the samples that only fill the last chunk
 
@@ -19,8 +19,9 @@ class AudioFile:
         num_channels: channels, at most MAX_CHANNELS.
         num_samples: samples of a channel if the header counts them exactly; otherwise None, and
             only reading to the end counts them.
-        problems: a line for each part that is not read, without the name. The list is complete when
-            `blocks` has reached its end.
+        problems: a line for each part that is not read, without the name, and one if the channels
+            of a mean cancelled each other out. The list is complete when `blocks` has reached its
+            end.
     """
 
     def __init__(
@@ -29,6 +30,8 @@ class AudioFile:
         self.name, self.sample_rate, self.num_channels = name, sample_rate, num_channels
         self.num_samples = num_samples
         self.problems: list[str] = []
+        self._mixed = 0.0  # energy of the mean of the channels
+        self._energies: np.ndarray | float = 0.0  # energy of each channel
         if not (is_usual(sample_rate) and 1 <= num_channels <= MAX_CHANNELS):
             raise AudioError(
                 f"{name} must have 1 to {MAX_CHANNELS} channels at a usual rate, such as 8000, "
@@ -47,7 +50,7 @@ class AudioFile:
 
         The first block begins at sample `first`; all have `count` samples, or for None the rest.
         """
-        self.problems = []
+        self.problems, self._mixed, self._energies = [], 0.0, 0.0
         waiting, length = [np.zeros((0, self.num_channels), np.float32)], 0
         for part in self.samples(first, count):
             waiting.append(part)
@@ -58,6 +61,19 @@ class AudioFile:
                 waiting, length = [rest], len(rest)
         if length:
             yield np.concatenate(waiting)
+        if (level := mix_db(self._mixed, self._energies)) < CANCELLED_DB:
+            self.problems.append(
+                f"has channels that cancel each other out: their mix is {-level:.0f} dB below that "
+                f"of independent channels; --channel {np.argmax(self._energies)} reads the loudest"
+            )
+
+    def mean(self, block: np.ndarray) -> np.ndarray:
+        """Return the mean (n,) of a block's channels."""
+        samples = mono(block)
+        if self.num_channels > 1:
+            self._energies = self._energies + np.square(block, dtype=np.float64).sum(axis=0)
+            self._mixed += float(np.square(samples, dtype=np.float64).sum())
+        return samples
 
     def count(self) -> int:
         """Return the number of samples of a channel; read the file if the header lacks it."""

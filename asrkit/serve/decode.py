@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from asrkit.audio.files import block_size, opened
-from asrkit.audio.samples import AudioError, apart, mono
+from asrkit.audio.samples import AudioError, apart
 from asrkit.errors import UserError
 
 # A header: sample rate in Hz, number of samples by the file's header or 0, number of channels.
@@ -82,7 +82,7 @@ def send(job: Job, sink: socket.socket) -> list[str]:
         channels = file.num_channels if job.split else 1
         sink.sendall(HEADER.pack(file.sample_rate, file.num_samples or 0, channels))
         for block in file.blocks(block_size(file, BLOCK_S)):
-            samples = apart(block) if job.split else mono(block)
+            samples = apart(block) if job.split else file.mean(block)
             sink.sendall(samples.astype(DTYPE).tobytes())
         return file.problems
 

@@ -296,11 +296,18 @@ def test_the_default_track_is_read_and_any_other(
     assert "track 1 is read" in caplog.text
 
 
-def test_channels_are_mixed_or_one_is_chosen(tmp_path: Path) -> None:
-    path = tmp_path / "x.wav"
+def test_channels_are_mixed_or_one_is_chosen(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path, silent = tmp_path / "x.wav", 0 * SPEECH
+    for channels in ([SPEECH, silent], [silent, silent, SPEECH, silent, silent, silent]):
+        soundfile.write(path, np.stack(channels, 1), RATE)  # one of two speaks; a film's centre
+        audio.load(path)
     soundfile.write(path, np.stack([SPEECH, -SPEECH], 1), RATE)
-    assert not audio.load(path).any()
     assert np.array_equal(audio.load(path, channel=1), -SPEECH / np.float32(32768))
+    assert not caplog.text
+    assert not audio.load(path).any()
+    assert "has channels that cancel each other out: their mix is 100 dB below" in caplog.text
     both = np.concatenate([block for block, _ in audio.blocks(path, 0.3, channel="split")])
     assert np.array_equal(both, audio.read(path)[0])
     with pytest.raises(audio.AudioError, match=r"x\.wav has the channels 0 to 1, got channel 2"):

@@ -7,7 +7,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -124,19 +124,21 @@ def test_a_process_has_no_more_memory_for_later_files() -> None:
 
 
 def test_uploads_wait_for_a_free_process(
-    monkeypatch: pytest.MonkeyPatch, served: Recognizer, noise: Path
+    monkeypatch: pytest.MonkeyPatch, served: Recognizer, noise: Path, tmp_path: Path
 ) -> None:
     """Two are decoded on a machine of one core, one waits, and the fourth is refused."""
     monkeypatch.setattr(os, "cpu_count", lambda: 1)
-    server = Server({"m": served}, Limits(decoders=2, uploads_waiting=1, decode_s=3))
+    monkeypatch.setenv("TEST_RELEASE", str(tmp_path / "released"))
+    server = Server({"m": served}, Limits(decoders=2, uploads_waiting=1, decode_s=120))
     with serving(server) as address, ThreadPoolExecutor(4) as pool:
-        monkeypatch.setattr(uploads, "decode", decoders.hang)
-        first = [pool.submit(upload, address, noise) for _ in range(2)]
+        monkeypatch.setattr(uploads, "decode", decoders.wait_for_release)
+        sent = [pool.submit(upload, address, noise) for _ in range(2)]
         wait_until(lambda: server.streams == 2, 60.0)
-        both = [*pool.map(lambda _: upload(address, noise), range(2))]
-        refused, waited = sorted(both, key=lambda each: -each.status_code)
-        assert [each.result().status_code for each in first] == [413, 413]
-        assert (refused.status_code, waited.status_code) == (503, 413)
+        sent += [pool.submit(upload, address, noise) for _ in range(2)]
+        refused = next(as_completed(sent)).result()
+        (tmp_path / "released").touch()
+        assert sorted(each.result().status_code for each in sent) == [200, 200, 200, 503]
+        assert refused.status_code == 503
         assert refused.headers["retry-after"]
         assert "waiting already" in refused.text
         figures = httpx.get(f"http://{address}/metrics").text
@@ -178,6 +180,17 @@ def test_no_process_is_left_by_a_client_that_leaves_while_it_starts(
 
     with closing(Server({"m": served})) as server:
         assert asyncio.run(leave()) == set()
+
+
+def test_channels_that_cancel_each_other_out_are_a_warning(
+    served: Recognizer, noise: Path, tmp_path: Path
+) -> None:
+    samples = soundfile.read(noise)[0][:, :1]
+    soundfile.write(tmp_path / "x.wav", np.concatenate([samples, -samples], 1), 44100)
+    with serving(Server({"m": served})) as address:
+        warned = upload(address, tmp_path / "x.wav").headers["X-Asrkit-Warning"]
+        assert "channels that cancel each other out" in warned
+        assert "X-Asrkit-Warning" not in upload(address, noise).headers  # control
 
 
 def test_a_body_is_bounded_before_it_is_read(served: Recognizer) -> None:
