@@ -13,7 +13,7 @@ from asrkit.audio.samples import CANCELLED_DB
 from asrkit.data.checks.facts import Check, Facts, Found, Rules, Severity, Signal
 from asrkit.errors import shown
 from asrkit.text import TextError
-from asrkit.text.marks import marks_in
+from asrkit.text.marks import MISREAD, marks_in, reread
 
 TOLERANCE = 0.1  # s, as when reading: headers of lossy formats have slightly too long lengths
 # All 4645 recordings of five real corpora (an4, fsdd, yesno, librispeech-mini, kerstin) are
@@ -122,6 +122,14 @@ def invisible_characters(facts: Facts, rules: Rules) -> str | None:
     return f"{named} in {facts.text!r}" if odd else None
 
 
+def wrong_encoding(facts: Facts, rules: Rules) -> str | None:
+    """Find UTF-8 that was read as Latin-1 or Windows-1252, such as "GrÃ¼n" and "donâ€™t"."""
+    for run in MISREAD.findall(facts.text):
+        if meant := reread(run):
+            return f"{shown(run)} for {shown(meant)} in {shown(facts.text)}"
+    return None
+
+
 def of_samples(find: Callable[[Signal], str | None]) -> Find:
     """Return a check of the measurements of samples; it finds nothing without samples."""
     return lambda facts, rules: None if facts.signal is None else find(facts.signal)
@@ -180,6 +188,8 @@ UTTERANCE_CHECKS = [
         "record at a lower level; augmentation.gain_db does not repair it"),
     of_each("invisible", "warning", "invisible characters", invisible_characters,
         "asrkit data normalize removes them"),
+    of_each("encoding", "warning", "text that was read in a wrong encoding", wrong_encoding,
+        "read the source as UTF-8, or use asrkit data normalize"),
     of_each("markup", "warning", "entities or tags of a file format", marks_of("markup"),
         "asrkit data normalize decodes entities and removes tags"),
     of_each("address", "warning", "addresses of the web, of mail or of people", marks_of("address"),

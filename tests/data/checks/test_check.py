@@ -119,6 +119,11 @@ CASES: dict[str, tuple[list[Facts], str, list[Facts]]] = {
         # A joiner is spelling in Persian, white space is normalised.
         [utterance(text="\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645\t\nyes")],
     ),
+    "encoding": (
+        texts("GrÃ¼n"),
+        "'Ã¼' for 'ü' in 'GrÃ¼n'",
+        texts("Grün", "naïve café"),
+    ),
     "id": (
         [utterance(id="a"), utterance(line=2, id="a")],
         "the id of line 1 too",
