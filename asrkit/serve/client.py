@@ -18,16 +18,6 @@ from asrkit.errors import UserError, checked_token, printable, reason, shown
 from asrkit.runtime import Result, Segment, Word
 from asrkit.runtime.results import Grown
 from asrkit.serve.dialects import messages
-from asrkit.serve.dialects.messages import (
-    Ended,
-    Error,
-    Final,
-    Partial,
-    Resume,
-    Start,
-    Started,
-    TimedWord,
-)
 from asrkit.serve.dialects.parsing import object_of
 
 PATH = "/v1/stream"
@@ -83,7 +73,7 @@ class RemoteSession:
     def __init__(
         self,
         url: str,
-        start: Start,
+        start: messages.Start,
         token: str | None = None,
         note: Callable[[str], None] = lambda text: None,
         patience_s: float = PATIENCE_S,
@@ -202,19 +192,19 @@ class RemoteSession:
 
     def _take(self, text: str | bytes) -> None:
         message = messages.answer(text)
-        if isinstance(message, Error):
+        if isinstance(message, messages.Error):
             raise UserError(refusal(message))
-        if isinstance(message, Partial | Final | Ended):
+        if isinstance(message, messages.Partial | messages.Final | messages.Ended):
             self._came_up_to(message.ack)
-        if isinstance(message, Partial):
+        if isinstance(message, messages.Partial):
             self._open[self._channel_of(message)] = words_of(message.words)
-        elif isinstance(message, Final):
+        elif isinstance(message, messages.Final):
             words, channel = words_of(message.words), self._channel_of(message)
             self._open[channel] = ()
             self._segments[channel].append(
                 Segment(message.text, words, message.start, message.end, context=message.context)
             )
-        elif isinstance(message, Ended):
+        elif isinstance(message, messages.Ended):
             self._ended, self._open = True, [()] * len(self._open)
             if not self._ending or message.ack < self._taken:
                 text = f"the server ended the call at sample {message.ack} of {self._taken}"
@@ -222,7 +212,7 @@ class RemoteSession:
             if message.warning:
                 self.note(f"the server: {printable(message.warning[:300])}")
 
-    def _channel_of(self, message: Partial | Final) -> int:
+    def _channel_of(self, message: messages.Partial | messages.Final) -> int:
         channel = message.channel or 0
         if not 0 <= channel < len(self._segments):
             raise UserError(f"the server sent a text of channel {channel}, which was not sent")
@@ -268,7 +258,7 @@ class RemoteSession:
     def _resume(self) -> None:
         id, token, counts = self._started.id, self._started.token, [*map(len, self._segments)]
         finals = counts if len(counts) > 1 else counts[0]
-        first = Resume(type="resume", id=id, token=token, finals=finals, ack=self._came)
+        first = messages.Resume(type="resume", id=id, token=token, finals=finals, ack=self._came)
         started = self._connect(first)
         self._sent = 0
         self._came_up_to(started.ack)  # a packet that failed may have arrived, too
@@ -276,7 +266,7 @@ class RemoteSession:
             raise UserError(f"the server continues at sample {started.ack}, not {self._came}")
         self.note("the connection is back; no audio was lost")
 
-    def _connect(self, first: Start | Resume) -> Started:
+    def _connect(self, first: messages.Start | messages.Resume) -> messages.Started:
         """Open a connection, send this first message, and return the answer.
 
         Raises:
@@ -301,12 +291,12 @@ class RemoteSession:
         except (OSError, WebSocketException, UnicodeError) as error:  # UnicodeError: in the host
             self.close()
             raise LostError(reason(error)) from None
-        if isinstance(answer, Started):
+        if isinstance(answer, messages.Started):
             return answer
         self.close()
-        if not isinstance(answer, Error):
+        if not isinstance(answer, messages.Error):
             raise UserError(f"{self.name} is not an asrkit server: it did not start the call")
-        if answer.reason == "streams" and isinstance(first, Resume):
+        if answer.reason == "streams" and isinstance(first, messages.Resume):
             raise LostError(answer.message)
         raise UserError(refusal(answer))
 
@@ -318,13 +308,13 @@ def explanation(body: bytes | bytearray | None) -> str:
     return ""
 
 
-def refusal(error: Error) -> str:
+def refusal(error: messages.Error) -> str:
     """Return the text that reports a server's error to the user."""
     full = " is full: try again later" if error.reason == "streams" else ""
     return f"the server{full}: {printable(error.message[:300])}"
 
 
-def words_of(words: list[TimedWord]) -> tuple[Word, ...]:
+def words_of(words: list[messages.TimedWord]) -> tuple[Word, ...]:
     return tuple(
         Word(word.text, word.start, word.end, word.confidence).with_space(word.spaced)
         for word in words

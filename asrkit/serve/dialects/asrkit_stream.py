@@ -12,16 +12,6 @@ from asrkit.serve.calls import CallUpdate
 from asrkit.serve.converse import Append, Begin, Commit, Dialect, Finish
 from asrkit.serve.dialects import messages
 from asrkit.serve.dialects.audio import SampleReader
-from asrkit.serve.dialects.messages import (
-    ENCODINGS,
-    End,
-    Ended,
-    Error,
-    Final,
-    Partial,
-    Resume,
-    Start,
-)
 from asrkit.serve.resumption import SuspendedCall
 from asrkit.serve.server import Grant, Wish
 
@@ -37,18 +27,18 @@ class AsrkitStream(Dialect):
     def __init__(self) -> None:
         self.id = self.token = self.warning = ""
         self.ack, self.reader = 0, SampleReader()
-        self.start: Start | None = None
+        self.start: messages.Start | None = None
         self.finals: list[int] = []  # segments of each channel that the client has already
 
     def read(self, message: str | bytes) -> Iterator[Any]:
         if self.start is None:
             first = messages.parsed(message) if isinstance(message, str) else None
-            if not isinstance(first, Start | Resume):
+            if not isinstance(first, messages.Start | messages.Resume):
                 raise UserError("the first message must be a start or a resume")
             yield first
         elif isinstance(message, bytes):
             yield Append(self.reader.read(message))
-        elif isinstance(asked := messages.parsed(message), End):
+        elif isinstance(asked := messages.parsed(message), messages.End):
             self.warning = "; ".join(self.reader.problems())
             yield Finish()
         elif isinstance(asked, messages.Commit):
@@ -68,7 +58,7 @@ class AsrkitStream(Dialect):
         counts = counts * start.channels if counts == [0] else counts
         if len(counts) != start.channels:
             raise UserError(f"finals: expected {start.channels} numbers, got {shown(finals)}")
-        self.reader = SampleReader(ENCODINGS[start.encoding], start.channels)
+        self.reader = SampleReader(messages.ENCODINGS[start.encoding], start.channels)
         self.start, self.finals = start, counts
         wish = Wish(
             start.model, hotwords=start.hotwords, pause_ms=start.pause_ms,
@@ -91,19 +81,19 @@ class AsrkitStream(Dialect):
         for segment in update.segments:
             self.finals[channel] -= 1
             if self.finals[channel] < 0:
-                yield Final(
+                yield messages.Final(
                     text=segment.text, start=segment.spoken, end=segment.spoken_end,
                     words=messages.timed(segment.words), context=segment.context, **about,
                 ).model_dump_json(exclude_none=True)  # fmt: skip
         if not update.is_final:
-            yield Partial(
+            yield messages.Partial(
                 text=update.text, stable=update.stable_text, words=messages.timed(update.words),
                 **about,
             ).model_dump_json(exclude_none=True)  # fmt: skip
 
     def ended(self) -> Iterator[str]:
-        ended = Ended(ack=self.ack, warning=self.warning or None)
+        ended = messages.Ended(ack=self.ack, warning=self.warning or None)
         yield ended.model_dump_json(exclude_none=True)
 
     def error(self, reason: str, text: str) -> str:
-        return Error(reason=reason, message=text).model_dump_json()
+        return messages.Error(reason=reason, message=text).model_dump_json()
