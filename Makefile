@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.* ## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 18
 
-demo: $(INSTALLED) ## train, decode, stream and export once, on a corpus that it makes (8 to 11 minutes)
+demo: $(INSTALLED) ## train, decode, stream and export once, on a corpus that it makes (4 to 11 minutes)
 	$(PYTHON) tools/demo.py
 
 test: lint ## linters and the fast tests
