@@ -1,4 +1,4 @@
-"""Numbers of kept files: `make` computes them with a former version, the test with this one.
+"""Numbers of kept files: a former version computed them, and the test does with this one.
 
 Names of asrkit that a refactoring may move are used here alone, so that only this file follows it.
 """

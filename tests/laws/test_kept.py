@@ -1,8 +1,9 @@
 """Files that fff8d1f wrote load, and give the numbers that they gave there.
 
-`tests/kept/make.py` wrote the files. On a machine like the one that wrote them, with the same
-torch, all numbers must be equal bit for bit. Other processors sum products in another order, so
-there numbers may differ by ROUNDING of the largest one. ASRKIT_KEPT_BITS=1 requires equal bits.
+`tests/kept/make.py` of commit b560c3b wrote the files, in a checkout of fff8d1f. On a machine like
+the one that wrote them, with the same torch, all numbers must be equal bit for bit. Other
+processors sum products in another order, so there numbers may differ by ROUNDING of the largest
+one. ASRKIT_KEPT_BITS=1 requires equal bits.
 
 Two things changed on purpose after fff8d1f and are not kept: the frames and bins that SpecAugment
 masks (6c7857d), and the place in memory of a model file's weights (de9f1ff), which decides on last
