@@ -8,30 +8,27 @@ malicious file raises ModelFileError. Weights are float32 in memory, whatever ty
 import hashlib
 import json
 import logging
-import os
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PurePath
 from typing import Annotated, Any
 
-import pydantic
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save
 from torch import Tensor
 
 from asrkit import hub
 from asrkit.atomic_write import replacing
 from asrkit.build import build_model, read_tokenizer
-from asrkit.config import Config, ConfigError, parse_record
-from asrkit.errors import UserError, reason, shown
+from asrkit.config import Config, parse_record
+from asrkit.errors import reason, shown
 from asrkit.hub.catalogue import entry_of, near, require_usable
 from asrkit.hub.downloads import Source, find, find_entry, lock
 from asrkit.model_contents import ModelFile, ModelFileError
 from asrkit.pretrained import ready_models
-from asrkit.terms import Terms, read_terms
+from asrkit.terms import Terms, checked_languages, checked_licence
 from asrkit.text import TextError
 
 logger = logging.getLogger("asrkit")
@@ -42,14 +39,6 @@ CHECKSUM = "sha256"  # key of that JSON
 TOKENIZER = "tokenizer"  # name of the tensor of the tokenizer's bytes
 MOST_BYTES = 1 << 24  # size limit of the header and of the tokenizer, a hundred times the usual
 STORED = (torch.float32, torch.float16)  # types of weights in a file
-GONE = "head.simple."  # weights in files of earlier versions, which only training read
-OTHERS = {  # suffixes of files that are mistaken for model files
-    ".onnx": "an export: --model is the .safetensors that it was made from, --backend this file",
-    ".data": "the weights of an export: --backend is the .onnx file beside it",
-    ".ts": "an export: --model is the .safetensors that it was made from",
-    ".pt": "a training checkpoint: --model is the .safetensors that training writes",
-}
-
 
 Count = Annotated[int, Field(ge=0, le=1 << 53)]
 Amount = Annotated[float, Field(ge=0.0, le=1e12)]
@@ -65,6 +54,23 @@ class TrainingRecord(BaseModel):
     steps: Count | None = None
     audio_hours_per_epoch: Amount | None = None
     wall_seconds: Amount | None = None
+
+
+class Header(BaseModel):
+    """The header of a model file."""
+
+    model_config = ConfigDict(strict=True, extra="ignore")
+
+    format_version: Annotated[int, Field(ge=1, le=FORMAT_VERSION)]
+    config: Annotated[Config, BeforeValidator(parse_record)]
+    training: TrainingRecord = TrainingRecord()
+    licence: Annotated[str, AfterValidator(checked_licence)] | None = None
+    languages: Annotated[list[Any], AfterValidator(checked_languages)] = []
+
+    @property
+    def terms(self) -> Terms:
+        """Terms of the model."""
+        return Terms(self.licence, tuple(self.languages))
 
 
 def save_model(path: str | Path, file: ModelFile, weights: torch.dtype = torch.float32) -> None:
@@ -100,13 +106,7 @@ def write_tensors(path: str | Path, tensors: dict[str, Tensor], header: dict[str
     """
     whole = header | {CHECKSUM: checksum(tensors, header)}
     with replacing(path) as temporary:
-        try:
-            save_file(tensors, temporary, {HEADER: json.dumps(whole)})
-        except SafetensorError as error:
-            code = re.search(r"os error (\d+)", str(error))
-            if code is None:
-                raise
-            raise OSError(int(code[1]), os.strerror(int(code[1])), str(temporary)) from None
+        temporary.write_bytes(save(tensors, {HEADER: json.dumps(whole)}))
 
 
 def read_tensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any] | None]:
@@ -183,8 +183,6 @@ def model_path(model: str | Path) -> Path:
         address = hub.address_of(text)
         require_usable(address.repository)
         return cached(find(address), prompt)
-    if path.suffix in OTHERS:
-        raise ModelFileError(f"{shown(path)} is {OTHERS[path.suffix]}")
     if path.is_file():
         return path
     if str(model) and (path / hub.MODEL).is_file():
@@ -240,82 +238,47 @@ def load_model(model: str | Path) -> ModelFile:
     """
     path = model_path(model)
     name = shown(path)
-    tensors, found = read_tensors(path)
-    header = _checked(name, found)
+    tensors, values = read_tensors(path)
+    header = checked_header(name, values)
+    other = {key: t.dtype for key, t in tensors.items() if t.dtype not in STORED}
+    if other.pop(TOKENIZER, None) != torch.uint8 or other:
+        got = shown(other) if other else "no tokenizer"
+        raise ModelFileError(f"{name}: weights must be float32 or float16, got {got}")
+    if tensors[TOKENIZER].numel() > MOST_BYTES:
+        raise ModelFileError(f"{name}: its tokenizer is larger than {MOST_BYTES} bytes")
     try:
-        config = parse_record(header["config"])
-        other = {key: t.dtype for key, t in tensors.items() if t.dtype not in STORED}
-        if other.pop(TOKENIZER, None) != torch.uint8 or other:
-            got = shown(other) if other else "no tokenizer"
-            raise ModelFileError(f"{name}: weights must be float32 or float16, got {got}")
-        if tensors[TOKENIZER].numel() > MOST_BYTES:
-            raise ModelFileError(f"{name}: its tokenizer is larger than {MOST_BYTES} bytes")
-        tokenizer = read_tokenizer(config.text, tensors.pop(TOKENIZER).numpy().tobytes())
+        tokenizer = read_tokenizer(header.config.text, tensors.pop(TOKENIZER).numpy().tobytes())
         with torch.device("meta"):
-            network = build_model(config.model, tokenizer.vocab_size)
+            network = build_model(header.config.model, tokenizer.vocab_size)
         # Copies: tensors of the file are mapped. If the file is truncated, as when `cp` writes a
         # new model over a served one, a process that reads them dies with SIGBUS.
-        weights = {
-            key: t.to(torch.float32, copy=True)
-            for key, t in tensors.items()
-            if not key.startswith(GONE)
-        }
+        weights = {key: t.to(torch.float32, copy=True) for key, t in tensors.items()}
         network.load_state_dict(weights, assign=True)
-    except ModelFileError:
-        raise
-    except (ConfigError, TextError, KeyError, RuntimeError, TypeError, ValueError) as error:
+    except (TextError, RuntimeError, TypeError, ValueError) as error:
         raise ModelFileError(f"{name} does not fit together: {reason(error, lines=5)}") from None
     require_finite(name, network.state_dict())
-    training = header.get("training", {})
-    return ModelFile(network.eval(), tokenizer, config, training, path, _terms(name, header))
+    training = (values or {}).get("training", {})
+    return ModelFile(network.eval(), tokenizer, header.config, training, path, header.terms)
 
 
-def read_terms_of(model: str | Path) -> Terms:
-    """Return the terms in a model file's header, without reading its tensors."""
-    name, header = _header_of(model)
-    return _terms(name, header)
-
-
-def read_config_of(model: str | Path) -> Config:
-    """Return the configuration in a model file's header, without reading its tensors."""
-    name, header = _header_of(model)
-    try:
-        return parse_record(header["config"])
-    except (ConfigError, KeyError, TypeError) as error:
-        raise ModelFileError(f"{name}: its header is damaged: {reason(error, lines=5)}") from None
-
-
-def _header_of(model: str | Path) -> tuple[str, dict[str, Any]]:
-    """Return the name of a model file, for messages, and its checked header."""
+def read_header(model: str | Path) -> Header:
+    """Return the header of a model file, without reading its tensors."""
     path = model_path(model)
     with opened(path) as file:
-        header = parsed_header(shown(path), (file.metadata() or {}).get(HEADER))
-    return shown(path), _checked(shown(path), header)
+        values = parsed_header(shown(path), (file.metadata() or {}).get(HEADER))
+    return checked_header(shown(path), values)
 
 
-def _terms(name: str, header: dict[str, Any]) -> Terms:
-    try:
-        return read_terms(header)
-    except UserError as error:
-        raise ModelFileError(f"{name}: its header is damaged: {error}") from None
-
-
-def _checked(name: str, header: dict[str, Any] | None) -> dict[str, Any]:
-    if header is None:
+def checked_header(name: str, values: dict[str, Any] | None) -> Header:
+    """Return a header from its values."""
+    if values is None:
         raise ModelFileError(f"{name} is a .safetensors file, but not an asrkit model")
-    version = header.get("format_version")
     try:
-        TrainingRecord.model_validate(header.get("training", {}))
-    except pydantic.ValidationError as error:
-        found = error.errors()[0]
-        key = ".".join(map(str, ("training", *found["loc"])))
+        return Header.model_validate(values)
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        key, problem = ".".join(map(str, wrong["loc"])), reason(ValueError(wrong["msg"]), lines=5)
         raise ModelFileError(
-            f"{name}: its header is damaged: {shown(key)}: {found['msg']}, got "
-            f"{shown(found['input'])}"
+            f"{name}: its header is damaged, or of a later asrkit: {shown(key)}: {problem}, "
+            f"got {shown(wrong['input'])}"
         ) from None
-    if version != FORMAT_VERSION:
-        raise ModelFileError(
-            f"{name} has format version {shown(version)}; "
-            f"this asrkit reads version {FORMAT_VERSION}"
-        )
-    return header

@@ -21,7 +21,7 @@ class Terms(NamedTuple):
     languages: tuple[str, ...] = ()
 
     def metadata(self) -> dict[str, Any]:
-        """Return values for JSON, which `read_terms` reads, without unknown ones."""
+        """Return values for JSON, without unknown ones."""
         values = {"licence": self.licence, "languages": [*self.languages]}
         return {key: value for key, value in values.items() if value}
 
@@ -71,11 +71,3 @@ def checked_languages(values: object) -> tuple[str, ...]:
                 f"a language must be a code of two or three letters, such as en, got {shown(code)}"
             )
     return tuple(dict.fromkeys(values))
-
-
-def read_terms(values: Mapping[str, Any]) -> Terms:
-    """Return the terms in a file's metadata; missing ones are unknown."""
-    licence, languages = values.get("licence"), values.get("languages", [])
-    return Terms(
-        None if licence is None else checked_licence(licence), checked_languages(languages)
-    )

@@ -16,7 +16,7 @@ from asrkit.errors import UserError
 from asrkit.extras import missing
 from asrkit.hub import catalogue, downloads
 from asrkit.hub.catalogue import Entry, read_catalogue
-from asrkit.model_file import ModelFileError, load_model, model_path, read_config_of
+from asrkit.model_file import ModelFileError, load_model, model_path, read_header
 from tests import hub_server
 from tests.conftest import FIXTURES
 from tests.interop.test_import import checkpoint
@@ -374,7 +374,7 @@ def test_a_name_of_the_catalogue(named: Entry, remote: hub_server.Hub) -> None:
     assert remote.requests == []
     file = load_model("small-1.0")
     assert file.terms == (named.licence, tuple(named.languages))
-    assert read_config_of("small-1.0") == file.config
+    assert read_header("small-1.0").config == file.config
     assert name_of("small-1.0") == name_of("small-1.0:de-DE") == "small-1.0"
     count = len(remote.requests)
     assert model_path("small-1.0") == file.path

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -162,6 +163,7 @@ SOLVE = "period must be at most 16384 frames and 4096 steps"
         ("model", {"dim": 8192, "num_layers": 256, "num_heads": 256}, "Missing key|size mismatch"),
         ("model", {"dim": 10**12}, "model.dim"),
         ("model", {"evil": 1}, "unknown key 'model.evil'"),
+        (None, 3, "'config': "),
         ("model", {"position": FLOW | {"period": 90_000}}, SOLVE),  # would take hours
         ("model", {"position": FLOW | {"period": 16000, "step": 1}}, SOLVE),
         ("text", {"tokenizer": "bpe"}, "not a sentencepiece model"),
@@ -171,11 +173,12 @@ SOLVE = "period must be at most 16384 frames and 4096 steps"
         ("context", {"chunk_sizes": [4] * 1000}, "context.chunk_sizes"),
     ],
 )
-def test_a_configuration_that_lies(path: Path, section: str, change: dict, message: str) -> None:
+def test_a_configuration_that_lies(
+    path: Path, section: str | None, change: Any, message: str
+) -> None:
     """Checked against the tensors before any memory is taken."""
     config = a_file().config.model_dump(mode="json")
-    config[section] |= change
-    edit(path, config=config)
+    edit(path, config=config | {section: config[section] | change} if section else change)
     with pytest.raises(ModelFileError, match=message):
         load_model(path)
 
@@ -183,11 +186,11 @@ def test_a_configuration_that_lies(path: Path, section: str, change: dict, messa
 @pytest.mark.parametrize(
     ("header", "message"),
     [
-        ({"format_version": FORMAT_VERSION + 1}, "version 2; this asrkit reads version 1"),
+        ({"format_version": FORMAT_VERSION + 1}, "'format_version': .* equal to 1, got 2"),
         *(({"training": each}, "its header is damaged") for each in (["x"], "x", None, 1)),
         ({"training": {"x": "y" * (1 << 24)}}, "its header is damaged"),
         *(
-            ({"training": {key: value}}, f"damaged: 'training.{key}': .*, got ")
+            ({"training": {key: value}}, f"'training.{key}': .*, got ")
             for key, value in [
                 ("wall_seconds", "x"), ("wall_seconds", float("inf")), ("averaged_epochs", 5),
                 ("averaged_epochs", None), ("audio_hours_per_epoch", [1]), ("steps", 10**400),
@@ -214,11 +217,6 @@ def test_a_flipped_bit_is_noticed(path: Path) -> None:
         path.write_bytes(changed)
         with pytest.raises(ModelFileError, match=told):
             load_model(path)
-
-
-def test_weights_that_only_the_training_of_an_earlier_version_read(path: Path) -> None:
-    rewrite(path, {"head.simple.frames.weight": torch.ones(5, 24)}, {})
-    assert load_model(path).model.state_dict().keys() == a_file().model.state_dict().keys()
 
 
 def test_the_same_model_is_the_same_bytes(path: Path) -> None:

@@ -13,7 +13,7 @@ from asrkit.commands.train import with_terms
 from asrkit.config import load_config
 from asrkit.export import onnx
 from asrkit.model import Context
-from asrkit.model_file import ModelFileError, load_model, read_terms_of, save_model
+from asrkit.model_file import ModelFileError, load_model, read_header, save_model
 from asrkit.terms import MOST_CHARACTERS, MOST_LANGUAGES, Terms
 from asrkit.text import CharTokenizer
 from tests.conftest import write_config
@@ -35,7 +35,7 @@ def test_terms_are_saved_loaded_packed_and_shown(
 ) -> None:
     path, small = saved(tmp_path / "m.safetensors", terms), tmp_path / "small.safetensors"
     assert run("pack", "--model", path, "--output", small) == 0
-    assert load_model(path).terms == read_terms_of(path) == read_terms_of(small) == terms
+    assert load_model(path).terms == read_header(path).terms == read_header(small).terms == terms
     recognizer = asrkit.load(path)
     assert recognizer.languages == terms.languages
     assert recognizer.language == next(iter(terms.languages), None)
@@ -58,8 +58,8 @@ def test_terms_that_are_none_are_refused_in_one_line(
 ) -> None:
     path = saved(tmp_path / "m.safetensors", Terms())
     edit(path, **header)
-    for read in (load_model, read_terms_of):
-        told = r"its header is damaged: (a )?(licence|lang)"
+    for read in (load_model, read_header):
+        told = "its header is damaged, .*'(licence|lang)"
         with pytest.raises(ModelFileError, match=told) as e:
             read(path)
         assert str(e.value).isprintable()
@@ -84,11 +84,11 @@ def test_a_training_inherits_the_terms_of_the_model_it_starts_from(
     assert (data.licence, data.languages) == ("CC-BY-4.0", ["nl"])
     assert train.main(command) == 0
     model = out / "model.safetensors"
-    assert read_terms_of(model) == SHARED
+    assert read_header(model).terms == SHARED
     model.unlink()
     start.unlink()
     assert train.main([*command, "--resume"]) == 0
-    assert read_terms_of(model) == SHARED
+    assert read_header(model).terms == SHARED
 
 
 def test_exports_state_the_terms() -> None:

@@ -17,7 +17,7 @@ from asrkit.atomic_write import replacing, write_text
 from asrkit.cli.parser import Parser
 from asrkit.extras import need
 from asrkit.registry import refusal
-from asrkit.terms import Terms, read_terms
+from asrkit.terms import Terms
 
 if TYPE_CHECKING:
     from asrkit.config import Config, DataConfig
@@ -80,13 +80,14 @@ def with_terms(config: Config, former: Path | None) -> Config:
             keeps its terms, even if the first model no longer exists.
     """
     from asrkit.config.read_yaml import parse_yaml
-    from asrkit.model_file import read_terms_of
+    from asrkit.model_file import read_header
 
     terms = Terms(config.data.licence, tuple(config.data.languages))
     if former is not None and former.is_file():
-        terms = terms.or_else(read_terms(parse_yaml(former.read_text(encoding="utf-8"))["data"]))
+        data = parse_yaml(former.read_text(encoding="utf-8"))["data"]
+        terms = terms.or_else(Terms(data.get("licence"), tuple(data.get("languages", []))))
     elif start := config.training.start_from:
-        terms = terms.or_else(read_terms_of(start))
+        terms = terms.or_else(read_header(start).terms)
     stated = {"licence": terms.licence, "languages": [*terms.languages]}
     return config.model_copy(update={"data": config.data.model_copy(update=stated)})
 

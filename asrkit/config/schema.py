@@ -5,7 +5,7 @@ was expected and the nearest key. The files of the sections have all defaults, e
 of kinds, which are arguments of their classes. docs/configuration.md is generated from them.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path, PurePath
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -130,21 +130,21 @@ def impossible(config: Config) -> Iterator[str]:
         )
 
 
-def parse_record(values: Mapping[str, Any]) -> Config:
+def parse_record(values: Any) -> Config:
     """Check the configuration in a model file, but not what only its training needed."""
     values = without_gone(values)
-    if isinstance(model := values.get("model"), dict):
-        values["model"] = without_gone(model)
+    if isinstance(values, dict) and "model" in values:
+        values["model"] = without_gone(values["model"])
     return _parse(Config, values)
 
 
-def without_gone(sections: Mapping[str, Any]) -> dict[str, Any]:
+def without_gone(sections: Any) -> Any:
     """Return sections without the keys of GONE."""
     return {
         name: {key: section[key] for key in section if key not in GONE.get(name, ())}
         if isinstance(section, dict) else section
         for name, section in sections.items()
-    }  # fmt: skip
+    } if isinstance(sections, dict) else sections  # fmt: skip
 
 
 def parse_search(value: Any) -> SearchConfig:
@@ -157,7 +157,7 @@ def parse_language_model(value: Any) -> LanguageModelConfig:
     return _parse(_Decoding, {"lm": value if isinstance(value, dict) else {"path": value}}).lm
 
 
-def _parse(section: type[Parsed], values: dict[str, Any]) -> Parsed:
+def _parse(section: type[Parsed], values: Any) -> Parsed:
     try:
         return section.model_validate(values)
     except pydantic.ValidationError as error:

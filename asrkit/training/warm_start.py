@@ -9,7 +9,7 @@ from asrkit.config import Config, ModelConfig, check_written, filled, parse_reco
 from asrkit.config.read_yaml import read_values, read_yaml
 from asrkit.errors import UserError
 from asrkit.model import BLANK, Head, Network
-from asrkit.model_file import load_model, read_config_of
+from asrkit.model_file import load_model, read_header
 from asrkit.text import Tokenizer
 from asrkit.training.checkpoints import different
 
@@ -36,7 +36,7 @@ def load_training(path: str | Path, overrides: list[str], resume: bool = False) 
         former = parse_record(read_yaml(Path(folder) / CONFIG))
         whole = filled(values, former, former.training.keep_labels, former.data.replay)
         return check_written(values, overrides, whole)
-    first = read_config_of(os.path.expanduser(name))
+    first = read_header(os.path.expanduser(name)).config
     whole = filled(values, first, True, [*first.data.replay, *first.data.train])
     known = first.model.model_dump(mode="json")
     if isinstance(whole["model"], dict):  # else the schema rejects it

@@ -13,7 +13,7 @@ from asrkit.build import build_normalizer
 from asrkit.config import Config, ConfigError, load_config, parse_config
 from asrkit.errors import UserError
 from asrkit.interop import import_checkpoint
-from asrkit.model_file import ModelFile, load_model, read_config_of, save_model
+from asrkit.model_file import ModelFile, load_model, read_header, save_model
 from asrkit.text import CharTokenizer, SentencePieceTokenizer, TextError, decode
 from asrkit.training.labels import tokenizer_of
 from asrkit.training.warm_start import load_training
@@ -187,4 +187,4 @@ def test_steps_lower_the_loss_and_keep_the_settings(
     losses = [float(each) for each in re.findall(r"  step \d+  loss (\S+)", log)]
     assert losses[-1] < 0.8 * losses[0]
     assert load_model(tmp_path / "out").config.model == file.config.model
-    assert read_config_of(tmp_path / "out").context == file.config.context
+    assert read_header(tmp_path / "out").config.context == file.config.context
