@@ -1,4 +1,4 @@
-"""Lines of text files, which may be gzipped, in UTF-8, UTF-16 or UTF-32."""
+"""Lines of text files, which may be gzipped, in UTF-8 or in UTF-16 with a byte order mark."""
 
 import codecs
 import gzip
@@ -13,12 +13,7 @@ from typing import Any, BinaryIO, NamedTuple, NoReturn
 from asrkit.errors import UserError, shown
 
 GZIP = b"\x1f\x8b"
-BYTE_ORDER_MARKS = (  # UTF-32's begins with UTF-16's
-    (codecs.BOM_UTF32_LE, "utf-32"),
-    (codecs.BOM_UTF32_BE, "utf-32"),
-    (codecs.BOM_UTF16_LE, "utf-16"),
-    (codecs.BOM_UTF16_BE, "utf-16"),
-)
+UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 class LineKind(NamedTuple):
@@ -26,7 +21,7 @@ class LineKind(NamedTuple):
 
     name: str  # "a manifest", for messages
     error: type[UserError]  # raised for a file that cannot be read
-    longest: int  # largest number of bytes of a line, or characters in UTF-16 and UTF-32
+    longest: int  # largest number of bytes of a line, or characters in UTF-16
     most_empty: int  # largest number of empty lines in a row
 
 
@@ -36,8 +31,7 @@ def lines_in(file: BinaryIO, name: str, kind: LineKind) -> Iterator[tuple[int, b
     A byte order mark is removed. A file is unpacked if it is named .gz or begins like gzip.
 
     Raises:
-        kind.error: for a damaged file, one in UTF-16 without a byte order mark, or lines beyond the
-            limits.
+        kind.error: for a damaged file, another encoding, or lines beyond the limits.
     """
     number, empty = 0, 0
 
@@ -46,12 +40,15 @@ def lines_in(file: BinaryIO, name: str, kind: LineKind) -> Iterator[tuple[int, b
 
     try:
         raw: Any = file  # BufferedReader only needs readinto, and closes the file at the end
-        stream: io.BufferedReader[Any] = io.BufferedReader(raw)
+        stream: Any = io.BufferedReader(raw)
         if name.endswith(".gz") or stream.peek(2).startswith(GZIP):
             stream = io.BufferedReader(gzip.GzipFile(fileobj=stream))
-        lines = unmarked(stream)
+        if stream.peek(3).startswith(codecs.BOM_UTF8):
+            stream.read(len(codecs.BOM_UTF8))
+        elif stream.peek(2).startswith(UTF_16):
+            stream = io.TextIOWrapper(stream, "utf-16", newline="\n")
         for number in count(1):
-            line = lines.readline(kind.longest + 1)
+            line = stream.readline(kind.longest + 1)
             if len(line) > kind.longest:
                 refuse(f"a line of more than {kind.longest} bytes: not {kind.name}")
             if not line:
@@ -59,22 +56,14 @@ def lines_in(file: BinaryIO, name: str, kind: LineKind) -> Iterator[tuple[int, b
             if isinstance(line, str):
                 line = line.encode()
             elif number == 1 and b"\0" in line[:4]:
-                order = "BE" if line.startswith(b"\0") else "LE"
-                refuse(
-                    f"not UTF-8; convert it if it is UTF-16: iconv -f UTF-16{order} -t UTF-8 {name}"
-                )
+                refuse("not UTF-8: convert the file, for example with iconv -f UTF-16 -t UTF-8")
             empty = 0 if line.strip() else empty + 1
             if empty > kind.most_empty:
                 refuse(f"{kind.most_empty} empty lines in a row: not {kind.name}")
             if not empty:
                 yield number, line
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+    except (gzip.BadGzipFile, EOFError, zlib.error, UnicodeError) as error:
         raise kind.error(f"{name} is not a gzipped file, or damaged: {error}") from None
-    except UnicodeDecodeError as error:
-        raise kind.error(
-            f"{name} begins with a byte order mark of {error.encoding}, but line {number} or later "
-            "is not in that encoding: convert the file to UTF-8"
-        ) from None
 
 
 def text_lines(path: Path, kind: LineKind, most: float = math.inf) -> Iterator[tuple[int, str]]:
@@ -97,14 +86,3 @@ def text_lines(path: Path, kind: LineKind, most: float = math.inf) -> Iterator[t
                 ) from None
             if text.strip():  # also without spaces that are not ASCII
                 yield number, text.rstrip("\r\n")
-
-
-def unmarked(stream: Any) -> Any:
-    """Return the stream after its byte order mark: text for UTF-16 and UTF-32, else bytes."""
-    head = stream.peek(4)
-    for mark, encoding in BYTE_ORDER_MARKS:
-        if head.startswith(mark):
-            return io.TextIOWrapper(stream, encoding, newline="\n")
-    if head.startswith(codecs.BOM_UTF8):
-        stream.read(len(codecs.BOM_UTF8))
-    return stream
