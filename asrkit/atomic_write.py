@@ -9,7 +9,6 @@ import hashlib
 import os
 import secrets
 import shutil
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -32,9 +31,7 @@ def replacing(path: str | Path) -> Iterator[Path]:
     path = Path(os.path.realpath(given))
     with _temporary(path, given) as temporary:
         temporary.touch(exist_ok=False)
-        mode = stat.S_IMODE(temporary.stat().st_mode)
         yield temporary
-        temporary.chmod(mode)  # some writers make files that only the owner can read
         flush(temporary)
         os.replace(temporary, path)
         flush(path.parent)
@@ -112,9 +109,9 @@ def sha256_of(path: Path) -> str:
     return digest_of(path, hashlib.sha256())
 
 
-def digest_of(path: Path, found: "hashlib._Hash") -> str:
+def digest_of(path: Path, digest: "hashlib._Hash") -> str:
     """Add the contents of a file to a hash, and return its digest."""
     with path.open("rb") as file:
         while block := file.read(BLOCK):
-            found.update(block)
-    return found.hexdigest()
+            digest.update(block)
+    return digest.hexdigest()

@@ -98,11 +98,6 @@ def checked_token(token: str) -> str:
     Raises:
         UserError: for a token with other characters. Its message does not have the token.
     """
-    if not token:
-        raise UserError("the token is empty: give one character or more")
-    if wrong := re.search(r"[^!-~]", token):
-        raise UserError(
-            "the token must be visible ASCII characters without spaces, "
-            f"got another one as character {wrong.start() + 1}"
-        )
+    if not re.fullmatch(r"[!-~]+", token):
+        raise UserError("the token must be one or more visible ASCII characters without spaces")
     return token

@@ -32,10 +32,9 @@ PACKAGES = {  # import names of the packages of each extra
     "wandb": ("wandb",),
     "written": ("whisper_normalizer",),
 }  # fmt: skip
-REQUIRED = {  # names on the package index of the packages that every installation has, by import
-    "av": "av", "numpy": "numpy", "pydantic": "pydantic", "regex": "regex",
-    "safetensors": "safetensors", "sentencepiece": "sentencepiece", "soundfile": "soundfile",
-    "torch": "torch", "tqdm": "tqdm", "yaml": "pyyaml",
+REQUIRED = {  # import names of the packages that every installation has
+    "av", "numpy", "pydantic", "regex", "safetensors", "sentencepiece", "soundfile", "torch",
+    "tqdm", "yaml",
 }  # fmt: skip
 EXTRA_OF = {package: extra for extra, packages in PACKAGES.items() for package in packages}
 
@@ -53,7 +52,5 @@ def missing(packages: Collection[str]) -> str:
 
 def pip_install(*packages: str) -> str:
     """Return the command that installs these packages."""
-    if required := [REQUIRED[each] for each in packages if each in REQUIRED]:
-        return f"pip install {' '.join(required)}"
-    extras = ",".join(sorted({EXTRA_OF[each] for each in packages}))
-    return f"pip install '{DISTRIBUTION}[{extras}]'"
+    extras = ",".join(sorted({EXTRA_OF[each] for each in packages if each not in REQUIRED}))
+    return f"pip install '{DISTRIBUTION}[{extras}]'" if extras else f"pip install {DISTRIBUTION}"

@@ -57,18 +57,6 @@ def test_a_folder_that_cannot_be_written_is_named(
     assert raised.value.filename == str(tmp_path / "x")
 
 
-@pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o077, 0o600)])
-def test_a_file_has_the_mode_of_the_umask(mask: int, mode: int, tmp_path: Path) -> None:
-    before = os.umask(mask)
-    try:
-        with replacing(tmp_path / "m.bin") as temporary:
-            temporary.write_text("whole")
-            temporary.chmod(0o400)  # as a writer may do
-    finally:
-        os.umask(before)
-    assert (tmp_path / "m.bin").stat().st_mode & 0o777 == mode
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_contents_are_on_the_disk_before_their_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

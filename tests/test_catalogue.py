@@ -77,4 +77,5 @@ def test_without_torch(tmp_path: Path) -> None:
     assert all(f"| {name} | " in done.stdout for name in MODELS)
     lines = done.stderr.splitlines()
     assert len(lines) == len(commands)
-    assert all(line.endswith(": torch not installed: pip install torch") for line in lines)
+    told = ": torch not installed: pip install asrkit-streaming"
+    assert all(line.endswith(told) for line in lines)

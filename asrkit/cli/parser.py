@@ -96,7 +96,7 @@ class Parser(argparse.ArgumentParser):
             return 2
         except ModuleNotFoundError as error:
             package = (error.name or "").partition(".")[0]
-            if package not in EXTRA_OF.keys() | REQUIRED.keys():
+            if package not in EXTRA_OF.keys() | REQUIRED:
                 raise
             complain(self.prog, missing([package]))
             return 2
