@@ -172,46 +172,38 @@ def model_path(model: str | Path) -> Path:
     Args:
         model: path of the file; folder with a model.safetensors; name of a ready model or of
             another one in the catalogue; or hf://owner/name. Models of the hub are downloaded, and
-            converted if they are checkpoints of NeMo. :LANGUAGE after the name chooses the language
-            of a model with a language prompt.
+            converted if they are checkpoints of NeMo.
     """
     if not isinstance(model, str | PurePath):
         raise ModelFileError(f"a model must be a path or a ready one's name, got {shown(model)}")
-    path, ready = Path(model), ready_models()
-    text, prompt = hub.with_prompt(str(model))
+    path, ready, text = Path(model), ready_models(), str(model)
     if isinstance(model, str) and text.startswith(hub.PREFIX):
         address = hub.address_of(text)
         require_usable(address.repository)
-        return cached(find(address), prompt)
+        return cached(find(address))
     if path.is_file():
         return path
-    if str(model) and (path / hub.MODEL).is_file():
+    if text and (path / hub.MODEL).is_file():
         return path / hub.MODEL
-    if str(model) in ready:
-        return ready[str(model)]
+    if text in ready:
+        return ready[text]
     entry = entry_of(text) if isinstance(model, str) else None
-    if prompt is not None and (
-        entry.prompt is None if entry is not None else text in ready or Path(text).exists()
-    ):
-        raise ModelFileError(f"{shown(text)} has no language prompt: leave {prompt} out")
     if entry is not None and entry.repository is not None:
-        return cached(find_entry(entry), prompt or entry.prompt)
+        return cached(find_entry(entry), entry.prompt)
     if not path.exists() and path.suffix != ".safetensors":
         require_usable(text)
-    is_address = hub.REPOSITORY.fullmatch(str(model)) and not (path.suffix or path.parent.is_dir())
+    is_address = hub.REPOSITORY.fullmatch(text) and not (path.suffix or path.parent.is_dir())
     raise ModelFileError(
-        f"no model file {str(model) and shown(path)}: give a file of asrkit train or asrkit "
+        f"no model file {text and shown(path)}: give a file of asrkit train or asrkit "
         f"import, a ready model ({', '.join(ready) or 'none'}), another name of asrkit models, or "
         f"{hub.PREFIX}{model if is_address else 'owner/name'} of the hub{near(text)}"
     )
 
 
-def cached(source: Source, prompt: str | None) -> Path:
+def cached(source: Source, prompt: str | None = None) -> Path:
     """Return the path of a model of the hub in the cache; a checkpoint is converted there."""
     checkpoint = Path(source.names[0])
     if checkpoint.suffix != ".nemo":
-        if prompt is not None:
-            raise ModelFileError(f"{source.address} has no language prompt: leave {prompt} out")
         return source.fetch() / checkpoint
     if source.listing.licence is None:
         raise ModelFileError(

@@ -18,7 +18,6 @@ from asrkit.hub import catalogue, downloads
 from asrkit.hub.catalogue import Entry, read_catalogue
 from asrkit.model_file import ModelFileError, load_model, model_path, read_header
 from tests import hub_server
-from tests.conftest import FIXTURES
 from tests.interop.test_import import checkpoint
 from tests.interop.test_whisper import of_transformers, openai_weights
 from tests.running import run, talkative_model
@@ -335,25 +334,6 @@ def test_a_checkpoint_that_cannot_be_converted(remote: hub_server.Hub, nemo: byt
     load_model("hf://me/small")  # the control
 
 
-def test_a_language_prompt(remote: hub_server.Hub) -> None:
-    """The cache has a model for each language."""
-    repository = remote.make("me/prompted")
-    repository.card = CARD
-    source = FIXTURES / "nemo-fastconformer-rnnt-prompt" / "model.nemo"
-    repository.commit(model__nemo=source.read_bytes())
-    assert "got None: choose one, as in NAME:de-DE or by" in refusal("hf://me/prompted")
-    said = "got 'de_DE': choose one, as in NAME:de-DE or by --prompt"
-    assert said in refusal("hf://me/prompted:de_DE")
-    german, english = (load_model(f"hf://me/prompted:{each}") for each in ("de-DE", "en-US"))
-    assert german.training["imported"]["prompt"] == "de-DE"
-    assert german.path != english.path
-    assert german.model.state_dict().keys() == english.model.state_dict().keys()
-    remote.make("me/tiny").commit(model__safetensors=b"")
-    assert "has no language prompt: leave de out" in refusal("hf://me/tiny:de")
-    assert "has no language prompt: leave de out" in refusal("small-en-alnum:de")
-    assert run("info", "hf://me/prompted:de-DE") == 0
-
-
 @pytest.fixture
 def named(remote: hub_server.Hub, nemo: bytes, monkeypatch: pytest.MonkeyPatch) -> Entry:
     """A model of the catalogue, pinned to a commit."""
@@ -370,12 +350,11 @@ def named(remote: hub_server.Hub, nemo: bytes, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_a_name_of_the_catalogue(named: Entry, remote: hub_server.Hub) -> None:
-    assert refusal("small-1.0:de-DE") == "'small-1.0' has no language prompt: leave de-DE out"
     assert remote.requests == []
     file = load_model("small-1.0")
     assert file.terms == (named.licence, tuple(named.languages))
     assert read_header("small-1.0").config == file.config
-    assert name_of("small-1.0") == name_of("small-1.0:de-DE") == "small-1.0"
+    assert name_of("small-1.0") == "small-1.0"
     count = len(remote.requests)
     assert model_path("small-1.0") == file.path
     assert len(remote.requests) == count

@@ -10,10 +10,7 @@ from asrkit.lm import LIMIT
 from asrkit.lm.hotwords import WEIGHT
 from asrkit.terms import Terms, checked_languages, checked_licence
 
-MODEL = (
-    "a .safetensors model file, a name of asrkit models, or hf://owner/name; NAME:de-DE chooses "
-    "the language of a model with a prompt"
-)
+MODEL = "a .safetensors model file, a name of asrkit models, or hf://owner/name"
 LONGEST_MS = 3_600_000  # limit of times in options
 MULTIPLE = "a multiple of the model's frame, usually 40 ms"
 

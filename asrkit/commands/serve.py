@@ -337,10 +337,9 @@ def name_of(model: str) -> str:
     """Return the name for clients of a model without a name."""
     from asrkit.hub.catalogue import entry_of
 
-    text, _ = hub.with_prompt(model)
-    if text.startswith(hub.PREFIX):
-        return hub.address_of(text).repository.partition("/")[2]
-    return text if entry_of(text) else Path(model).stem
+    if model.startswith(hub.PREFIX):
+        return hub.address_of(model).repository.partition("/")[2]
+    return model if entry_of(model) else Path(model).stem
 
 
 def store_of(options: argparse.Namespace) -> tuple[Store | None, bytes | None]:

@@ -15,7 +15,6 @@ MOST_CHARACTERS = 300  # length limit of an address
 NAME = r"\w+(?:[.-]\w+)*"  # no dots or hyphens in a row, nor at an end
 REPOSITORY = re.compile(rf"{NAME}/{NAME}", re.ASCII)
 FILE = re.compile(rf"{NAME}\.(?:safetensors|nemo)", re.ASCII)
-LANGUAGE = r"[A-Za-z]{2,8}(?:[-_][A-Za-z0-9]{2,8})*"  # of a prompt: de-DE, auto
 ADDRESS = re.compile(
     rf"{PREFIX}({REPOSITORY.pattern})(?:@({NAME}(?:/{NAME})*?))?(?:/({FILE.pattern}))?", re.ASCII
 )
@@ -41,9 +40,3 @@ def address_of(text: str) -> Address:
             f"hf://owner/name/file.safetensors, got {shown(text)}"
         )
     return Address(*found.groups())
-
-
-def with_prompt(text: str) -> tuple[str, str | None]:
-    """Split NAME:LANGUAGE into the name and the language of its prompt, None without one."""
-    found = re.fullmatch(rf"(.+):({LANGUAGE})", text)
-    return (found[1], found[2]) if found else (text, None)

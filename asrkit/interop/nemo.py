@@ -113,8 +113,8 @@ def prompt_column(settings: Model, weights: Weights, prompt: str | None) -> int 
     known = settings.model_defaults.prompt_dictionary
     if prompt not in known:
         raise CheckpointError(
-            f"the model reads a language prompt, got {shown(prompt)}: choose one, as in NAME:de-DE "
-            f"or by --prompt, from {', '.join(map(shown, known))}"
+            f"the model reads a language prompt, got {shown(prompt)}: choose one by "
+            f"asrkit import nemo --prompt, from {', '.join(map(shown, known))}"
         )
     return known[prompt]
 
