@@ -142,7 +142,7 @@ def set_in(*places: str, **values: object) -> Callable[[dict[str, Any]], object]
         ("rnnt", "ctc", None, "the model has no CTC head, which --head asks for: leave it", None),
         ("ctc", "transducer", None, "the model has no transducer, which --head asks for", None),
         ("rnnt", None, "de-DE", "only models with a language prompt take --prompt, got 'de-", None),
-        ("rnnt-prompt", None, "xx", "by asrkit import nemo --prompt, from .en-US., .en.", None),
+        ("rnnt-prompt", None, "xx", "nemo --prompt, from 'en-US', 'en', 'de-", None),
         ("rnnt-prompt", None, None, "reads a language prompt, got None: choose one", None),
         ("rnnt-prompt", None, "en", "initialize_prompt_feature': input should be True",
          set_in("model_defaults", initialize_prompt_feature=False)),
