@@ -18,14 +18,6 @@ def distinct(values: list[Any]) -> list[Any]:
     return values
 
 
-def ascending(pair: tuple[float, float]) -> tuple[float, float]:
-    """Return the pair; raise ValueError if it is descending."""
-    low, high = pair
-    if low > high:
-        raise ValueError(f"the lower value must be the first, got [{low:g}, {high:g}]")
-    return pair
-
-
 class Needs(NamedTuple):
     """Metadata of an option that only has an effect with another setting."""
 

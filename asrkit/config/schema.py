@@ -95,15 +95,7 @@ def parse_config(values: dict[str, Any]) -> Config:
 
 def impossible(config: Config) -> Iterator[str]:
     """Yield what is wrong with settings that do not fit each other."""
-    data, masks, training = config.data, config.augmentation, config.training
-    mels, layers, bins = config.model.num_mels, config.model.num_layers, masks.spec_frequency_bins
-    if data.min_seconds > data.max_seconds:
-        yield (
-            f"data.min_seconds {data.min_seconds:g} must be at most data.max_seconds "
-            f"{data.max_seconds:g}"
-        )
-    if masks.spec_probability > 0.0 and bins > mels:
-        yield f"augmentation.spec_frequency_bins {bins} must be at most model.num_mels {mels}"
+    training, layers = config.training, config.model.num_layers
     if config.text.written and config.text.case != "keep":
         yield f"text.written needs text.case keep, got {config.text.case}"
     if not config.context.chunk_sizes and CHUNKS.is_on(config):
@@ -121,7 +113,7 @@ def impossible(config: Config) -> Iterator[str]:
         )
     if training.start_from is None:  # `refuse_idle` reports training.keep
         return
-    if training.keep == "replay" and not data.replay:
+    if training.keep == "replay" and not config.data.replay:
         yield "training.keep replay needs data.replay: recordings of the first model"
     if training.keep == "adapters" and not training.keep_labels:
         yield (

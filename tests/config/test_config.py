@@ -59,10 +59,7 @@ WRONG = {
     "data.recipe=../evil": "'data.recipe': string should match pattern",
     'training.output_dir="a\\0b"': "'training.output_dir': string should match pattern",
     "training=3": "'training': input should be a valid dictionary",
-    "augmentation.noise_snr_db=[20, 10]": "'augmentation.noise_snr_db': the lower value must be "
-    "the first, got [20, 10]",
     "augmentation.speed_factors=[1.0, 0.9, 1]": "'augmentation.speed_factors': each value",
-    "data.min_seconds=40": "data.min_seconds 40 must be at most data.max_seconds 30",
     "nonsense": "an override must be section.key=value, got 'nonsense'",
     "data.train.x=3": "'train' in 'data.train.x=3' is a value, not a section",
     "model.kernels=on": "input should be 'auto' or 'off', got True",
@@ -293,31 +290,12 @@ def test_every_need_names_a_setting(plain: Path) -> None:
     assert {each.wanted for each in found} >= {"above 0", "unigram or bpe", "below 1", "a model"}
 
 
-FEW_MELS = "model.num_mels=20"
-NO_MASKS = "augmentation.spec_probability=0"
-
-
-def test_a_default_without_effect_need_not_fit(plain: Path, tmp_path: Path) -> None:
-    """The widest mask is 27 mel bins, unless no masks are drawn: also as training writes it all."""
-    config = load_config(plain, [FEW_MELS, NO_MASKS])
-    whole = tmp_path / "whole.yaml"
-    whole.write_text(json.dumps(config.model_dump(mode="json")))
-    assert load_config(whole) == config
-    # Controls: with masks, and for a value of the user's own.
-    for path, options in ((plain, [FEW_MELS]), (whole, ["augmentation.spec_probability=0.5"])):
-        with pytest.raises(ConfigError, match=r"bins 27 must be at most model\.num_mels 20"):
-            load_config(path, options)
-    with pytest.raises(ConfigError, match="28 has no effect while"):
-        load_config(plain, [FEW_MELS, NO_MASKS, "augmentation.spec_frequency_bins=28"])
-
-
 def test_a_model_file_of_an_older_version_still_loads() -> None:
     """What does not concern its network or its decoding is a record of how it was trained."""
     values = load_config(CONF).model_dump(mode="json")
-    values["data"]["min_seconds"] = 99
-    values["model"]["num_mels"] = 20  # fewer than in the widest mask of training
-    assert parse_record(values).data.min_seconds == 99
-    with pytest.raises(ConfigError, match=r"data\.min_seconds 99 must be at most"):
+    values["training"]["intermediate_layers"] = [99]
+    assert parse_record(values).training.intermediate_layers == [99]
+    with pytest.raises(ConfigError, match="must lie below"):
         parse_config(values)
     former = values | {"training": values["training"] | {
         "parallel": "ddp", "average_of": "best", "trackers": ["trackio"],
