@@ -25,8 +25,7 @@ PACKAGES = {  # import names of the packages of each extra
     ),
     "sherpa": ("sherpa_onnx",),
     "train": (
-        "jinja2", "jiwer", "lhotse", "pyarrow", "rapidfuzz", "tensorboard", "torchaudio", "urllib3",
-        "webvtt",
+        "jinja2", "jiwer", "lhotse", "pyarrow", "tensorboard", "torchaudio", "urllib3", "webvtt",
     ),
     "vad": ("silero_vad",),
     "wandb": ("wandb",),

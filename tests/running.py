@@ -19,7 +19,7 @@ from tests.test_model_file import a_file
 
 # Commands with a parser, as words: `data` has one for each of its actions.
 PARSERS = [*(name for name in COMMANDS if name != "data"), "data check", "data shard",
-           "data import", "data normalize", "data segment"]  # fmt: skip
+           "data import", "data normalize"]  # fmt: skip
 ONE_PASS = ("--second-pass", "off")  # of stream, to compare it with decode
 
 

@@ -1,4 +1,4 @@
-"""Import, check, normalize, segment or pack a corpus: asrkit data check train.jsonl"""
+"""Import, check, normalize or pack a corpus: asrkit data check train.jsonl"""
 
 import sys
 
@@ -8,7 +8,6 @@ ACTIONS = {
     "import": "turn any corpus into checked manifests, divided by speaker",
     "check": "find what is wrong with a corpus before training",
     "normalize": "normalize a manifest's texts, and report each kind of change",
-    "segment": "divide a long recording with its text into utterances",
     "shard": "pack a manifest and its audio in shards, which read faster",
 }
 EXAMPLE = """asrkit data import folder recordings --output corpus

@@ -19,8 +19,6 @@ from asrkit.errors import UserError, no_file, printable, reason, shown
 
 logger = logging.getLogger(__name__)
 
-# Keys for people, such as those of `asrkit data segment`
-NOTES = {"score", "problem", "confidence"}
 MAX_LINE = 1 << 26  # bytes
 MAX_EMPTY = 10_000  # empty lines in a row: a small .gz can have a thousand million of them
 
@@ -111,8 +109,7 @@ def parse_line(line: bytes, folder: Path, unused: Counter[str]) -> Recording:
     if isinstance(values, dict):
         if problem := wrong_keys(values):
             raise ValueError(problem)
-        known = Recording.model_fields.keys() | NOTES
-        unused.update(key for key in values if key not in known)
+        unused.update(key for key in values if key not in Recording.model_fields)
     recording = Recording.model_validate(values)
     return recording.model_copy(update={"audio": str(folder / recording.audio)})
 
