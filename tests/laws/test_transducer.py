@@ -14,50 +14,35 @@ from asrkit import Batcher, Endpointer, Recognizer, audio
 from asrkit.backends import eager
 from asrkit.config import ConfigError, load_config
 from asrkit.evaluation.recording_search import Trace
-from asrkit.model import FULL, Context, TransducerHead
-from asrkit.runtime import Result
+from asrkit.model import Context, TransducerHead
 from asrkit.runtime.transcript import PIECE
 from asrkit.search import Search, TransducerBeamSearch, TransducerGreedySearch
 from asrkit.text import decode
 from asrkit.train import main
 from tests.conftest import speech, timed, write_config
+from tests.laws.test_any_configuration import assert_same
 from tests.laws.test_streaming import LETTERS, desynchronised, drain, network
 from tests.running import run
 
-HEADS: list[dict[str, Any]] = [
-    {"kind": "transducer", "predictor_dim": 16, "joint_dim": 24, "max_symbols": 2},
-    {"kind": "transducer", "predictor": "stateless", "predictor_dim": 12, "joint_dim": 16},
-]
-LIVE = Context(4, 8)
 SMALL = "model.head={kind: transducer, predictor_dim: 32, joint_dim: 32, dropout: 0.0}"
 
 
-def recognizer(
-    head: dict[str, Any],
-    context: Context = LIVE,
-    dtype: torch.dtype = torch.float64,
-    endpointer: Endpointer | None = None,
-    second: bool = False,
-    beam: int | None = None,
-) -> Recognizer:
-    model = network(speech(3.0), context, head=head).to(dtype)
+def recognizer(beam: int | None = None, endpointer: Endpointer | None = None) -> Recognizer:
+    head = {"kind": "transducer", "predictor_dim": 16, "joint_dim": 24, "max_symbols": 2}
+    model = network(speech(3.0), Context(4, 8), head=head)
     assert isinstance(model.head, TransducerHead)
     search: Search = TransducerGreedySearch(model.head)
     if beam is not None:
         search = TransducerBeamSearch(model.head, beam=beam)
-    return Recognizer(
-        eager(model, context), LETTERS, search,
-        endpointer=endpointer, second_pass=eager(model, FULL) if second else None,
-    )  # fmt: skip
+    return Recognizer(eager(model, Context(4, 8)), LETTERS, search, endpointer=endpointer)
 
 
 @pytest.mark.parametrize("beam", [None, 2])
-@pytest.mark.parametrize("traces", [False, True])
 def test_a_recording_with_endpoints_is_searched_once(
-    beam: int | None, traces: bool, monkeypatch: pytest.MonkeyPatch
+    beam: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Only the frames after an endpoint are searched again, a second at most."""
-    own = recognizer(HEADS[0], endpointer=Endpointer(120), beam=beam)
+    own = recognizer(beam, Endpointer(120))
     samples = np.concatenate([speech(3.0), np.zeros(16000, np.float32)] * 5)
     (frames,) = own.emissions([samples])
     expected = own.read(frames, len(samples))
@@ -66,90 +51,13 @@ def test_a_recording_with_endpoints_is_searched_once(
     monkeypatch.setattr(
         own.backend.head, "project", lambda each: searched.append(len(each)) or project(each)
     )
-    result = (own.with_search(trace) if traces else own).read(frames, len(samples))
-    assert whole(result) == whole(expected)
+    result = own.with_search(trace).read(frames, len(samples))
+    assert_same(result, expected)
     assert len(result.segments) > 4
     assert len(frames) <= sum(searched) <= len(frames) + PIECE * len(result.segments)
-    if traces:
-        assert torch.equal(trace.emissions, frames)
-        text = decode(own.tokenizer, trace.hypothesis.tokens)
-        assert text.replace(" ", "") == result.text.replace(" ", "")
-
-
-def whole(result: Result) -> list[tuple[object, ...]]:
-    """The segments and words of a result, with confidences to the precision of a law."""
-    words = [(*word[:3], pytest.approx(word.confidence, abs=1e-4)) for word in result.words]
-    return [*[(s.text, s.start, s.end) for s in result.segments], *words]
-
-
-def together(own: Recognizer, signals: list[np.ndarray]) -> list[Result]:
-    return desynchronised(own, [(each, 16_000) for each in signals], random.Random(0))
-
-
-SIGNALS = [speech(seconds, seed) for seed, seconds in enumerate([1.4, 0.05, 1.8, 0.7])]
-
-
-@pytest.mark.parametrize("head", HEADS)
-@pytest.mark.parametrize(
-    "options",
-    [{}, {"context": Context(1, 0)}, {"context": Context(3, 6, 2)}, {"beam": 3},
-     {"endpointer": Endpointer(pause_ms=40)},
-     {"endpointer": Endpointer(pause_ms=40), "dtype": torch.float32},
-     {"endpointer": Endpointer(pause_ms=40), "beam": 3},
-     {"endpointer": Endpointer(pause_ms=40), "second": True},
-     {"endpointer": Endpointer(pause_ms=40), "second": True, "beam": 3}],
-    ids=lambda options: " ".join(options) or "greedy",
-)  # fmt: skip
-def test_streams_that_share_calls_of_the_joiner_equal_streams_alone(
-    head: dict[str, Any], options: dict[str, Any]
-) -> None:
-    """With their n-best lists."""
-    own = recognizer(head, **options)
-    alone = [own.transcribe(samples) for samples in SIGNALS]
-    for found in (together(own, SIGNALS), own.transcribe_batch(SIGNALS)):
-        assert [*map(whole, found)] == [*map(whole, alone)]
-        assert [*map(likeliest, found)] == [*map(likeliest, alone)]
-    assert max(len(result.segments) for result in alone) > (1 if "endpointer" in options else 0)
-    assert sum(len(result.text) for result in alone) > 20
-    if "beam" in options:
-        assert max(len(each.nbest) for result in alone for each in result.segments) == 3
-
-
-def likeliest(result: Result) -> list[tuple[str, Any]]:
-    """The n-best texts of all segments with their scores, to the precision of a law."""
-    candidates = [each for segment in result.segments for each in segment.nbest]
-    return [(each.text, pytest.approx(each.score, abs=1e-9)) for each in candidates]
-
-
-class Forgetful(TransducerGreedySearch):
-    """A search that begins each step with the predictor's first state, as early ports do."""
-
-    def step_all(self, states: Any, frames: Any) -> Any:
-        fresh = self.start()
-        changed = [each._replace(predictor=fresh.predictor, output=fresh.output) for each in states]
-        return super().step_all(changed, frames)
-
-
-class Mixed(TransducerGreedySearch):
-    """A search that gives a stream the predictor of its neighbour."""
-
-    def step_all(self, states: Any, frames: Any) -> Any:
-        found = super().step_all(states, frames)
-        mixed = zip(found, [*found[1:], found[0]], strict=True)
-        return [
-            own._replace(predictor=other.predictor, output=other.output) for own, other in mixed
-        ]
-
-
-@pytest.mark.parametrize("kind", [Forgetful, Mixed])
-@pytest.mark.parametrize("head", HEADS)
-def test_control_a_predictor_of_another_past_is_noticed(
-    head: dict[str, Any], kind: type[TransducerGreedySearch]
-) -> None:
-    own = recognizer(head)
-    alone = [own.transcribe(samples) for samples in SIGNALS]
-    found = together(own.with_search(kind(own.backend.head)), SIGNALS)
-    assert [*map(whole, found)] != [*map(whole, alone)]
+    assert torch.equal(trace.emissions, frames)
+    text = decode(own.tokenizer, trace.hypothesis.tokens)
+    assert text.replace(" ", "") == result.text.replace(" ", "")
 
 
 def test_a_search_of_several_streams_that_fails_ends_only_its_own_stream() -> None:
@@ -162,16 +70,16 @@ def test_a_search_of_several_streams_that_fails_ends_only_its_own_stream() -> No
                 raise ValueError("the eighth frame")
             return super().step_all(states, frames)
 
-    own = recognizer(HEADS[0])
+    own, samples = recognizer(), speech(1.4)
     batcher = Batcher(own.with_search(Failing(own.backend.head)))
     long, short = batcher.start(), batcher.start()
-    long.accept(SIGNALS[0])
-    short.accept(SIGNALS[0][:4000])
+    long.accept(samples)
+    short.accept(samples[:4000])
     for session in (long, short):
         session.finish()
     drain(batcher)
     assert isinstance(long.error, ValueError)
-    assert whole(short.result) == whole(own.transcribe(SIGNALS[0][:4000]))
+    assert_same(short.result, own.transcribe(samples[:4000]))
 
 
 @pytest.mark.slow
@@ -196,7 +104,9 @@ def test_it_learns_and_streams_what_it_decodes(corpus: Path, tmp_path: Path, cap
         signals = [audio.load(corpus / u["audio"]) for u in utterances]
         assert [*map(timed, own.transcribe_batch(signals))] == [*map(timed, results)]
         if chunk_size != "full":
-            assert [*map(timed, together(own, signals))] == [*map(timed, results)]
+            given = [(each, 16_000) for each in signals]
+            together = desynchronised(own, given, random.Random(0))
+            assert [*map(timed, together)] == [*map(timed, results)]
     with_beam = ("--search", "prefix_beam", "--beam", "4", "--chunk-ms", "160")
     assert run("decode", "--model", path, "--manifest", manifest, *with_beam) == 0
     assert [line.split("\t")[-1] for line in capsys.readouterr().out.splitlines()] == written
