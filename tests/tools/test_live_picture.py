@@ -8,7 +8,7 @@ import pytest
 
 import asrkit
 from tests.conftest import speech, write_wav
-from tools.live_picture import Update, draw, main, run
+from tools.live_picture import main, run
 
 
 def test_run_and_picture_show_the_same_updates(
@@ -23,12 +23,3 @@ def test_run_and_picture_show_the_same_updates(
     assert printed == [each.text for each in (*live, final)]
     assert final.text == asrkit.load("small-en-alnum", chunk_size="full").transcribe(path).text
     assert final.text in "".join(ElementTree.parse(output).getroot().itertext())
-
-
-def test_words_that_an_update_changes_are_marked(tmp_path: Path) -> None:
-    updates = [Update(0.6, "a b"), Update(1.2, "a <c> d"), Update(1.8, "a <c>")]
-    draw(tmp_path / "a.svg", speech(2.0), updates, Update(2.0, "a <c> d"))
-    root = ElementTree.parse(tmp_path / "a.svg").getroot()
-    new = [each.text for each in root.iter() if each.get("class") == "ink"]
-    assert new == ["a b", "<c> d", None]
-    assert sum(each.get("class") == "faint" for each in root.iter()) == len(updates)
