@@ -12,9 +12,8 @@ import torch
 from asrkit import Batcher
 from asrkit.backends import eager
 from asrkit.errors import UserError
-from asrkit.model import FULL, Context, EncoderState, StepOutput
+from asrkit.model import FULL, Context, StepOutput
 from asrkit.runtime import BatchedSession, Recognizer, Result
-from asrkit.runtime import batcher as batcher_module
 from asrkit.runtime.batcher import PATIENT_ROWS, PATIENT_TURN
 from asrkit.search import GreedySearch, PrefixBeamSearch
 from asrkit.text import CharTokenizer
@@ -164,46 +163,6 @@ def test_failed_step_of_the_network_can_be_repeated() -> None:
         assert same(session.result, wanted, 1e-9)
 
 
-def test_states_of_the_same_rows_stay_joined() -> None:
-    """And a stream that is left behind, or outlives the others, keeps its own state alone."""
-
-    def bytes_held(session: BatchedSession) -> int:
-        return session.stream.state.keys.untyped_storage().nbytes()
-
-    recognizer = recognizer_of()
-    alone = recognizer.engine.init_state(1).keys.nbytes
-    batcher = Batcher(recognizer)
-    sessions = [batcher.start() for _ in range(3)]
-
-    def step(*talking: int) -> list[int]:
-        for i in talking:
-            sessions[i].accept(speech(0.16 + 0.015, i))
-        assert len(batcher.step()) == len(talking)
-        return [bytes_held(session) // alone for session in sessions]
-
-    assert step(0, 1, 2) == [3, 3, 3]
-    (joined,) = batcher._steps._joined.values()
-    states: list[EncoderState] = []
-    network = recognizer.backend.step
-
-    def step_and_note(feats, lengths, state):  # type: ignore[no-untyped-def]
-        states.append(state)
-        return network(feats, lengths, state)
-
-    recognizer.engine.backend = recognizer.backend._replace(step=step_and_note)
-    assert step(0, 1, 2) == [3, 3, 3]
-    assert states[0] is joined
-    assert step(0, 2) == [2, 1, 2]
-    assert step(1) == [2, 1, 2]
-    batcher.cancel(sessions[0])
-    assert step(1, 2) == [0, 2, 2]
-    for session in sessions:
-        session.finish()
-    drain(batcher)
-    assert not batcher._steps._joined
-    assert [bytes_held(session) for session in sessions] == [0, 0, 0]
-
-
 def test_sessions_that_waited_longest_step_first() -> None:
     """With more streams than rows, those that waited longest go first."""
     batcher = Batcher(recognizer_of(), 2)
@@ -255,29 +214,3 @@ def test_options_out_of_range_are_refused_by_name() -> None:
             Batcher(recognizer_of(), wrong)  # type: ignore[arg-type]
     with pytest.raises(UserError, match=r"sample rate must be .* got '16000'"):
         Batcher(recognizer_of()).start("16000")  # type: ignore[arg-type]
-
-
-def test_second_passes_that_share_a_step_are_of_bounded_length(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Rows are padded to the longest: n rows of T frames each, or one row that is longer."""
-    recognizer = recognizer_of(second_pass=eager(tiny_model().double(), FULL))
-    batcher = Batcher(recognizer, max_rows=4)
-    rate = recognizer.engine.spec.rate
-    monkeypatch.setattr(batcher_module, "MOST_ENDED_MS", 30 * rate.frame_ms)
-
-    def together(*frames: int) -> int:
-        sessions = [batcher.start() for _ in frames]
-        for session, count in zip(sessions, frames, strict=True):
-            feats = torch.zeros(count * rate.factor, 80)
-            session.stream.ended_feats.append(feats)
-        found = len(batcher._together(sessions))
-        for session in sessions:
-            batcher.cancel(session)
-            assert not session.stream.ended_feats  # and what waited is dropped
-        return found
-
-    assert together(10, 10, 10, 10) == 3
-    assert together(10, 5, 15, 5) == 2
-    assert together(7, 7, 7, 7, 1) == 4  # max_rows
-    assert together(31, 1) == 1

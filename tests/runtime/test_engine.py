@@ -5,11 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from asrkit import Endpointer, audio
 from asrkit.backends import eager
-from asrkit.model import Context, EncoderState, Network, StepOutput
+from asrkit.model import Context
 from asrkit.runtime import Recognizer
 from asrkit.runtime.engine import SpeechDetector, build_engine
 from asrkit.runtime.stream import Stream
@@ -85,31 +84,3 @@ def test_the_speech_detector_is_in_step_where_streams_begin_early() -> None:
     _, expected = detector.step(detector.start(), torch.from_numpy(samples))
     assert found == [False, *expected]
     assert any(expected)
-
-
-GPU = torch.device("meta")  # without numbers, it stands for a GPU
-
-
-def test_a_step_takes_features_to_the_network(
-    model: Network, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And frames back, but for a search that calls the head; streams' features are on the CPU."""
-    devices: list[str] = []
-
-    def step(feats: Tensor, lengths: Tensor, state: EncoderState) -> StepOutput:
-        devices.extend((feats.device.type, lengths.device.type))
-        return StepOutput(feats.new_zeros(1, 4, 5), torch.tensor([4]), state)
-
-    backend = eager(model, Context(4, 8))
-    backend = backend._replace(spec=backend.spec._replace(device=GPU), step=step)
-    engine = build_engine(backend, None, vad=False)
-    feats, past = engine.features(torch.zeros(1, 1600), engine.frontend.start(1))
-    assert feats.device.type == past.device.type == "cpu"
-    assert {each.device for each in engine.batch_frontend.buffers()} == {GPU}
-    given = [torch.zeros(16, engine.spec.num_mels)], engine.init_state(1)
-    with pytest.raises(NotImplementedError, match="meta"):  # as it has no numbers to bring back
-        engine.step_of(*given)
-    assert devices == ["meta", "meta"]
-    monkeypatch.setattr(type(engine.backend.head), "IN_SEARCH", True)
-    (frames,), _ = engine.step_of(*given)
-    assert frames.device == GPU
