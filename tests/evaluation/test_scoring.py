@@ -1,14 +1,11 @@
 """From recordings to scores: known outcomes, independent losses, and every way to recognise."""
 
-from collections.abc import Sequence
-
 import numpy as np
 import pytest
 import torch
 
 from asrkit import audio
 from asrkit.backends import eager
-from asrkit.build import build_alignment
 from asrkit.errors import UserError
 from asrkit.evaluation import Outcome, ReferenceRecording, Score, recognize, scores
 from asrkit.evaluation.calibration import calibration, calibration_error
@@ -16,10 +13,9 @@ from asrkit.evaluation.delays import Delay
 from asrkit.evaluation.outcomes import ReferenceLoss
 from asrkit.evaluation.scoring import losses_of, rates, unit_rates
 from asrkit.evaluation.wer import ErrorRate
-from asrkit.model import FULL, FULL_CONTEXT, Context, Head
+from asrkit.model import FULL_CONTEXT, Context
 from asrkit.runtime import Engine, Recognizer, Result, Word
 from asrkit.search import GreedySearch
-from asrkit.search.forced_alignment import AlignmentError
 from asrkit.text import CharTokenizer
 from asrkit.text.graphemes import spaced_units, units
 from asrkit.training import loss as training_loss
@@ -151,26 +147,6 @@ def test_loss_is_the_trainings_and_takes_no_second_pass(monkeypatch: pytest.Monk
             assert found is not None
             assert found.tokens == tokens.size(1)
             assert found.nats == pytest.approx(expected.item(), rel=1e-4)
-
-
-def test_head_that_cannot_be_aligned_has_no_alignment_and_is_named() -> None:
-    """Its texts are recognised and scored all the same; the control is a CTC head."""
-
-    class Other(Head):
-        def frames_needed(self, tokens: Sequence[int]) -> int:
-            return 1 << 30  # so no loss
-
-    utterance = ReferenceRecording("a", speech(2.0), "ab")
-    tokenizer = CharTokenizer(list("abcdefghij "))
-    for head in (None, Other()):
-        backend = eager(tiny_model(), FULL)
-        if head is not None:
-            backend = backend._replace(head=head)
-        recognizer = Recognizer(backend, tokenizer, GreedySearch())
-        (found,) = recognize([[utterance]], {"full": recognizer}, aligner=recognizer)
-        assert (found["full"].delays is None) == (head is not None)
-    with pytest.raises(AlignmentError, match="needs a CTC layer, and the Other of this"):
-        build_alignment(Other(), [1])
 
 
 def test_calibration_of_three_right_words_of_four_is_as_worked_out() -> None:

@@ -16,7 +16,7 @@ from asrkit.data.dataset import TextEncoder
 from asrkit.data.inputs import read_distinct
 from asrkit.data.recordings import load_recordings
 from asrkit.evaluation import ReferenceRecording, recognize, scores
-from asrkit.evaluation.outcomes import aligned, traced
+from asrkit.evaluation.outcomes import aligned
 from asrkit.model import FULL, Context
 from asrkit.model.head import ctc_frames
 from asrkit.model_file import load_model
@@ -99,20 +99,6 @@ def test_all_users_give_one_number(folder: Path, capsys: pytest.CaptureFixture[s
     assert row == f"{100 * sum(counts) / 6:.2f} %"
     full = evaluated(capsys, "--chunk-ms", "full")["full"]
     assert tuple(full[kind] for kind in kinds) != counts  # control
-
-
-def test_a_trace_puts_segments_together(folder: Path) -> None:
-    """With endpoints the hypothesis is of the whole recording, in its frames."""
-    samples = speech(2.0)
-    utterance = ReferenceRecording("0", samples, "ab")
-    plain = asrkit.load("m.safetensors", chunk_size=4)
-    cut = asrkit.load("m.safetensors", chunk_size=4, endpointer=Endpointer(80))
-    ((one, whole),) = traced(plain, [utterance])
-    ((several, parts),) = traced(cut, [utterance])
-    assert len(several.segments) > len(one.segments) == 1
-    assert parts.hypothesis == whole.hypothesis  # greedy search has no memory beyond a token
-    assert len(parts.emissions) == len(whole.emissions)
-    assert several == cut.transcribe(samples)
 
 
 def test_long_recordings_go_in_pieces_and_are_scored_alike(

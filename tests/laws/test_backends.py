@@ -15,7 +15,6 @@ from asrkit.backends import build_backend, eager
 from asrkit.backends import onnx as onnx_files
 from asrkit.backends.export_metadata import Exported, export_path
 from asrkit.backends.registry import check
-from asrkit.decode import main as decode
 from asrkit.errors import UserError
 from asrkit.export import int8, onnx
 from asrkit.export.__main__ import main as export
@@ -390,21 +389,6 @@ def test_mistakes(
     Path("no.onnx").write_bytes(b"\x08\x07not a model")
     with pytest.raises(UserError, match=problem):
         load(exports.model, **({"chunk_size": CHUNK, "left_context": LEFT} | options))
-
-
-@pytest.mark.parametrize(("kind", "threads"), [("onnx", 1), ("onnx-int8", 1), ("eager", 2)])
-def test_commands_leave_torch_one_thread_beside_onnx(
-    exports: Exports, recording: np.ndarray, tmp_path: Path, kind: str, threads: int
-) -> None:
-    wav = write_wav(tmp_path / "a.wav", recording)
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    options = ["--model", str(exports.model), "--threads", "2"]
-    try:
-        assert decode([*options, "--backend", kind, *LIVE, str(wav)]) == 0
-        assert torch.get_num_threads() == threads
-    finally:
-        torch.set_num_threads(before)
 
 
 def test_ready_models_are_not_written_beside(capsys: pytest.CaptureFixture[str]) -> None:

@@ -38,14 +38,6 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return exported_model(tmp_path_factory.mktemp("full"), file_of(num_layers=1), *FULL_OPTIONS)
 
 
-def test_older_versions_have_its_operations(model: Path) -> None:
-    """ONNX Runtime before 1.29 has no cosine in float64."""
-    graph = pytest.importorskip("onnx").load(export_path(model, WHOLE, "onnx")).graph
-    operations = {node.op_type for node in graph.node}
-    assert "Sin" in operations
-    assert "Cos" not in operations
-
-
 def test_any_length(model: Path) -> None:
     """From nothing at all to longer than the graph takes, and rows of several lengths."""
     plain, ours = (load(model, "full", backend=kind) for kind in ("eager", "onnx"))

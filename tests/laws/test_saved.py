@@ -118,17 +118,6 @@ print(repr(session.finish()))
     assert done.stdout.strip() == repr(expected), done.stderr
 
 
-def test_an_ended_session_has_no_state_of_the_network(recognizer: Recognizer) -> None:
-    session = recognizer.start()
-    session.accept(words())
-    state = sum(each.nbytes for each in recognizer.engine.init_state(1))
-    assert len(session.save()) > state  # control
-    final = session.finish()
-    data = session.save()
-    assert len(data) < state / 4
-    assert recognizer.restore(data).result == final
-
-
 def test_control_a_number_that_was_changed_is_noticed(recognizer: Recognizer) -> None:
     samples = words()
     session = recognizer.start()

@@ -11,7 +11,7 @@ import torch
 
 from asrkit.build import pieces_of
 from asrkit.errors import UserError
-from asrkit.lm import Hotwords, NGram, TokenFusion, Weighted, WordFusion, ngram
+from asrkit.lm import Hotwords, NGram, TokenFusion, Weighted, WordFusion
 from asrkit.lm.kneser_ney import arpa_lines, estimate
 from asrkit.lm.lm_fusion import as_word
 from asrkit.lm.ngram import read_arpa
@@ -150,24 +150,6 @@ def test_a_beam_is_that_of_trying_all_tokens(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", range(20))
-def test_fused_search_does_not_depend_on_the_split(
-    kind: str, seed: int, words: NGram, letters: NGram
-) -> None:
-    """And asking for results on the way changes nothing."""
-    fusion, _, _ = case(kind, seed, words, letters)
-    search = PrefixBeamSearch(1 + seed % 10, fusion=fusion)
-    log_probs = random_log_probs(seed, 60, 4, scale=3.0)
-    expected = nbest(search, log_probs)
-    state = search.start()
-    for part in pieces(log_probs, seed):
-        state = search.step(state, part)
-        assert search.best(state) == search.best(state)
-        assert search.partial(state) == search.partial(state)
-    assert search.nbest(state) == expected
-
-
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(4))
 def test_all_texts_of_a_transducer(kind: str, seed: int, words: NGram, letters: NGram) -> None:
     """The same for the sum of a text's alignments: blanks and frames add nothing."""
@@ -215,27 +197,6 @@ def test_long_texts_with_a_bonus_do_not_overflow(words: NGram) -> None:
     (best, *_) = nbest(PrefixBeamSearch(fusion=fusion), frames.log())
     assert best.hypothesis.tokens == (2, 1) * 500
     assert 800 < best.score < 9.0 * 500
-
-
-def test_language_model_decides_between_texts_that_sound_alike(words: NGram) -> None:
-    """Control: without weight, or without a model, the posteriors alone decide."""
-    frames = torch.tensor([[0.0, 0.0, 0.49, 0.51], [1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.4, 0.6]])
-    for weight, text in ((2.0, "ab"), (0.0, "bb")):
-        fusion = WordFusion(Weighted(words, weight, 0.0), PIECES, complete_units)
-        search = PrefixBeamSearch(fusion=fusion)
-        best = search.best(search.step(search.start(), frames.log()))
-        assert "".join(PIECES[token] for token in best.tokens) == text
-
-
-def test_a_word_that_is_not_complete_costs_nothing_yet(words: NGram) -> None:
-    """While the stream goes on the likelier sound leads; if it ends, the likelier last word."""
-    frames = torch.tensor([[0.0, 0.0, 0.0, 1.0], [0.45, 0.0, 0.55, 0.0]])
-    fusion = WordFusion(Weighted(words, 3.0, 0.0), PIECES, complete_units)
-    search = PrefixBeamSearch(fusion=fusion)
-    state = search.step(search.start(), frames.log())
-    assert search.partial(state).tokens == (3, 2)
-    assert search.best(state).tokens == (3,)
-    assert search.partial(state).tokens == (3, 2)  # asking has changed nothing
 
 
 def test_a_search_with_one_more_leaves_the_first_as_it_was() -> None:
@@ -357,14 +318,6 @@ def test_words_that_no_text_can_have_are_reported(
     found = WordFusion(Weighted(model, 0.7, 0.3), ["", *pieces], complete_units).misfit()
     assert found.startswith(line)
     assert bool(found) == bool(line)
-
-
-def test_words_are_sampled_at_equal_distances(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model = written([[*map(str, range(10, 35))]], tmp_path)
-    monkeypatch.setattr(ngram, "SAMPLE", 10)
-    assert model.words_in_part() == ["10", "13", "16", "19", "22", "25", "28", "31", "34"]
 
 
 def test_tokens_that_the_model_lacks_are_reported(tmp_path: Path) -> None:

@@ -6,13 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
-import torch
 
-from asrkit.build import FUSIONS
 from asrkit.extras import missing
 from asrkit.lm import ArpaError, TokenFusion, Weighted, WordFusion, read_arpa, read_language_model
 from asrkit.lm.kenlm import KenLM
-from asrkit.search import PrefixBeamSearch
 from asrkit.text.graphemes import complete_units
 from tests.conftest import skip
 
@@ -47,23 +44,6 @@ def test_scores_equal_those_of_the_arpa_file() -> None:
             other, their_state = theirs.score(their_state, word)
             assert other == pytest.approx(log_prob, abs=1e-5)
         assert theirs.finish(their_state) == pytest.approx(ours.finish(our_state), abs=1e-5)
-
-
-@pytest.mark.usefixtures("kenlm")
-@pytest.mark.parametrize("units", ["words", "tokens"])
-def test_search_with_a_binary_equals_search_with_arpa(units: str) -> None:
-    log_probs = torch.randn(40, 5, generator=torch.Generator().manual_seed(0)).log_softmax(1)
-    found = []
-    for model in (read_arpa(ARPA), KenLM(BINARY)):
-        search = PrefixBeamSearch(fusion=FUSIONS[units](Weighted(model, 0.8, 0.2), PIECES))
-        found.append(search.nbest(search.step(search.start(), log_probs)))
-    assert [each.hypothesis.tokens for each in found[0]] == [
-        each.hypothesis.tokens for each in found[1]
-    ]
-    scores = [[each.score for each in texts] for texts in found]
-    assert scores[1] == pytest.approx(scores[0], abs=1e-4)
-    plain = PrefixBeamSearch()
-    assert plain.nbest(plain.step(plain.start(), log_probs)) != found[0]
 
 
 @pytest.mark.usefixtures("kenlm")

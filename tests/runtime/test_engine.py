@@ -11,10 +11,9 @@ from asrkit.backends import eager
 from asrkit.model import Context
 from asrkit.runtime import Recognizer
 from asrkit.runtime.engine import SpeechDetector, build_engine
-from asrkit.runtime.stream import Stream
 from asrkit.search import GreedySearch
 from asrkit.text import WordTokenizer
-from tests.conftest import PADDED, speech, timed, tiny_model
+from tests.conftest import PADDED, speech, tiny_model
 
 LETTERS = WordTokenizer(list("abcdefghijk"))
 
@@ -26,29 +25,6 @@ def recognizer_of(subsampling: Any = "conv4", endpointer: Endpointer | None = No
 
 def packets(samples: np.ndarray, sizes: list[int]) -> list[np.ndarray]:
     return np.split(samples, np.cumsum(sizes))
-
-
-@pytest.mark.parametrize("rate", [8000, 16_000, 44_100])
-def test_small_packets_are_joined(rate: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """So they cost fewer calls, and no result comes later than if they were not."""
-    recognizer, samples, calls = recognizer_of(), speech(3.0, 1, rate), 0
-    resampled = Stream._resample
-
-    def counted(stream: Stream, last: bool) -> None:
-        nonlocal calls
-        calls += 1
-        resampled(stream, last)
-
-    def answers() -> list[object]:
-        session = recognizer.start(rate)
-        return [timed(session.accept(packet)) for packet in packets(samples, [rate // 100] * 299)]
-
-    monkeypatch.setattr(Stream, "_resample", counted)
-    joined, calls_joined = answers(), calls
-    monkeypatch.setattr(Stream, "_completes", lambda stream, more: True)
-    assert joined == answers()
-    assert calls_joined < 150
-    assert calls - calls_joined == 300  # the control
 
 
 @pytest.mark.parametrize("kind", ["kaldi", "slaney"])

@@ -107,26 +107,6 @@ def test_words_of_changing_hypotheses_equal_those_read_anew(
     assert max(map(len, said)) > 2 * RECENT
 
 
-def test_a_word_that_never_ends_is_not_read_from_its_start() -> None:
-    class Counting(CharTokenizer):
-        read = 0
-
-        def piece(self, token: int) -> str:
-            self.read += 1
-            return super().piece(token)
-
-    tokenizer = Counting(list("ab"))
-    read, text = WordReader(tokenizer, FRAME_MS), ""
-    for size in range(1000):
-        tokens = tuple(1 + i % 2 for i in range(size))
-        read(Hypothesis(tokens, tokens, tokens, (1.0,) * size))
-        text = "".join(map(tokenizer.piece, tokens))
-    (word,) = read(Hypothesis(tokens, tokens, tokens, (1.0,) * size))
-    assert word.text == text
-    own = 1000 * 999 / 2  # of this test
-    assert tokenizer.read - own < 1000 * (RECENT + 5)
-
-
 @pytest.mark.parametrize("name", ["before", "after", "over"])
 def test_control_words_that_reach_too_far_are_noticed(
     name: str, monkeypatch: pytest.MonkeyPatch

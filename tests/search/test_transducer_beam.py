@@ -10,7 +10,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from asrkit.lm import Hotwords
 from asrkit.model import TransducerHead
 from asrkit.search import Ranked, TransducerBeamSearch, TransducerGreedySearch
 from tests.search.test_prefix_beam import ALL, add
@@ -157,47 +156,6 @@ def test_unlikely_labels_and_certain_blanks_are_skipped() -> None:
         assert {each.hypothesis.tokens for each in found} != {
             each.hypothesis.tokens for each in everything
         }
-
-
-class Table:
-    """A head whose frames are its log-probabilities after 0, 1, 2 labels: (E, 3 * V)."""
-
-    vocab_size, max_symbols = 4, 1
-
-    def start(self, batch_size: int) -> tuple[Tensor]:
-        return (torch.full((batch_size, 1), -1.0),)
-
-    def predict(self, tokens: Tensor, state: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor]]:
-        return state[0] + 1.0, (state[0] + 1.0,)
-
-    def project(self, encoded: Tensor) -> Tensor:
-        return encoded
-
-    def join(self, encoded: Tensor, predicted: Tensor) -> Tensor:
-        return encoded.view(-1, 3, 4)[range(len(predicted)), predicted[:, 0].long()]
-
-
-PIECES = ["", " ", "a", "b"]
-BLANK = [1.0, 0.0, 0.0, 0.0]
-
-
-@pytest.mark.parametrize(("prob", "text"), [(0.02, "ab"), (0.0, "b")])
-def test_hotwords_change_a_text_and_are_taken_back_if_they_break(prob: float, text: str) -> None:
-    """After the first frame the hotword's beginning leads, and after the second what is whole."""
-    table = torch.tensor([
-        [[0.2, 0.0, 0.3, 0.5], BLANK, BLANK],
-        [BLANK, [0.6, 0.0, 0.4 - prob, prob], BLANK],
-    ])  # fmt: skip
-    encoded = table.log().flatten(1)
-    plain_search = TransducerBeamSearch(Table(), beam=4)
-    search = plain_search.plus(Hotwords({"ab": 6.0}, PIECES))
-    for each, partial, final in ((plain_search, "b", "b"), (search, "a", text)):
-        state = each.step(each.start(), encoded[:1])
-        assert "".join(PIECES[token] for token in each.partial(state).tokens) == partial
-        state = each.step(state, encoded[1:])
-        assert "".join(PIECES[token] for token in each.best(state).tokens) == final
-    ranked = {each.hypothesis.tokens: each.score for each in search.nbest(state)}
-    assert ranked[(3,)] == pytest.approx(math.log(0.5 * 0.6))  # nothing is left of the hotword
 
 
 def test_the_likeliest_label_is_tried_however_unlikely_it_is() -> None:

@@ -1,7 +1,6 @@
 """Greedy search of a transducer against a loop over frames and labels."""
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,7 +8,7 @@ import torch
 from torch import Tensor
 
 from asrkit.model import TransducerHead, build_head
-from asrkit.search import Search, TransducerBeamSearch, TransducerGreedySearch
+from asrkit.search import TransducerGreedySearch
 from asrkit.search.base import Hypothesis
 
 HEADS: list[dict[str, Any]] = [
@@ -75,49 +74,3 @@ def test_search_equals_the_loop_over_frames(options: dict[str, Any]) -> None:
     assert len(found.tokens) > 10
     several = len(found.starts) - len(set(found.starts))
     assert (several > 0) == (own.max_symbols > 1)
-
-
-class Counted:
-    """A head that counts the calls of its joiner and predictor."""
-
-    def __init__(self, own: TransducerHead) -> None:
-        self.own, self.joins, self.predictions = own, 0, 0
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.own, name)
-
-    def join(self, encoded: Tensor, predicted: Tensor) -> Tensor:
-        self.joins += 1
-        return self.own.join(encoded, predicted)
-
-    def predict(self, tokens: Tensor, state: Any) -> Any:
-        self.predictions += 1
-        return self.own.predict(tokens, state)
-
-
-@pytest.mark.parametrize(
-    "kind", [TransducerGreedySearch, lambda head: TransducerBeamSearch(head, beam=4)]
-)
-def test_a_round_calls_the_joiner_once_for_all_streams(kind: Callable[[Any], Search]) -> None:
-    counted = Counted(head(**HEADS[0]))
-    search, parts, calls = kind(counted), [frames(20, seed) for seed in range(8)], []
-    for part in parts:
-        state, counted.joins = search.start(), 0
-        search.step(state, part)
-        calls.append(counted.joins)
-    starts, counted.joins, counted.predictions = [search.start() for _ in parts], 0, 0
-    search.step_all(starts, parts)
-    assert counted.joins == max(calls) < sum(calls) / 4
-    assert counted.predictions <= counted.joins
-
-
-@pytest.mark.parametrize("options", HEADS)
-def test_a_text_at_once_is_the_text_token_by_token(options: dict[str, Any]) -> None:
-    own, tokens = head(**options), [4, 1, 4, 2]
-    state, alone = own.start(1), []
-    for token in [0, *tokens]:
-        output, state = own.predict(torch.tensor([token]), state)
-        alone.append(output)
-    at_once = own.outputs(torch.tensor([tokens]))[0]
-    assert (at_once - torch.cat(alone)).abs().max() < 1e-9
-    assert (at_once[1:] - own.outputs(torch.tensor([tokens[::-1]]))[0, 1:]).abs().max() > 1e-3
