@@ -63,13 +63,6 @@ def test_a_second_pass_of_a_stream(model: Path) -> None:
     assert timed(found.transcribe(samples)) == timed(plain.transcribe(samples))
     with pytest.raises(UserError, match="no export of this model for chunks of 320 ms"):
         load(model, backend="onnx", **options)  # type: ignore[arg-type]
-    export_path(model, WHOLE, "onnx").rename(model.parent / "moved.onnx")
-    try:
-        told = "no export of this model for full context lies beside it; asrkit export --format"
-        with pytest.raises(UserError, match=f"{told} onnx --chunk-ms full"):
-            load(model, "full", backend="onnx")
-    finally:
-        (model.parent / "moved.onnx").rename(export_path(model, WHOLE, "onnx"))
 
 
 def test_control_another_models_export(model: Path, tmp_path: Path) -> None:

@@ -1,26 +1,19 @@
 """Law 9: a stream that is saved and restored anywhere goes on as if it had not been."""
 
-import copy
-import hashlib
-import json
-import math
 import random
-import struct
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load, save
 
 from asrkit import Batcher, Endpointer, Recognizer, Result
 from asrkit import load as load_recognizer
 from asrkit.model import FULL_CONTEXT
 from asrkit.runtime import Session
-from asrkit.runtime.serialization import JSON, MAGIC, SavedStreamError
+from asrkit.runtime.serialization import SavedStreamError
 from tests.conftest import speech
 from tests.laws.test_any_configuration import case
 from tests.laws.test_streaming import drain, packets
@@ -186,79 +179,19 @@ def test_hotwords_of_the_recogniser_are_part_of_it(recognizer: Recognizer) -> No
             other.restore(data)
 
 
-def sealed(data: bytes) -> bytes:
-    """The bytes with a checksum that fits, as somebody would make who wants to do harm."""
-    return MAGIC + hashlib.sha256(data).digest() + data
-
-
-def lies(value: object, draw: random.Random) -> object:
-    """A JSON value with one leaf changed."""
-    if isinstance(value, list | dict) and value:
-        key = draw.choice([*value] if isinstance(value, dict) else range(len(value)))
-        value = copy.copy(value)
-        value[key] = lies(value[key], draw)  # type: ignore[index]
-        return value
-    numbers = [-1, 0, 1, 7, 2**31, 2**53, 10**30, 10**400, -(10**9), 1e300, -0.5, 1e-300, math.nan]
-    return draw.choice([*numbers, None, True, "", "0", "9", [], [[]], {}, [0] * 1000])
-
-
-def survives(recognizer: Recognizer, data: bytes) -> bool:
-    """Whether bytes are taken for a stream."""
-    try:
-        session = recognizer.restore(data)
-    except SavedStreamError as error:
-        message = str(error)
-    else:
-        message = ""
-    assert message.isprintable()
-    assert len(message) < 500
-    if message:
-        return False
-    with suppress(Exception):  # forged values that were taken may end the session
-        if not session.stream.ended:
-            session.accept(np.zeros(20000, np.float32))
-        session.finish()
-    return True
-
-
-def test_mutations_are_refused_or_harmless(recognizer: Recognizer) -> None:
-    """Flips and cuts are refused; lies with a checksum that fits end one session at most."""
+def test_changed_bytes_are_refused(recognizer: Recognizer) -> None:
+    """Flips and cuts, but not the bytes as they were. `tests/torture` forges the checksum, too."""
     session = recognizer.start(44100, hotwords=["seven"])
     session.accept(speech(2.0, rate=44100))
-    start, draw = len(MAGIC) + 32, random.Random(0)
-    data = session.save()
-    for bad, told in ((b"RIFF", "not a saved stream"), (data[:-1], "its bytes have changed")):
-        with pytest.raises(SavedStreamError, match=told):
-            recognizer.restore(bad)
+    data, draw = session.save(), random.Random(0)
     expected = recognizer.restore(data).finish()
-    taken = 0
-    for i in range(40):
-        place, cut = draw.randrange(len(data)), draw.randrange(len(data))
+    for i in range(80):
         flipped = bytearray(data)
-        flipped[place if i % 2 else place % 4000] ^= 1 << draw.randrange(8)
-        assert not survives(recognizer, bytes(flipped))
-        assert not survives(recognizer, data[:cut])
-        flipped = bytearray(data[start:])
-        flipped[place % 3000 if i % 3 else place % len(flipped)] ^= 1 << draw.randrange(8)
-        taken += survives(recognizer, sealed(bytes(flipped)))
-        assert not survives(recognizer, sealed(data[start:cut]))
-    tensors = load(data[start:])
-    header = json.loads(tensors.pop(JSON).numpy().tobytes())
-    for i in range(120):
-        other, others = dict(header), dict(tensors)
-        if i % 4:
-            other["stream"] = lies(header["stream"], draw)
-        else:
-            name = draw.choice([*others])
-            odd = [torch.zeros(0), torch.zeros(3, 0, 2), torch.zeros(1 << 16), torch.tensor(True)]
-            others[name] = draw.choice([*odd, others[name].double(), others[name][..., :-1]])
-        text = json.dumps(other).encode()
-        others[JSON] = torch.frombuffer(bytearray(text), dtype=torch.uint8)
-        taken += survives(recognizer, sealed(save({k: v.contiguous() for k, v in others.items()})))
-    for size in (0, 7, 1 << 20, 1 << 62):
-        assert not survives(recognizer, sealed(struct.pack("<Q", size) + data[start + 8 :]))
-    assert 0 < taken < 160
-    assert recognizer.restore(data).finish() == expected  # no lie has changed the recogniser
+        flipped[draw.randrange(len(data) if i % 2 else 4000)] ^= 1 << draw.randrange(8)
+        for bad in (bytes(flipped), data[: draw.randrange(len(data))]):
+            with pytest.raises(SavedStreamError, match=r"not a saved|bytes have changed"):
+                recognizer.restore(bad)
+    assert recognizer.restore(data).finish() == expected
 
 
 def test_a_saved_call_does_not_grow_but_by_its_text(recognizer: Recognizer) -> None:

@@ -43,17 +43,10 @@ def test_load_takes_what_is_not_given_from_the_model_file(tmp_path: Path) -> Non
         ("chunk_size", 0, "chunk_size must be .* or 'full', got 0"),
         ("left_context", -1, "left_context must be .*, got -1"),
         ("chunk_size", True, "chunk_size must be 1 to 90000 frames or 'full', got True"),
-        ("chunk_size", "16", "chunk_size must be .* got '16'"),
-        ("chunk_size", 1 << 31, "chunk_size must be .* got 2147483648"),
-        ("left_context", True, "left_context must be 0 to 90000 frames, got True"),
-        ("left_context", 10**7, "left_context must be .* got 10000000"),
-        ("left_context", 1.5, "left_context must be .* got 1.5"),
+        ("left_context", 1.5, "left_context must be 0 to 90000 frames, got 1.5"),
         ("device", "abacus", "^device must be one of cpu.* got 'abacus'$"),
-        ("device", "cuda:99", "^device must be one of cpu.* got 'cuda:99'$"),
-        ("device", "meta", "^device must be one of cpu.* got 'meta'$"),
         ("device", None, "^device must be one of cpu.* got None$"),
         ("endpointer", 600, "^endpointer must be an asrkit.Endpointer, got 600"),
-        ("endpointer", asrkit.Endpointer, "^endpointer must be an asrkit.Endpointer, got <class"),
     ],
 )
 def test_load_refuses_values_that_do_not_fit_by_name(

@@ -89,9 +89,10 @@ def test_inputs_are_read_or_rejected(name: str, tmp_path: Path) -> None:
     torture(PARTS[name], EXAMPLES, tmp_path, PROJECT / "build" / "torture" / name)
 
 
-def test_hotwords_are_read_or_rejected(tmp_path: Path) -> None:
-    """The quickest kind of input, for a moment."""
-    torture(PARTS["hotwords"], 50, tmp_path, tmp_path / "kept")
+@pytest.mark.parametrize("name", ["hotwords", "streams"])
+def test_inputs_of_a_kind_are_read_or_rejected(name: str, tmp_path: Path) -> None:
+    """The quickest kinds of input, for a moment."""
+    torture(PARTS[name], 50, tmp_path, tmp_path / "kept")
     assert not (tmp_path / "kept").exists()
 
 
