@@ -36,8 +36,6 @@ STEPS: list[Steps] = [  # every chunk size, left context and step, at a sixth of
         (25, 0, 3), (1, 7, 3, 3), (4, 16, 3, 1), (4, 7, 9, 3), (16, 7, 1, 1),
     )
 ]  # fmt: skip
-EXPORTED = ("shaw", "rotary")  # torch.export of each takes 1.5 s; test_backends has `relative`
-
 HOUR = 360_000  # frames; of the encoder it is four of them
 # Every kind as it comes, and with distances, periods and shares that bite within the tests' audio.
 ABSOLUTE = (FramePosition, AbsoluteKeysPosition)
@@ -69,7 +67,6 @@ class Law(NamedTuple):
     bound: float
     of_absolute: bool = True  # it binds absolute kinds, too
     every_option: bool = True  # it is measured with other options than the defaults, too
-    fast_kinds: tuple[str, ...] = tuple(KINDS)  # others, and options, are left to the slow tests
 
     def binds(self, kind: str) -> bool:
         return self.of_absolute or not issubclass(KINDS[kind], ABSOLUTE)
@@ -80,11 +77,6 @@ class Law(NamedTuple):
             for c in (CASES if self.every_option else CASES[: len(KINDS)])
             if self.binds(c["kind"])
         ]
-
-    def is_slow(self, case: dict[str, Any]) -> bool:
-        if self.fast_kinds == tuple(KINDS):
-            return case == FLOW
-        return case["kind"] not in self.fast_kinds or case not in CASES[: len(KINDS)]
 
 
 def changes(case: dict[str, Any]) -> dict[str, Any]:
@@ -296,16 +288,6 @@ def torchscript(case: dict[str, Any]) -> float:
     return replayed(step, torch.jit.script(step))
 
 
-def torch_export(case: dict[str, Any]) -> float:
-    """Exported with a batch of three and any batch allowed, run with two."""
-    step = Step(tiny_encoder(num_layers=1, **changes(case)), None, Context(16, 24))
-    batch = {0: torch.export.Dim("batch", min=2, max=64)}
-    state = step.init_state(3)
-    shapes = (batch, batch, EncoderState(*[batch] * len(state)))
-    arguments = (draw(3, 64), torch.tensor([64, 64, 9]), state)
-    return replayed(step, torch.export.export(step, arguments, dynamic_shapes=shapes).module())
-
-
 @torch.no_grad()
 def replayed(step: Step, other: Callable[..., Any]) -> float:
     """Largest difference of outputs and states over three steps of two streams."""
@@ -381,7 +363,6 @@ LAWS = [
     Law("reach", reach, 0.0, every_option=False),
     Law("gradients", gradients, 1e-6),
     Law("TorchScript", torchscript, 1e-9),
-    Law("torch.export", torch_export, 1e-9, fast_kinds=EXPORTED),
     Law("half precision", half_precision, 0.0),
     Law("padded rows", padded_rows, 1e-9),
     Law("an hour later", hour_later, 1e-5, of_absolute=False),

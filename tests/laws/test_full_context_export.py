@@ -1,6 +1,7 @@
 """Law 4 in full context: an export of any length, alone and as the second pass of a stream."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from asrkit.model_file import ModelFile, load_model
 from asrkit.runtime import load, recognizer_of
 from tests.conftest import speech, timed
 from tests.laws.test_export import exported_model, file_of, need_onnx
+from tests.laws.test_shapes import TOGETHER, TRANSFORMER
 
 WHOLE = Exported("ctc", FULL)
 FULL_OPTIONS = ("--chunk-ms", "full")
@@ -93,10 +95,12 @@ def exported_difference(file: ModelFile, path: Path) -> float:
     [
         *({"kind": kind} for kind in KINDS if kind not in NOT_EXPORTED),
         {"subsampling": "conv4_valid"},
+        TOGETHER,
+        TRANSFORMER,
     ],
     ids=str,
 )
-def test_every_encoder(changes: dict[str, str], tmp_path: Path) -> None:
+def test_every_encoder(changes: dict[str, Any], tmp_path: Path) -> None:
     """At lengths that the exporter was not shown, beyond a tile of the attention too."""
     assert MAX_ROWS < 6.0 * 25
     found = exported_difference(file_of(**changes), tmp_path / "full.onnx")

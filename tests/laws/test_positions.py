@@ -23,6 +23,7 @@ from tests.conftest import PROJECT
 from tests.laws.encoder_laws import (
     CASES,
     EVERY_STEP,
+    FLOW,
     LAWS,
     Law,
     draw,
@@ -40,7 +41,7 @@ PARAMETERS = [
     pytest.param(
         law, case,
         id=f"{law.name}-{' '.join(str(value) for value in case.values())}",
-        marks=[pytest.mark.slow] if law.is_slow(case) else [],
+        marks=[pytest.mark.slow] if case == FLOW else [],
     )
     for law, case in CELLS
 ]  # fmt: skip
@@ -133,7 +134,6 @@ def test_control_more_context_is_seen() -> None:
 
 
 def test_control_another_export_is_noticed() -> None:
-    """The comparison that both exports go through."""
     step, other = (Step(encoder({"kind": "relative"}), None, Context(16, 24)) for _ in range(2))
     with torch.no_grad():
         other.encoder.layers[1].attention.position.content_bias.add_(0.5)

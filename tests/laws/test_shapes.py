@@ -20,7 +20,7 @@ SEPARABLE = {"kind": "conv4", "separable": True}
 SUBSAMPLINGS = [
     {"subsampling": kind} for kind in (*sorted(KINDS), SEPARABLE, PADDED, PADDED4, *STRIDED)
 ]
-COSTLY = ("streaming, float32", "samples to text", "torch.export")
+COSTLY = ("streaming, float32", "samples to text")
 # test_cpu_training has the gradients of a subsampling, test_export its files.
 OF_SUBSAMPLING = ("streaming, float64", "streaming, float32", "rows of a batch", "reach",
                   "half precision", "padded rows")  # fmt: skip
@@ -29,12 +29,7 @@ OF_SUBSAMPLING = ("streaming, float64", "streaming, float32", "rows of a batch",
 @pytest.mark.parametrize(
     ("shape", "law"),
     [
-        pytest.param(
-            shape,
-            law,
-            id=f"{' '.join(map(str, (*shape, *shape.values())))}-{law.name}",
-            marks=[pytest.mark.slow] if law.name == "torch.export" else [],
-        )
+        pytest.param(shape, law, id=f"{' '.join(map(str, (*shape, *shape.values())))}-{law.name}")
         for law in LAWS
         for shape in [
             *([TOGETHER, TRANSFORMER] if law.name in COSTLY else [*SHAPES, TRANSFORMER]),

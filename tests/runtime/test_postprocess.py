@@ -12,7 +12,6 @@ from asrkit.runtime.postprocess import applied, find_postprocess, identity_of
 from asrkit.text import CharTokenizer
 from asrkit.text.spelled import join_spelled
 from tests.conftest import speech
-from tests.running import python
 from tests.test_model_file import a_file
 
 
@@ -76,21 +75,6 @@ def test_a_result_is_rewritten_by_segments(tmp_path: Path) -> None:
         assert final.text == " ".join(word.text for word in final.words) == expected
         assert [word.start for word in final.words] == [word.start for word in plain.words]
         assert partial.open_text == partial.text != ""
-
-
-def test_a_function_is_known_by_its_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And by its module, name and package's version; in another process, too."""
-    monkeypatch.syspath_prepend(tmp_path)
-    identities = []
-    for source in ("return text", "return text", "return text.upper()"):
-        (tmp_path / "mine.py").write_text(f"def fix(text):\n    {source}\n")
-        program = (
-            "from asrkit.runtime.postprocess import identity_of; import mine;"
-            "print(identity_of(mine.fix))"
-        )
-        identities.append(python(program, PYTHONDONTWRITEBYTECODE="1", cwd=tmp_path).stdout)
-    assert "" != identities[0] == identities[1] != identities[2]
-    assert len({identity_of(each) for each in (join_spelled, str.upper, str.lower)}) == 3
 
 
 def test_a_function_without_a_source_of_its_own_needs_an_identity() -> None:
