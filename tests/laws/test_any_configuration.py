@@ -4,6 +4,7 @@ ASRKIT_DEVICE=cuda pytest tests/laws/test_any_configuration.py tries them on a G
 ASRKIT_DRAWS=500 pytest -m slow tests/laws/test_any_configuration.py draws 500.
 """
 
+import math
 import os
 import random
 from collections.abc import Callable
@@ -15,7 +16,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from asrkit import Endpointer, audio
+from asrkit import Batcher, Endpointer, audio
 from asrkit.backends import Backend, eager
 from asrkit.build import FUSIONS, pieces_of
 from asrkit.lm import Hotwords, Weighted, read_arpa
@@ -24,7 +25,7 @@ from asrkit.lm.lm_fusion import as_word
 from asrkit.model import FULL_CONTEXT, Context, EncoderState, StepOutput, TransducerHead
 from asrkit.model.layer import NORMS, PADDINGS
 from asrkit.model.positions import KINDS
-from asrkit.runtime import BatchedSession, Recognizer, Result, Session
+from asrkit.runtime import BatchedSession, Recognizer, Result, Segment, Session, Word
 from asrkit.runtime.load import known_device
 from asrkit.search import (
     Fusion,
@@ -43,7 +44,7 @@ from asrkit.text import (
     end_of_turn,
 )
 from tests.conftest import PADDED, PADDED4, STRIDED, fitted, speech, timed, tiny_model
-from tests.laws.test_streaming import desynchronised, packets
+from tests.laws.test_streaming import desynchronised, drain, packets
 
 TOKENIZERS: list[Callable[[], Tokenizer]] = [
     lambda: CharTokenizer(list("abcdefghij ")),
@@ -253,6 +254,33 @@ def check(drawn: Case, seed: int) -> Result:
     return expected
 
 
+def later(result: Result, seconds: float) -> tuple[list[Word], list[Segment]]:
+    """The words and segments of a result, so many seconds later."""
+
+    def moved(item: Word | Segment) -> Word | Segment:
+        start, end = (round(at + seconds, 3) for at in (item.start, item.end))
+        return item._replace(start=start, end=end)
+
+    words = [moved(word) for word in result.words]
+    segments = [
+        moved(segment)._replace(words=tuple(map(moved, segment.words)))
+        for segment in result.segments
+    ]
+    return words, segments
+
+
+def one_after_another(
+    recognizer: Recognizer, parts: list[np.ndarray], rate: int = audio.SAMPLE_RATE
+) -> Result:
+    """The result of recordings of their own, each of which begins at a whole millisecond."""
+    words, segments, before = list[Word](), list[Segment](), 0
+    for part in parts:
+        at = math.floor(1000 * before / rate + 0.5) / 1000
+        some, ended = later(recognizer.transcribe(part, rate), at)
+        words, segments, before = words + some, segments + ended, before + len(part)
+    return Result(" ".join(word.text for word in words), words, True, segments)
+
+
 def refused(session: Session | BatchedSession, packet: np.ndarray, draw: random.Random) -> None:
     """Now and then, the packet with one sample that no audio has: it leaves no trace."""
     if draw.random() < 0.3:
@@ -264,6 +292,34 @@ def refused(session: Session | BatchedSession, packet: np.ndarray, draw: random.
 @pytest.mark.parametrize("seed", FAST)
 def test_any_configuration(seed: int, tmp_path: Path) -> None:
     check(case(seed, tmp_path), seed)
+
+
+@pytest.mark.parametrize("seed", [seed for seed in FAST if seed != 7])  # which has halves of ms
+def test_commits_divide_any_configuration(seed: int, tmp_path: Path) -> None:
+    """The text between commits is that of its samples alone, whatever a neighbour does."""
+    recognizer, samples, rate, what = case(seed, tmp_path)
+    print(what)
+    draw = random.Random(seed)
+    parts = np.split(samples, sorted(draw.choices(range(len(samples)), k=3)))
+    sessions: list[Session | BatchedSession] = [recognizer.start(rate)]
+    if recognizer.chunk_size != FULL_CONTEXT:
+        batcher = Batcher(recognizer)
+        sessions += [batcher.start(rate), batcher.start(rate)]
+    for number, part in enumerate(parts):
+        for packet in packets(part, number):
+            for session in sessions:
+                session.accept(packet)
+            if len(sessions) > 1 and draw.random() < 0.2:
+                batcher.step()
+        for session in sessions[:2] if number < 3 else []:
+            assert not session.commit().is_final
+    for session in sessions:
+        session.finish()
+    if len(sessions) > 1:
+        drain(batcher)
+        assert_same(sessions[2].result, recognizer.transcribe(samples, rate))
+    for session in sessions[:2]:
+        assert_same(session.result, one_after_another(recognizer, parts, rate))
 
 
 @pytest.mark.slow

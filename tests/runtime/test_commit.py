@@ -1,20 +1,18 @@
 """A commit ends a segment: what is between two of them is a recording of its own."""
 
-import random
-
 import numpy as np
 import pytest
 import torch
 
-from asrkit import Batcher, Endpointer, audio
+from asrkit import Batcher, Endpointer
 from asrkit.backends import eager
 from asrkit.errors import UserError
 from asrkit.model import Context, EncoderState
-from asrkit.runtime import Recognizer, Result, Segment, Word
+from asrkit.runtime import Recognizer
 from asrkit.runtime.stream import Stream
 from asrkit.search import GreedySearch, PrefixBeamSearch, Search
 from tests.conftest import speech, tiny_model
-from tests.laws.test_any_configuration import assert_same
+from tests.laws.test_any_configuration import assert_same, one_after_another
 from tests.laws.test_streaming import LETTERS, drain, packets
 
 MODEL = tiny_model().double()
@@ -30,78 +28,10 @@ def recognizer_of(
     )  # fmt: skip
 
 
-def later(result: Result, seconds: float) -> tuple[list[Word], list[Segment]]:
-    """The words and segments of a result, so many seconds later."""
-
-    def moved(item: Word | Segment) -> Word | Segment:
-        start, end = (round(at + seconds, 3) for at in (item.start, item.end))
-        return item._replace(start=start, end=end)
-
-    words = [moved(word) for word in result.words]
-    segments = [
-        moved(segment)._replace(words=tuple(map(moved, segment.words)))
-        for segment in result.segments
-    ]
-    return words, segments
-
-
-def expected(
-    recognizer: Recognizer, parts: list[np.ndarray], rate: int = audio.SAMPLE_RATE
-) -> Result:
-    """What recordings of their own give, one after another."""
-    words, segments, before = list[Word](), list[Segment](), 0
-    for part in parts:
-        some, ended = later(recognizer.transcribe(part, rate), before / rate)
-        words, segments, before = words + some, segments + ended, before + len(part)
-    return Result(" ".join(word.text for word in words), words, True, segments)
-
-
 def recording() -> list[np.ndarray]:
     """Parts between commits, one of them shorter than a frame."""
     whole = speech(6.0, 3)
     return np.split(whole, [20_000, 20_100, 55_555])
-
-
-CASES = [(two, pauses) for two in (False, True) for pauses in (False, True)]
-
-
-@pytest.mark.parametrize(("two", "pauses"), CASES)
-def test_text_between_commits_is_that_of_its_samples_alone(two: bool, pauses: bool) -> None:
-    recognizer, parts = recognizer_of(two=two, pauses=pauses), recording()
-    session, batcher = recognizer.start(), Batcher(recognizer)
-    batched, neighbour, draw = batcher.start(), batcher.start(), random.Random(0)
-    for number, part in enumerate(parts):
-        for packet in packets(part, number):
-            session.accept(packet)
-            batched.accept(packet)
-            neighbour.accept(packet)
-            if draw.random() < 0.2:
-                batcher.step()
-        last = number + 1 == len(parts)
-        result = session.finish() if last else session.commit()
-        assert result.is_final == last
-        if not last:
-            assert session.commit() == result  # there is nothing between these two
-            batched.commit()
-    batched.finish()
-    neighbour.finish()
-    drain(batcher)
-    for each in (result, batched.result):
-        assert_same(each, expected(recognizer, parts))
-    assert_same(neighbour.result, recognizer.transcribe(np.concatenate(parts)))
-    assert neighbour.result.text != result.text
-
-
-@pytest.mark.parametrize("rate", [8000, 44_100])
-def test_a_commit_ends_with_the_last_sample_at_any_rate(rate: int) -> None:
-    """Also with one that the resampler has not answered yet."""
-    recognizer, samples = recognizer_of(), speech(3.0, 1, rate)
-    parts = np.split(samples, [rate, rate + 1, rate + 61, 2 * rate])
-    session = recognizer.start(rate)
-    for part in parts:
-        session.accept(part)
-        session.commit()
-    assert_same(session.finish(), expected(recognizer, parts, rate))
 
 
 def test_control_a_past_beyond_the_commit_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,7 +51,7 @@ def test_control_a_past_beyond_the_commit_is_noticed(monkeypatch: pytest.MonkeyP
         session.commit()
     result = session.finish()
     monkeypatch.undo()
-    assert result.text != expected(recognizer, parts).text
+    assert result.text != one_after_another(recognizer, parts).text
 
 
 def test_control_the_likeliest_hypothesis_is_not_stable() -> None:
@@ -210,7 +140,7 @@ def test_commits_that_wait_are_saved() -> None:
     while batcher.step() or twin.step():
         pass
     assert restored.result == session.result
-    assert_same(restored.result, expected(recognizer, parts))
+    assert_same(restored.result, one_after_another(recognizer, parts))
     assert restored.commits == session.commits == 3
 
 
