@@ -25,6 +25,7 @@ GONE = {
     "training": {
         "average_of", "consistency_ramp", "keep_checkpoints", "parallel", "trackers",
     },
+    "position": {"embedding_layernorm", "dropout"},
     "head": {"prune_range", "delay_penalty", "fast_emit"},
     "text": {"unicode_form"},
 }  # fmt: skip

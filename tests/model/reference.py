@@ -227,12 +227,7 @@ def sinusoidal(position: Any, x: Tensor, t: int) -> Tensor:
     s = sinusoid(t, len(x))
     if position.sep:
         s = torch.cat([s[0::2], s[1::2]])
-    y = position.frame_scale * x + position.scale * s
-    if isinstance(position.norm, torch.nn.LayerNorm):
-        centred = y - y.mean()
-        normal = centred / torch.sqrt(centred @ centred / len(y) + 1e-5)
-        y = normal * position.norm.weight + position.norm.bias
-    return y
+    return position.frame_scale * x + position.scale * s
 
 
 def learned(position: Any, x: Tensor, t: int) -> Tensor:

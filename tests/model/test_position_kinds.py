@@ -10,11 +10,9 @@ from asrkit.model.positions.bias import ALiBiPosition, T5Position
 from tests.model import reference
 from tests.model.test_positions import (
     DIM,
-    FRAMES,
     ON_FRAMES,
     distance,
     each,
-    frames,
     marked,
     on_frames,
 )
@@ -57,15 +55,6 @@ def test_a_million_frames_later(case: tuple) -> None:
     assert distance(marked(position, x, starts), expected) < 1e-5
 
 
-def test_sinusoids_begin_and_drop_as_asked() -> None:
-    position = on_frames("sinusoidal", {"initial_scale": 0.7, "dropout": 0.5})
-    assert (position.scale.item(), position.frame_scale) == pytest.approx((0.7, DIM**0.5))
-    x = frames(1, FRAMES, DIM)
-    whole, dropped = marked(position, x, [0]), marked(position.train(), x, [0])
-    assert 0.3 < (dropped == 0).double().mean() < 0.7
-    assert distance(dropped, torch.where(dropped == 0, 0, 2 * whole)) < 1e-12
-
-
 REFUSALS = [  # kind, options, message
     ("rotory", {}, f"position must be one of {', '.join(KINDS)}, got 'rotory'; did .* 'rotary'"),
     ("xyz", {}, "position must .*, got 'xyz'$"),
@@ -85,7 +74,6 @@ REFUSALS = [  # kind, options, message
       for size in (0, 7)),
     ("compact", {"length_factor": 0.0}, "length_factor must be above 0, got 0.0$"),
     ("sinusoidal", {"layout": "max"}, "layout must be one of mix, sep, tensor2tensor, got 'max'"),
-    ("sinusoidal", {"dropout": 1.0}, "dropout must be at least 0 and below 1, got 1.0$"),
 ]  # fmt: skip
 
 

@@ -38,7 +38,7 @@ ATTENTION: list[Case] = [
 ON_FRAMES: list[tuple[str, dict[str, Any]]] = [
     ("sinusoidal", {}),
     ("sinusoidal", {"layout": "sep", "embedding_scale": False, "initial_scale": 0.7}),
-    ("sinusoidal", {"embedding_layernorm": True, "learned_scale": True}),
+    ("sinusoidal", {"learned_scale": True}),
     ("learned", {"period": 5}),
     ("flow", {"hidden_dim": 5, "period": 8, "step": 3}),
     ("flow", {"hidden_dim": 5, "period": 7, "step": 16}),

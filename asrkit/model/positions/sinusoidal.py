@@ -6,7 +6,6 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from asrkit.model.cpu_training import Dropout
 from asrkit.model.positions.base import FramePosition, frame_numbers
 from asrkit.model.positions.distances import frequencies, waves
 from asrkit.registry import refusal
@@ -17,7 +16,7 @@ LAYOUTS = ("mix", "sep", "tensor2tensor")
 class SinusoidalPosition(FramePosition):
     """Kind `sinusoidal`: sines and cosines of the frame's index, added to the frame.
 
-        y_t = Dropout(LayerNorm(sqrt(D) x_t + a·s_{stride·(t mod period)}))
+        y_t = sqrt(D) x_t + a·s_{stride·(t mod period)}
         s_t[2m], s_t[2m+1] = sin(t 10000^(-2m/D)), cos(t 10000^(-2m/D))
 
     Vaswani et al. 2017, section 3.5. The angles of any t are computed from the frame counter in
@@ -29,7 +28,6 @@ class SinusoidalPosition(FramePosition):
             of Whisper.
         embedding_scale: multiply the frames with sqrt(D), as in the paper.
         learned_scale: a is learned (Li et al. 2019); if not, it stays `initial_scale`.
-        dropout: dropout probability of the result, in addition to the encoder's own dropout.
         period: frames after which the positions repeat, so that an endless stream has none that
             training did not reach; None: they never repeat.
         stride: positions from a frame to the next.
@@ -40,10 +38,8 @@ class SinusoidalPosition(FramePosition):
         dim: int,
         layout: Literal["mix", "sep", "tensor2tensor"] = "mix",
         embedding_scale: bool = True,
-        embedding_layernorm: bool = False,
         learned_scale: bool = False,
         initial_scale: float = 1.0,
-        dropout: float = 0.0,
         period: int | None = None,
         stride: int = 1,
     ) -> None:
@@ -52,8 +48,6 @@ class SinusoidalPosition(FramePosition):
             raise ValueError(f"layout {refusal(layout, LAYOUTS)}")
         if layout == "tensor2tensor" and dim < 4:
             raise ValueError(f"layout tensor2tensor needs dim of at least 4, got {dim}")
-        if not 0.0 <= dropout < 1.0:
-            raise ValueError(f"dropout must be at least 0 and below 1, got {dropout}")
         self.dim, self.cycle, self.stride = dim, period or 0, stride
         self.sep, self.last = layout != "mix", layout == "tensor2tensor"
         self.frame_scale = math.sqrt(dim) if embedding_scale else 1.0
@@ -62,8 +56,6 @@ class SinusoidalPosition(FramePosition):
             self.scale = nn.Parameter(scale)
         else:
             self.register_buffer("scale", scale)
-        self.norm = nn.LayerNorm(dim) if embedding_layernorm else nn.Identity()
-        self.dropout = Dropout(dropout)
 
     def table(self, like: Tensor) -> Tensor:
         """Return the frequencies, (D/2,) in float64.
@@ -80,5 +72,4 @@ class SinusoidalPosition(FramePosition):
         vectors = waves(self.stride * numbers.flatten(), table)  # (B·T, D)
         if self.sep:
             vectors = torch.cat([vectors[:, 0::2], vectors[:, 1::2]], dim=1)
-        marked = x * self.frame_scale + self.scale * vectors.to(x.dtype).unflatten(0, numbers.shape)
-        return self.dropout(self.norm(marked))
+        return x * self.frame_scale + self.scale * vectors.to(x.dtype).unflatten(0, numbers.shape)
