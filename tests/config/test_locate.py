@@ -1,23 +1,20 @@
 """conf/ and recipes/ are found by name, in a checkout and from a wheel; when a recipe runs."""
 
-import json
 import os
 import shutil
 import subprocess
 import sys
 import sysconfig
 import venv
-import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
-import soundfile
 
 from asrkit.commands.train import make_manifests
 from asrkit.config import ConfigError, DataConfig, load_config, locate
 from asrkit.train import main
-from tests.conftest import PROJECT, RECORDINGS, skip, write_config
+from tests.conftest import PROJECT, skip, write_config
 
 PIP = [sys.executable, "-m", "pip"]
 
@@ -159,90 +156,6 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pip(sys.executable, "wheel", "-w", folder, copy_of_the_clone(folder / "source"))
     (path,) = folder.glob("*.whl")
     return path
-
-
-# Commands of each layer, with its torch; then what another one says that needs more.
-MODEL = "--model small-en-alnum"
-RUNS_MODELS = [
-    f"decode {MODEL} --manifest one.jsonl",
-    f"align {MODEL} --manifest one.jsonl",
-    f"stream {MODEL} x.wav",
-    f"export {MODEL} --format torchscript --output e.ts --audio x.wav",
-    f"verify {MODEL} --chunk-ms 320 x.wav",
-]
-EVALUATES = [f"evaluate {MODEL} one.jsonl", "data check one.jsonl"]
-EXPORTS = f"export {MODEL} --format onnx --output e.onnx --audio x.wav"
-LAYERS = {  # name: (extra, constraint, commands, one that needs another extra, which)
-    "oldest": ("", "torch==2.6.*", RUNS_MODELS, EVALUATES[0], "train"),
-    "newest": ("", "torch==2.14.*", RUNS_MODELS, EVALUATES[0], "train"),
-    "train": ("[train]", "torch", RUNS_MODELS + EVALUATES, EXPORTS, "onnx"),
-    "onnx": ("[onnx]", "torch==2.14.*", [*RUNS_MODELS, EXPORTS], EVALUATES[0], "train"),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("layer", LAYERS)
-def test_a_layer_in_an_empty_environment(layer: str, wheel: Path, tmp_path: Path) -> None:
-    """It does what it promises, to the same text with any torch, and says what is not in it."""
-    extra, torch, commands, other, needed = LAYERS[layer]
-    subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
-    python = str(tmp_path / "venv" / "bin" / "python")
-    installed = subprocess.run(
-        [python, *PIP[1:], "install", "-q", f"{wheel}{extra}", torch],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    if "No matching distribution" in installed.stderr:
-        skip(f"nowhere to get {torch} from")
-    assert installed.returncode == 0, installed.stderr
-    line = json.loads((RECORDINGS / "an4" / "dev.jsonl").read_text().splitlines()[0])
-    recording = RECORDINGS / "an4" / line["audio"]
-    soundfile.write(tmp_path / "x.wav", *soundfile.read(recording, dtype="float32"))
-    (tmp_path / "one.jsonl").write_text(json.dumps(line | {"audio": "x.wav"}) + "\n")
-    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "OMP_NUM_THREADS": "1"}
-
-    def run(interpreter: str, command: str, paths: str = "") -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [interpreter, "-m", "asrkit", *command.split()], cwd=tmp_path,
-            env=environment | {"PYTHONPATH": paths}, capture_output=True, text=True, check=False,
-        )  # fmt: skip
-
-    for command in commands:
-        done = run(python, command)
-        assert done.returncode == 0, (command, done.stderr)
-        assert "Warning" not in done.stderr, (command, done.stderr)
-    here = run(sys.executable, commands[0], str(PROJECT)).stdout
-    assert run(python, commands[0]).stdout == here != ""
-    lacking = run(python, other)
-    assert lacking.returncode == 2
-    assert lacking.stderr.count("\n") == 1
-    assert f"not installed: pip install 'asrkit-streaming[{needed}]'" in lacking.stderr
-
-
-@pytest.mark.slow
-def test_the_sdist_makes_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
-    """File by file; it has every file of asrkit/, conf/ and recipes/."""
-    backend = tmp_path / "backend"
-    subprocess.run([*PIP, "install", "-q", "--target", backend, "hatchling>=1.27"], check=True)
-    build = f"from hatchling.build import build_sdist; build_sdist({str(tmp_path)!r})"
-    sdist = subprocess.run(
-        [sys.executable, "-c", build],
-        cwd=wheel.parent / "source", env=os.environ | {"PYTHONPATH": str(backend)},
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert sdist.returncode == 0, sdist.stderr
-    (archive,) = tmp_path.glob("*.tar.gz")
-    assert archive.name.startswith("asrkit_streaming-")
-    pip(sys.executable, "wheel", "-w", tmp_path, archive)
-    (again,) = tmp_path.glob("*.whl")
-    names, others = (set(zipfile.ZipFile(path).namelist()) for path in (wheel, again))
-    assert names == others
-    source = wheel.parent / "source"
-    files = {path.relative_to(source) for path in source.rglob("*") if path.is_file()}
-    folders = {"asrkit": "asrkit", "conf": "asrkit/conf", "recipes": "asrkit/recipes"}
-    expected = {
-        f"{folders[file.parts[0]]}/{'/'.join(file.parts[1:])}" for file in files if file.parts[1:]
-    }
-    assert expected == {name for name in names if not name.startswith("asrkit_streaming-")}
 
 
 @pytest.mark.slow
