@@ -22,7 +22,6 @@ class LineKind(NamedTuple):
     name: str  # "a manifest", for messages
     error: type[UserError]  # raised for a file that cannot be read
     longest: int  # largest number of bytes of a line, or characters in UTF-16
-    most_empty: int  # largest number of empty lines in a row
 
 
 def lines_in(file: BinaryIO, name: str, kind: LineKind) -> Iterator[tuple[int, bytes]]:
@@ -33,7 +32,7 @@ def lines_in(file: BinaryIO, name: str, kind: LineKind) -> Iterator[tuple[int, b
     Raises:
         kind.error: for a damaged file, another encoding, or lines beyond the limits.
     """
-    number, empty = 0, 0
+    number = 0
 
     def refuse(problem: str) -> NoReturn:
         raise kind.error(f"{name}:{number}: {problem}")
@@ -57,10 +56,7 @@ def lines_in(file: BinaryIO, name: str, kind: LineKind) -> Iterator[tuple[int, b
                 line = line.encode()
             elif number == 1 and b"\0" in line[:4]:
                 refuse("not UTF-8: convert the file, for example with iconv -f UTF-16 -t UTF-8")
-            empty = 0 if line.strip() else empty + 1
-            if empty > kind.most_empty:
-                refuse(f"{kind.most_empty} empty lines in a row: not {kind.name}")
-            if not empty:
+            if line.strip():
                 yield number, line
     except (gzip.BadGzipFile, EOFError, zlib.error, UnicodeError) as error:
         raise kind.error(f"{name} is not a gzipped file, or damaged: {error}") from None

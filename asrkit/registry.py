@@ -36,20 +36,12 @@ class Kinds(dict[str, type[Class]]):
             choice: kind, or a dict of its options and "kind".
 
         Raises:
-            ValueError: for an unknown kind or option.
+            ValueError: for an unknown kind.
         """
         options = dict(choice) if isinstance(choice, Mapping) else {"kind": choice}
-        if "kind" not in options:
-            raise ValueError(f"{self.what} needs a 'kind' beside {', '.join(options) or 'nothing'}")
-        kind = options.pop("kind")
+        kind = options.pop("kind", None)
         if not isinstance(kind, str) or kind not in self:
             raise ValueError(f"{self.what} {refusal(kind, self)}")
-        unknown = options.keys() - self.options(kind).keys()
-        if unknown:
-            known = ", ".join(self.options(kind)) or "none"
-            raise ValueError(
-                f"{self.what} {kind!r} has no option {min(unknown)!r}; its options: {known}"
-            )
         return self[kind], options
 
 

@@ -102,7 +102,7 @@ def sentences(paths: list[str], split: Split) -> Iterator[list[str]]:
 def texts_of(path: Path) -> Iterator[str]:
     """Yield the texts of a manifest, or the lines of any other file."""
     from asrkit.data.inputs import read_recordings
-    from asrkit.data.manifest import MAX_EMPTY, MAX_LINE
+    from asrkit.data.manifest import MAX_LINE
 
     if not path.exists():
         raise UserError(f"no text or manifest {path}")
@@ -112,7 +112,7 @@ def texts_of(path: Path) -> Iterator[str]:
         for each in left_out:
             print(f"asrkit ngram: {each}", file=sys.stderr)
     elif path.is_file():
-        kind = LineKind("a text", UserError, MAX_LINE, MAX_EMPTY)
+        kind = LineKind("a text", UserError, MAX_LINE)
         yield from (line for _, line in text_lines(path, kind))
     else:
         raise UserError(f"{path} is not a file")

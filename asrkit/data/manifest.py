@@ -20,7 +20,6 @@ from asrkit.errors import UserError, no_file, printable, reason, shown
 logger = logging.getLogger(__name__)
 
 MAX_LINE = 1 << 26  # bytes
-MAX_EMPTY = 10_000  # empty lines in a row: a small .gz can have a thousand million of them
 
 
 class ManifestError(UserError):
@@ -47,7 +46,7 @@ def lines_of(path: str | Path) -> Iterator[tuple[int, bytes]]:
     path = Path(path)
     if not path.is_file():
         raise ManifestError(f"{path} {no_file(path)}")
-    kind = lines.LineKind("a manifest", ManifestError, MAX_LINE, MAX_EMPTY)
+    kind = lines.LineKind("a manifest", ManifestError, MAX_LINE)
     with path.open("rb") as file:
         yield from lines.lines_in(file, str(path), kind)
 

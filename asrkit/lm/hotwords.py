@@ -24,7 +24,7 @@ from asrkit.lm.lm_fusion import LIMIT
 
 WEIGHT = 2.0  # natural logarithm per word of a phrase; docs/evidence/results.md has the measurement
 MAX_PHRASE = 1000  # characters
-MAX_LINE, MAX_EMPTY = 65_536, 10_000  # bytes of a line, empty lines in a row
+MAX_LINE = 65_536  # bytes
 MAX_CEILING = 100.0  # largest score of a token: exp(100) fits into the search's numbers
 GRID = 2.0**40
 
@@ -150,7 +150,7 @@ def read_hotwords(path: str | Path, weight: float = WEIGHT) -> dict[str, float]:
     if not Path(path).is_file():
         raise UserError(f"the file of hotwords {path} {no_file(Path(path))}")
     found: dict[str, float] = {}
-    kind = LineKind("a list of hotwords", UserError, MAX_LINE, MAX_EMPTY)
+    kind = LineKind("a list of hotwords", UserError, MAX_LINE)
     with Path(path).open("rb") as file:
         for number, raw in lines_in(file, str(path), kind):
             try:

@@ -21,7 +21,6 @@ NO_UNKNOWN = -10.0  # log10 of the probability of an unknown word, if a file has
 MAX_ORDER = 10
 MAX_NGRAMS = 10_000_000  # about 1.5 GB of memory
 MAX_LINE = 65_536  # bytes
-MAX_EMPTY = 1000  # lines in a row
 SAMPLE = 10_000  # words whose spelling is compared with a recogniser's
 LARGEST = 300.0  # largest absolute log10, about that of the smallest double
 MAX_PREAMBLE = 100  # lines before \data\
@@ -89,7 +88,7 @@ class _ArpaReader:
     """A reader of one ARPA file, line by line."""
 
     def __init__(self, path: Path, file: BinaryIO) -> None:
-        kind = LineKind("an ARPA file", ArpaError, MAX_LINE, MAX_EMPTY)
+        kind = LineKind("an ARPA file", ArpaError, MAX_LINE)
         self.path, self.lines, self.number = path, lines_in(file, shown(path), kind), 0
         self.words: dict[str, int] = {}
         self.next: dict[int, int] = {}

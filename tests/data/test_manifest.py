@@ -109,18 +109,6 @@ def test_lines_are_bounded(
             list(read_manifest(path))
 
 
-def test_empty_lines_are_bounded(tmp_path: Path) -> None:
-    """A few megabytes, gzipped, may hold a thousand million of them."""
-    path = tmp_path / "m.jsonl.gz"
-    for empty, fits in ((manifest.MAX_EMPTY, True), (manifest.MAX_EMPTY + 1, False)):
-        path.write_bytes(gzip.compress(b"\n" * empty + b"x"))
-        if fits:
-            assert [line for _, line in manifest.lines_of(path)] == [b"x"]
-            continue
-        with pytest.raises(ManifestError, match=f"{empty}: {manifest.MAX_EMPTY} empty lines"):
-            list(manifest.lines_of(path))
-
-
 def test_a_pipe_is_no_manifest(tmp_path: Path) -> None:
     """What was read of it to see what it is would be missing afterwards."""
     os.mkfifo(tmp_path / "pipe.jsonl")

@@ -58,9 +58,6 @@ def test_a_million_frames_later(case: tuple) -> None:
 REFUSALS = [  # kind, options, message
     ("rotory", {}, f"position must be one of {', '.join(KINDS)}, got 'rotory'; did .* 'rotary'"),
     ("xyz", {}, "position must .*, got 'xyz'$"),
-    ("shaw", {"max": 3}, "position 'shaw' has no option 'max'; its options: max_distance, values$"),
-    ("none", {"period": 3}, "position 'none' has no option 'period'; its options: none$"),
-    ("flow", {"dim": 3}, ".* no option 'dim'; its options: hidden_dim, period, step$"),
     *(("t5", {"num_buckets": number}, f".* must be an even number of 4 or more, got {number}$")
       for number in (2, 7)),
     ("t5", {"num_buckets": 1, "bidirectional": False}, "num_buckets must be 2 or more, got 1$"),

@@ -119,7 +119,6 @@ def test_labels_are_copied_with_all_that_is_theirs(options: dict[str, Any]) -> N
         ({"ctc_weight": 1.0}, "ctc_weight must be from 0 to below 1, got 1.0"),
         ({"dropout": -0.1}, "dropout must be from 0 to below 1, got -0.1"),
         ({"predictor": "stateless", "context": 9}, "predictor_dim must be 18 or more, got 13"),
-        ({"layers": 1}, "head 'transducer' has no option 'layers'"),
     ],
 )
 def test_options_out_of_range_are_rejected(options: dict[str, Any], message: str) -> None:

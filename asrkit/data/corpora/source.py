@@ -15,7 +15,7 @@ class CorpusError(UserError):
     """A corpus that cannot be imported; the message has its path and what to do."""
 
 
-TEXT = LineKind("a text", CorpusError, longest=1 << 20, most_empty=10_000)
+TEXT = LineKind("a text", CorpusError, longest=1 << 20)
 
 
 class Source(NamedTuple):
