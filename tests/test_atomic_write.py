@@ -2,7 +2,6 @@
 
 import errno
 import os
-import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +10,6 @@ import pytest
 
 from asrkit.atomic_write import new_folder, replacing
 from asrkit.errors import UserError
-from tests.conftest import PROJECT
 
 
 def listed(folder: Path) -> list[str]:
@@ -77,19 +75,6 @@ def test_contents_are_on_the_disk_before_their_name(
     with replacing(tmp_path / "x") as temporary:
         temporary.write_text("whole")
     assert acts == ["whole", "rename", "folder"]
-
-
-def test_only_the_owner_of_writes_renames() -> None:
-    """Any other module would have to flush as it does."""
-    others = [
-        str(path.relative_to(PROJECT))
-        for path in (PROJECT / "asrkit").rglob("*.py")
-        if re.search(r"os\.(replace|rename)\(|\.rename\(|mkdtemp", path.read_text("utf-8"))
-    ]
-    assert sorted(others) == [
-        "asrkit/atomic_write.py",
-        "asrkit/commands/export.py",  # into a temporary file of this module
-    ]
 
 
 def test_a_folder_appears_whole_and_not_over_another(tmp_path: Path) -> None:

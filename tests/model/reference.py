@@ -10,7 +10,6 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -252,23 +251,6 @@ def flow(position: Any, x: Tensor, t: int) -> Tensor:
         k4 = flow_slope(position, now + h, p + h * k3)
         p, now = p + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4), now + h
     return x + p
-
-
-def flow_path(position: Any, end: int, steps: int) -> np.ndarray:
-    """p at frame `end` by another method, the midpoint rule in many small steps, in numpy."""
-    w1, b1, w2, b2, p = (
-        parameter.detach().numpy()
-        for parameter in (*position.expand.parameters(), *position.project.parameters(),
-                          position.start)
-    )  # fmt: skip
-
-    def slope(share: float, p: np.ndarray) -> np.ndarray:
-        return w2 @ np.tanh(w1 @ np.append(p, share) + b1) + b2
-
-    h = end / position.period / steps
-    for n in range(steps):
-        p = p + h * slope((n + 0.5) * h, p + h / 2 * slope(n * h, p))
-    return p
 
 
 def complex_order(position: Any, x: Tensor, t: int) -> Tensor:

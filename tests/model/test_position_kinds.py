@@ -38,16 +38,6 @@ def test_alibi_slopes(heads: int) -> None:
     assert ALiBiPosition(DIM, heads).slopes == pytest.approx(expected, rel=1e-15)
 
 
-def test_the_path_is_solved_to_the_fourth_order() -> None:
-    position = on_frames("flow", {"hidden_dim": 5, "period": 16})
-    expected = torch.from_numpy(reference.flow_path(position, 12, 4000))
-    errors: dict[int, float] = {}
-    for position.step in (4, 2, 1):
-        errors[position.step] = distance(position.table(expected)[12], expected)
-    assert errors[1] < 2e-6
-    assert 8 < errors[4] / errors[2] < 32
-
-
 @each(ON_FRAMES)
 def test_a_million_frames_later(case: tuple) -> None:
     position, x, starts = on_frames(*case).float(), torch.randn(2, 3, DIM), [10**6, 10**6 + 12345]

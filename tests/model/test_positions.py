@@ -1,6 +1,5 @@
 """Position encodings against the loops of `reference`: outputs, gradients, tiles, controls."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -149,18 +148,6 @@ def test_tiles(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 # Controls: what a wrong implementation would do has to be noticed.
-WITHOUT_TABLE = ("none", "rotary", "absolute_keys")  # of distances
-
-
-@pytest.mark.parametrize("wrong", [lambda table: table.flip(-1), lambda table: table.roll(1, -1)])
-@each([case for case in ATTENTION if case[0] not in WITHOUT_TABLE])
-def test_control_table(case: Case, wrong: Callable, monkeypatch: pytest.MonkeyPatch) -> None:
-    module, x = attention(*case), frames(FRAMES, DIM)
-    expected, table = blocks(module, x, 4, 3), module.position.table
-    monkeypatch.setattr(module.position, "table", lambda *sizes: wrong(table(*sizes)))
-    assert distance(blocks(module, x, 4, 3), expected) > 1e-3
-
-
 PLACES: dict[str, reference.Place] = {
     "no shift": lambda i, j, begin: (begin, j),
     "one off": lambda i, j, begin: (i + 1, j),
