@@ -5,7 +5,6 @@ Names of asrkit that a refactoring may move are used here alone, so that only th
 
 import contextlib
 import hashlib
-import io
 import math
 import platform
 from collections.abc import Mapping
@@ -38,15 +37,6 @@ def machine() -> dict[str, str]:
         processor = hashlib.sha256("\n".join(found).encode()).hexdigest()
     capability = torch.backends.cpu.get_cpu_capability()
     return {"torch": torch.__version__, "capability": capability, "processor": processor}
-
-
-def asrkit_main(*arguments: object) -> str:
-    """The standard output of a command that succeeds."""
-    output = io.StringIO()
-    with contextlib.redirect_stdout(output):
-        status = main([str(each) for each in arguments])
-    assert status == 0, output.getvalue()
-    return output.getvalue()
 
 
 def speech(name: str) -> np.ndarray:
@@ -152,7 +142,7 @@ def shipped(samples: Mapping[str, np.ndarray]) -> dict[str, list[Any]]:
 
 def resumed(config: Path) -> Path:
     """The model of a training that goes on from its checkpoint, in the current directory."""
-    asrkit_main("train", "--config", config, "--resume")
+    assert main(["train", "--config", str(config), "--resume"]) == 0
     return Path("out") / "model.safetensors"
 
 
