@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from asrkit.atomic_write import new_folder, replacing
 from asrkit.errors import UserError
+from tests.conftest import PROJECT
 
 
 def listed(folder: Path) -> list[str]:
@@ -55,6 +57,17 @@ def test_a_folder_that_cannot_be_written_is_named(
     assert raised.value.filename == str(tmp_path / "x")
 
 
+@pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o077, 0o600)])
+def test_a_file_has_the_mode_of_the_umask(mask: int, mode: int, tmp_path: Path) -> None:
+    before = os.umask(mask)
+    try:
+        with replacing(tmp_path / "m.bin") as temporary:
+            temporary.write_text("whole")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "m.bin").stat().st_mode & 0o777 == mode
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_contents_are_on_the_disk_before_their_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -75,6 +88,19 @@ def test_contents_are_on_the_disk_before_their_name(
     with replacing(tmp_path / "x") as temporary:
         temporary.write_text("whole")
     assert acts == ["whole", "rename", "folder"]
+
+
+def test_only_the_owner_of_writes_renames() -> None:
+    """Any other module would have to flush as it does."""
+    others = [
+        str(path.relative_to(PROJECT))
+        for path in (PROJECT / "asrkit").rglob("*.py")
+        if re.search(r"os\.(replace|rename)\(|\.rename\(|mkdtemp", path.read_text("utf-8"))
+    ]
+    assert sorted(others) == [
+        "asrkit/atomic_write.py",
+        "asrkit/commands/export.py",  # into a temporary file of this module
+    ]
 
 
 def test_a_folder_appears_whole_and_not_over_another(tmp_path: Path) -> None:
