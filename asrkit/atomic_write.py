@@ -9,6 +9,7 @@ import hashlib
 import os
 import secrets
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -31,7 +32,9 @@ def replacing(path: str | Path) -> Iterator[Path]:
     path = Path(os.path.realpath(given))
     with _temporary(path, given) as temporary:
         temporary.touch(exist_ok=False)
+        mode = stat.S_IMODE(temporary.stat().st_mode)
         yield temporary
+        temporary.chmod(mode)  # safetensors makes files that only the owner can read
         flush(temporary)
         os.replace(temporary, path)
         flush(path.parent)

@@ -8,6 +8,8 @@ malicious file raises ModelFileError. Weights are float32 in memory, whatever ty
 import hashlib
 import json
 import logging
+import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PurePath
@@ -16,7 +18,7 @@ from typing import Annotated, Any
 import torch
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
+from safetensors.torch import save_file
 from torch import Tensor
 
 from asrkit import hub
@@ -106,7 +108,13 @@ def write_tensors(path: str | Path, tensors: dict[str, Tensor], header: dict[str
     """
     whole = header | {CHECKSUM: checksum(tensors, header)}
     with replacing(path) as temporary:
-        temporary.write_bytes(save(tensors, {HEADER: json.dumps(whole)}))
+        try:
+            save_file(tensors, temporary, {HEADER: json.dumps(whole)})  # `save` would copy twice
+        except SafetensorError as error:
+            code = re.search(r"os error (\d+)", str(error))
+            if code is None:
+                raise
+            raise OSError(int(code[1]), os.strerror(int(code[1])), str(temporary)) from None
 
 
 def read_tensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any] | None]:
