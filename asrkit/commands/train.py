@@ -231,8 +231,7 @@ def run(asked: Config, folder: Path, command: argparse.Namespace, ranks: Ranks) 
 def begin(trainer: Trainer, command: argparse.Namespace, folder: Path) -> None:
     """Initialise the trainer from a checkpoint, a model, or the statistics of the features."""
     from asrkit.build import build_frontend
-    from asrkit.training.dataset import feature_statistics
-    from asrkit.training.dev_texts import dev_warning
+    from asrkit.training.dataset import feature_statistics, unwritable
     from asrkit.training.warm_start import start_from
 
     if command.resume:
@@ -245,7 +244,8 @@ def begin(trainer: Trainer, command: argparse.Namespace, folder: Path) -> None:
             return
         logger.info("no checkpoint in %s: training begins", folder)
     corpus, name = trainer.corpus, trainer.options.start_from
-    if trainer.ranks.is_first and (warning := dev_warning(corpus, trainer.config)):
+    warning = unwritable(corpus, trainer.config.data.dev)
+    if warning and trainer.ranks.is_first:
         logger.warning(warning)
     if name is not None:
         known = start_from(name, trainer.model, corpus.encode.tokenizer, trainer.config)

@@ -18,7 +18,7 @@ from asrkit.data.dataset import TextEncoder
 from asrkit.data.manifest import LeftOut, ManifestError
 from asrkit.data.recordings import Joined, Recordings, load_recordings
 from asrkit.errors import UserError
-from asrkit.text import Tokenizer, end_of_turn
+from asrkit.text import TextError, Tokenizer, end_of_turn
 from asrkit.training.distributed import Ranks
 from asrkit.training.labels import tokenizer_of
 
@@ -188,6 +188,22 @@ def fitting(
         reasons = "".join(f"\n  {utterance}" for utterance in left_out[:5])
         raise ManifestError(f"{path} has no usable utterance{reasons}")
     return chosen
+
+
+def unwritable(corpus: Corpus, path: str) -> str | None:
+    """Return a warning about texts of dev, the manifest `path`, that the labels cannot write."""
+    problems, texts = list[str](), corpus.dev.texts(MAX_TEXTS)
+    for text in texts:
+        try:
+            corpus.encode(text)
+        except TextError as error:
+            problems.append(str(error))
+    if not problems:
+        return None
+    return (
+        f"data.dev {path}: {len(problems)} of {len(texts)} texts cannot be written with the labels "
+        f"and count as errors, for example: {problems[0]}; asrkit data check finds all"
+    )
 
 
 def recorded(hours: float, speed_factors: list[float]) -> float:

@@ -1,20 +1,19 @@
 """The corpus: its last label, recordings that cannot be read, words that cannot be written."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from asrkit import audio
-from asrkit.config import Config, load_config
+from asrkit.config import load_config
 from asrkit.data.manifest import ManifestError
 from asrkit.data.recordings import load_recordings
 from asrkit.model_file import load_model, save_model
 from asrkit.text import CharTokenizer, end_of_turn
-from asrkit.training.dataset import Corpus, feature_statistics, load_corpus
-from asrkit.training.dev_texts import dev_warning
+from asrkit.training.dataset import feature_statistics, load_corpus, unwritable
 from tests.conftest import speech, write_config, write_manifest, write_wav
-from tests.running import run
 from tests.test_model_file import a_file
 from tests.training.test_shards import train
 
@@ -59,51 +58,35 @@ def test_a_label_for_ends_of_turns_is_appended(corpus: Path, tmp_path: Path) -> 
     assert "labels need 3" in str(without.why_not("yes", 1_000))
 
 
-def with_texts(corpus: Path, texts: list[str]) -> Path:
-    """The dev set with these texts, in place of the former."""
+def with_texts(corpus: Path, texts: list[str]) -> None:
+    """Write the dev set with these texts."""
     lines = [json.loads(line) for line in (corpus / "dev.jsonl").read_text().splitlines()]
     new = [line | {"text": text} for line, text in zip(lines, texts, strict=True)]
-    return write_manifest(corpus / "dev.jsonl", *new)
-
-
-def loaded(corpus: Path, tmp_path: Path, *overrides: str) -> tuple[Corpus, Config]:
-    config = load_config(write_config(tmp_path / "c.yaml", corpus, tmp_path / "out"), [*overrides])
-    return load_corpus(config), config
+    write_manifest(corpus / "dev.jsonl", *new)
 
 
 @pytest.mark.parametrize(
     ("texts", "tokenizer", "expected"),
     [
-        (["yes maybe", "Maybe maybe", "no"], "words",
-         ["3 of 5 words cannot be written", "60 % WER or more",
-          "1 different: 'maybe' 3×; text.tokenizer=words can write only the words of"]),
-        (["yes né", "no", "no"], "characters",
-         ["1 of 4 words cannot be written", "'né' 1×; add recordings with their letters"]),
-        (["yes 你no好", "no", "no"], "characters",
-         ["2 of 6 units cannot be written", "(33 % MER or more); 2 different: '你' 1×, '好' 1×"]),
-        (["yes", "no", "no"], "words", []),
-        (["yes", "no", "no"], "characters", []),
+        (
+            ["yes maybe", "Maybe no", "no"],
+            "words",
+            "2 of 3 texts cannot .*: 'maybe' in 'yes maybe'",
+        ),
+        (["yes né", "no", "no"], "characters", "1 of 3 texts cannot be written .*'é' in"),
+        (["yes", "no", "no"], "words", None),
+        (["yes", "no", "no"], "characters", None),
     ],
-)  # fmt: skip
-def test_words_that_the_labels_cannot_write(
-    texts: list[str], tokenizer: str, expected: list[str], corpus: Path, tmp_path: Path
+)
+def test_texts_that_the_labels_cannot_write(
+    texts: list[str], tokenizer: str, expected: str | None, corpus: Path, tmp_path: Path
 ) -> None:
     with_texts(corpus, texts)
-    overrides = (f"text.tokenizer={tokenizer}", "text.case=lower")
-    found = dev_warning(*loaded(corpus, tmp_path, *overrides)) or ""
+    options = [f"text.tokenizer={tokenizer}", "text.case=lower"]
+    config = load_config(write_config(tmp_path / "c.yaml", corpus, tmp_path / "out"), options)
+    found = unwritable(load_corpus(config), "dev.jsonl")
     assert bool(found) == bool(expected)
-    assert all(part in found for part in expected)
-
-
-def test_the_texts_of_an_index_are_those_that_are_scored(corpus: Path, tmp_path: Path) -> None:
-    """Not those of the rows in its place: the first utterance, too short, is left out."""
-    path, shards = with_texts(corpus, ["zebra", "maybe", "no"]), corpus / "shards"
-    assert run("data", "shard", path, "--output", shards) == 0
-    overrides = (f"data.dev={shards}", "text.tokenizer=words", "data.min_seconds=1.1")
-    found = dev_warning(*loaded(corpus, tmp_path, *overrides))
-    assert found is not None
-    assert "1 of 2 words cannot be written" in found
-    assert "'maybe' 1×;" in found
+    assert re.search(expected or "", found or "")
 
 
 def test_a_dev_set_without_words_has_no_rate(corpus: Path, tmp_path: Path) -> None:
@@ -112,9 +95,6 @@ def test_a_dev_set_without_words_has_no_rate(corpus: Path, tmp_path: Path) -> No
     out = tmp_path / "out"
     assert train(corpus, out, epochs=2, average=1) == 0
     log = (out / "train.log").read_text()
-    before, _, after = log.partition("none of its 3 texts has a word")
-    assert "epoch 1/2" in after
-    assert "epoch 1/2" not in before
     assert "dev WER  no reference words" in log
     assert "dev CER  no reference words" in log
     assert "WER     full  no reference words (" in log
