@@ -91,17 +91,21 @@ class Recording(BaseModel):
         assert self.duration is not None
         name = name_of(Path(self.audio))
         samples, rate = audio.read(self.source(), self.start or 0.0, self.duration, self.track)
-        if rate != self.sample_rate:
-            raise audio.AudioError(
-                f"{name}: the manifest has {self.sample_rate} Hz, the file has {rate} Hz: remove "
-                "sample_rate from its line, or correct it"
-            )
+        self.check_rate(rate)
         if len(samples) < (self.duration - TOLERANCE) * rate:
             raise audio.AudioError(
                 f"{name} has {len(samples) / rate:.2f} s, the manifest {self.duration:.2f} s: "
                 "correct duration, or remove sample_rate from its line to use the file's header"
             )
         return samples if self.channel is None else samples[:, [self.channel]], rate
+
+    def check_rate(self, rate: int) -> None:
+        """Raise AudioError if the file's rate contradicts the manifest."""
+        if self.sample_rate not in (None, rate):
+            raise audio.AudioError(
+                f"{name_of(Path(self.audio))}: the manifest has {self.sample_rate} Hz, the file "
+                f"has {rate} Hz: remove sample_rate from its line, or correct it"
+            )
 
 
 def part_of_bytes(path: str, first_byte: int, num_bytes: int | None) -> Source:

@@ -15,8 +15,8 @@ from asrkit.text.marks import marks_in
 SLOWEST, FASTEST = 0.3, 35.0
 DEVIATIONS = 5.0  # allowed deviation of log pace from the median, in robust standard deviations
 LEAST_DEVIATION = 0.1  # lower bound of the standard deviation, which is 0 if all texts are equal
-MIXED = "mixed case"
 LEAST_COUNT = 20  # utterances that are needed to use the median
+EXAMPLES = 3  # signs of a text in a message
 
 
 def repeated_ids(facts: Sequence[Facts], rules: Rules) -> Found:
@@ -33,12 +33,8 @@ def repeated_audio(facts: Sequence[Facts], rules: Rules) -> Found:
 
 
 def _audio(facts: Facts) -> Hashable:
-    """Return a key that is equal for equal audio; None for silence, which has another check."""
-    if facts.problem is not None:
-        return None
-    if facts.signal is not None:
-        return facts.signal.digest if facts.signal.rms else None
-    return facts.utterance.audio, facts.utterance.start, facts.utterance.duration
+    """Return a key that is equal for equal samples; None for silence, which has another check."""
+    return facts.signal.digest if facts.signal and facts.signal.rms else None
 
 
 def shared_speakers(facts: Sequence[Facts], rules: Rules) -> Found:
@@ -98,40 +94,29 @@ def low_rates(facts: Sequence[Facts], rules: Rules) -> Found:
             )
 
 
-def other_case(facts: Sequence[Facts], rules: Rules) -> Found:
-    """Find texts in another case than most texts of the first manifest, if these are of one."""
-    texts = [rules.encode.normalize(each.text) for each in facts]
-    cases = [case_of(text) for text in texts]
-    first = Counter(
-        case
-        for each, case in zip(facts, cases, strict=True)
-        if case and each.manifest == facts[0].manifest
-    )
-    usual = max(first, key=lambda case: first[case], default=MIXED)
-    for each, text, case in zip(facts, texts, cases, strict=True):
-        if case and case != usual != MIXED:
-            yield each, f"{case} in {shown(text)}, most texts of {facts[0].manifest} are {usual}"
+def in_few(
+    signs: Callable[[str], Sequence[str]], could: Callable[[str], bool] = bool
+) -> Callable[[Sequence[Facts], Rules], Found]:
+    """Return a check of signs that less than half of the first manifest's texts have.
+
+    Args:
+        could: function that returns whether a text could have such a sign.
+    """
+
+    def find(facts: Sequence[Facts], rules: Rules) -> Found:
+        texts = [(each, rules.encode.normalize(each.text)) for each in facts]
+        found = [(each, [*dict.fromkeys(signs(text))]) for each, text in texts if could(text)]
+        first = [bool(some) for each, some in found if each.manifest == facts[0].manifest]
+        if 2 * sum(first) < max(1, len(first)):
+            for each, some in found:
+                if some:
+                    yield each, f"{', '.join(map(shown, some[:EXAMPLES]))} in {shown(each.text)}"
+
+    return find
 
 
-def case_of(text: str) -> str | None:
-    """Return the case of a text; None for a text with fewer than two letters of a case."""
-    if sum(c.isupper() or c.islower() for c in text) < 2:
-        return None
-    return "lower case" if text.islower() else "upper case" if text.isupper() else MIXED
-
-
-def some_punctuation(facts: Sequence[Facts], rules: Rules) -> Found:
-    """Find punctuation, if less than half of the first manifest's texts have punctuation."""
-    marks = [marks_in(each.text).get("punctuation") for each in facts]
-    first = [
-        bool(signs)
-        for each, signs in zip(facts, marks, strict=True)
-        if each.text and each.manifest == facts[0].manifest
-    ]
-    if 2 * sum(first) < max(1, len(first)):
-        for each, signs in zip(facts, marks, strict=True):
-            if signs:
-                yield each, f"{', '.join(map(shown, dict.fromkeys(signs)))} in {shown(each.text)}"
+def has_case(text: str) -> bool:
+    return text.lower() != text.upper()
 
 
 CORPUS_CHECKS = [
@@ -146,8 +131,13 @@ CORPUS_CHECKS = [
     Check("low-rate", "warning", "sample rates below 16 kHz", low_rates,
         "if all audio has this rate, set model.frontend.high_frequency to half of it to use all "
         "mel bins"),
-    Check("case", "warning", "texts in another case than most", other_case,
-        "set text.case to lower or upper, or use asrkit data normalize --case lower"),
-    Check("some-punctuation", "warning", "punctuation in some texts", some_punctuation,
+    Check("capitals", "warning", "capitals in some texts",
+        in_few(lambda text: [*filter(str.isupper, text)], has_case),
+        "set text.case=lower, or use asrkit data normalize --case lower"),
+    Check("small-letters", "warning", "small letters in some texts",
+        in_few(lambda text: [*filter(str.islower, text)], has_case),
+        "set text.case=upper, or use asrkit data normalize --case upper"),
+    Check("some-punctuation", "warning", "punctuation in some texts",
+        in_few(lambda text: marks_in(text).get("punctuation", [])),
         "write it in all texts, or use asrkit data normalize --punctuation remove"),
 ]  # fmt: skip

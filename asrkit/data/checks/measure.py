@@ -56,6 +56,7 @@ def inspect(entry: Facts, decode: bool = True) -> Facts:
     """Return the facts of an utterance, from its audio or the error in reading the audio."""
     try:
         with opened(entry.utterance.source(), entry.utterance.track) as file:
+            entry.utterance.check_rate(file.sample_rate)
             entry = entry._replace(
                 header=AudioInfo(file.sample_rate, file.count(), file.num_channels)
             )

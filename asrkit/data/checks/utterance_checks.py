@@ -27,14 +27,6 @@ EXAMPLES = 3  # marks of a text in a message
 Find = Callable[[Facts, Rules], str | None]
 
 
-def other_rate(facts: Facts, rules: Rules) -> str | None:
-    """Compare the manifest with the header, which training does not read."""
-    stated = facts.utterance.sample_rate
-    if facts.header is None or stated in (None, facts.header.sample_rate):
-        return None
-    return f"sample_rate {stated}, the file's is {facts.header.sample_rate}"
-
-
 def outside_file(facts: Facts, rules: Rules) -> str | None:
     if facts.file_seconds is None:
         return None
@@ -159,8 +151,6 @@ def of_each(name: str, severity: Severity, meaning: str, find: Find, advice: str
 UTTERANCE_CHECKS = [
     of_each("unreadable", "error", "audio cannot be read", lambda facts, _: facts.problem,
         "copy or convert the file again; --write CLEAN writes the manifest without such lines"),
-    of_each("rate", "error", "sample rate is not the file's", other_rate,
-        "remove sample_rate from the manifest: the file has it"),
     of_each("outside", "error", "start or end outside the file", outside_file,
         "start and duration are seconds of this file: check for milliseconds or another file"),
     of_each("cut-off", "error", "file ends before its header says", cut_off,

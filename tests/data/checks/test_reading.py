@@ -60,6 +60,9 @@ def test_parts_of_files(tmp_path: Path) -> None:
         assert facts.problem is None
         assert facts.seconds == seconds
     assert found([facts], "outside")
+    assert inspected(path, sample_rate=16000).problem is None
+    wrong = inspected(path, sample_rate=8000).problem or ""
+    assert "the manifest has 8000 Hz, the file has 16000 Hz: remove sample_rate" in wrong
 
 
 def test_damaged_audio(tmp_path: Path) -> None:
