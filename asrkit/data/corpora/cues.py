@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from asrkit.data.corpora.source import CorpusError, lines_of
 from asrkit.data.manifest import log_once
-from asrkit.errors import reason, shown
+from asrkit.errors import reason
 from asrkit.extras import need
 
 LONGEST = 1 << 24  # bytes of a file
@@ -18,8 +18,6 @@ PLACEMENT = re.compile(r"\{\\[^{}]*\}")  # marks of SubStation in SRT, such as {
 TOKEN = re.compile(
     r'"(?:[^"]|"")*"|<exists>|(?<![\w\[.-])-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?![\w\].])'
 )
-# Lines of Audacity's labels, HTK's labels and subtitles
-TIMES = re.compile(r"(\d+\.\d+\t\d+\.\d+|\d+ \d{5,})(?!\S)|.* --> ")
 NOT_UTTERANCES = re.compile(r".*(?:words?|phones?|phonemes?|syllables?|segments?)", re.IGNORECASE)
 
 
@@ -40,11 +38,6 @@ def read_cues(path: Path) -> list[Cue]:
         return textgrid(path, "\n".join(line for _, line in lines))
     if ending in (".srt", ".vtt"):
         return subtitles(path, lines)
-    if wrong := next((line for _, line in lines if TIMES.match(line)), None):
-        raise CorpusError(
-            f"{path}: {shown(wrong, 40)} has times, which a plain text cannot have: write "
-            "subtitles as .srt or .vtt, or a TextGrid"
-        )
     return [Cue("\n".join(line for _, line in lines))] if lines else []
 
 
@@ -80,24 +73,20 @@ def subtitles(path: Path, lines: list[tuple[int, str]]) -> list[Cue]:
 def textgrid(path: Path, text: str) -> list[Cue]:
     """Return the intervals of a TextGrid, of the tiers that have utterances.
 
-    If there are several such tiers, their names are the speakers. If all tiers have words or
-    sounds, the words are the text of the whole file.
+    If there are several such tiers, their names are the speakers.
     """
     tiers = list(tiers_of(path, iter(TOKEN.findall(text))))
     chosen = [each for each in tiers if not NOT_UTTERANCES.fullmatch(each[0])]
-    words = [each for each in tiers if "word" in each[0].lower()]
-    if chosen:
-        for name, _ in (each for each in tiers if each not in chosen):
-            log_once(f"tiers {name!r} of TextGrids have no utterances and are not read")
-        return [
-            cue._replace(speaker=name if len(chosen) > 1 else None)
-            for name, cues in chosen
-            for cue in cues
-            if cue.text.strip()
-        ]
-    if not words:
-        raise CorpusError(f"{path}: has no tier of utterances or words")
-    return [Cue(" ".join(cue.text for cue in words[0][1]))]
+    if not chosen:
+        raise CorpusError(f"{path}: has no tier of utterances: write its text beside it as .txt")
+    for name, _ in (each for each in tiers if each not in chosen):
+        log_once(f"tiers {name!r} of TextGrids have no utterances and are not read")
+    return [
+        cue._replace(speaker=name if len(chosen) > 1 else None)
+        for name, cues in chosen
+        for cue in cues
+        if cue.text.strip()
+    ]
 
 
 def tiers_of(path: Path, tokens: Iterator[str]) -> Iterator[tuple[str, list[Cue]]]:
