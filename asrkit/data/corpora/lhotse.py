@@ -1,6 +1,7 @@
-"""Lhotse's recordings with supervisions, its cuts, and its Shar; nothing of them is run."""
+"""Lhotse's cuts and its Shar; nothing of them is run."""
 
 import os
+import re
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,19 +20,19 @@ NOT_A_FILE = (
 
 
 def read_lhotse(source: Source, omitted: Omitted) -> Iterator[Row]:
-    """Yield the cuts of all lists, or the supervisions of all manifests beside recordings."""
-    lists = sorted(source.path.glob("*.jsonl*")) if source.path.is_dir() else [source.path]
-    lists = [each for each in lists if each.name.startswith("cuts")] or [
-        each.with_name(each.name.replace("supervisions", "recordings")) for each in lists
-    ]
-    lists = [*dict.fromkeys(lists)]
+    """Yield the cuts of all lists of a folder, or of one list."""
+    lists = sorted(source.path.glob("cuts*.jsonl*")) if source.path.is_dir() else [source.path]
+    if not lists or re.search("recordings|supervisions", lists[0].name):
+        raise CorpusError(
+            f"{shown(source.path)} has no cuts: make them with lhotse cut simple -r RECORDINGS "
+            "-s SUPERVISIONS cuts.jsonl.gz"
+        )
     root = source.audio_root or Path.cwd()
     for path in lists:
         split = split_of(Path(*path.name.split("_"))) if len(lists) > 1 else None
-        cuts = supervised(path, omitted) if "recordings" in path.name else objects_in(path, omitted)
         tar = path.with_name(f"recording{path.name[4:].partition('.jsonl')[0]}.tar")
         members = members_of(tar) if path.name.startswith("cuts") and tar.is_file() else {}
-        for where, cut in cuts:
+        for where, cut in objects_in(path, omitted):
             recording, place = cut.get("recording"), members.get(str(cut.get("id")), {})
             audio = str(tar) if place else file_of(recording)
             if audio is None:
@@ -47,17 +48,8 @@ def read_lhotse(source: Source, omitted: Omitted) -> Iterator[Row]:
             }  # fmt: skip
 
 
-def supervised(path: Path, omitted: Omitted) -> Iterator[tuple[str, Row]]:
-    """Yield the supervisions beside a list of recordings like cuts."""
-    recordings = {shown(values.get("id")): values for _, values in objects_in(path, omitted)}
-    beside = path.with_name(path.name.replace("recordings", "supervisions"))
-    for where, values in objects_in(beside, omitted):
-        recording = recordings.get(shown(values.get("recording_id")))
-        yield where, values | {"recording": recording, "supervisions": [values]}
-
-
 def channel_of(cut: Row, recording: Any) -> Any:
-    """Return the channel of a cut or a supervision; None for all that its recording has."""
+    """Return the channel of a cut; None for all that its recording has."""
     channel = cut.get("channel")
     channels = channel if isinstance(channel, list) else [channel]
     if isinstance(recording, dict) and channels == recording.get("channel_ids"):
