@@ -69,11 +69,6 @@ class Recordings:
         """Return the samples (n,) at 16 kHz of a recording at its speed."""
         return load(*self.at(place))
 
-    def column(self, name: str) -> np.ndarray:
-        """Return a column of numbers, (n,), with a value for each recording at a speed."""
-        values = np.repeat(self.table[name].to_numpy(), len(self.factors))
-        return values if self.kept is None else values[self.kept]
-
     @property
     def has_text(self) -> np.ndarray:
         """A mask (n,) of the recordings that have a text."""
@@ -147,9 +142,6 @@ class Joined:
     def load(self, place: int) -> np.ndarray:
         part, inside = self._part(place)
         return part.load(inside)
-
-    def column(self, name: str) -> np.ndarray:
-        return np.concatenate([part.column(name) for part in self.parts])
 
 
 def load_recordings(path: str, left_out: list[LeftOut]) -> Recordings:

@@ -62,7 +62,6 @@ def test_shards_hold_what_the_files_do(corpus: Path) -> None:
     ]
     ours, theirs = (each.at_speeds(SPEEDS) for each in (shards, files))
     assert np.array_equal(ours.durations, theirs.durations)
-    assert np.array_equal(ours.column("sample_rate"), theirs.column("sample_rate"))
     assert [each.id for each in ours] == [each.id for each in theirs]
     for place, each in enumerate(ours):
         if not each.id.startswith("part_sp"):  # which begins at another fraction of a sample
