@@ -56,7 +56,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(argv)
     draw, by_speaker = random.Random(options.seed), defaultdict[str, list[Recording]](list)
-    for each in read_recordings(options.manifest, []):
+    for each in read_recordings(options.manifest):
         by_speaker[each.speaker or ""].append(each)
     names = sorted(by_speaker)
     draw.shuffle(names)

@@ -37,7 +37,7 @@ def shard(options: argparse.Namespace) -> int:
     from asrkit.data.shards import pack
 
     left_out: list[LeftOut] = []
-    recordings = read_distinct(options.manifest, left_out)
+    recordings = read_distinct(options.manifest)
     index = pack(recordings, Path(options.output), options.shard_size, left_out)
     for each in left_out[:5]:
         print(f"left out {each}", file=sys.stderr)

@@ -295,7 +295,7 @@ def with_texts(manifest: str) -> list[Recording]:
     from asrkit.data.manifest import ManifestError
 
     try:
-        labelled = [each for each in read_distinct(manifest, []) if each.text]
+        labelled = [each for each in read_distinct(manifest) if each.text]
     except ManifestError as error:
         raise UserError(f"int8 needs a --manifest for a test: {error}") from None
     if not labelled:

@@ -6,7 +6,6 @@ import argparse
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from asrkit.atomic_write import write_text
 from asrkit.cli.parser import Parser, Target, whole
@@ -14,9 +13,6 @@ from asrkit.errors import UserError
 from asrkit.lines import LineKind, text_lines
 from asrkit.lm.lm_fusion import as_word
 from asrkit.lm.ngram import MAX_NGRAMS, MAX_ORDER
-
-if TYPE_CHECKING:
-    from asrkit.data.manifest import LeftOut
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -107,10 +103,7 @@ def texts_of(path: Path) -> Iterator[str]:
     if not path.exists():
         raise UserError(f"no text or manifest {path}")
     if path.is_dir() or ".jsonl" in path.suffixes:
-        left_out: list[LeftOut] = []
-        yield from (each.text or "" for each in read_recordings(str(path), left_out))
-        for each in left_out:
-            print(f"asrkit ngram: {each}", file=sys.stderr)
+        yield from (each.text or "" for each in read_recordings(str(path)))
     elif path.is_file():
         kind = LineKind("a text", UserError, MAX_LINE)
         yield from (line for _, line in text_lines(path, kind))

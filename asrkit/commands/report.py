@@ -61,7 +61,7 @@ def report(options: argparse.Namespace) -> int:
     outcomes = recognized(options, manifest, recognizers, left_out, aligner)
     status = name_left_out("asrkit report", left_out)
     results = scores(outcomes, normalizer_of(rules_of(file)))
-    recordings = {each.id: each for each in read_distinct(manifest, [])}
+    recordings = {each.id: each for each in read_distinct(manifest)}
     found = (outcome[chunk] for outcome in outcomes)
     texts = [
         Recognized(o.id, recordings[o.id].speaker, o.seconds, word_pairs(o.reference, o.text))

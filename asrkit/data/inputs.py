@@ -24,22 +24,22 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
-def read_recordings(path: str, left_out: list[LeftOut]) -> Iterator[Recording]:
-    """Yield the recordings of a manifest or of shards; append what is lost to `left_out`."""
+def read_recordings(path: str) -> Iterator[Recording]:
+    """Yield the recordings of a manifest or of shards."""
     if Path(path).is_dir():
         need("pyarrow")
         from asrkit.data.shards import open_index, recordings_at
 
-        table = open_index(path, left_out)
+        table = open_index(path)
         yield from recordings_at(table, path, np.arange(table.num_rows))
         return
     yield from read_manifest(path)
 
 
-def read_distinct(path: str, left_out: list[LeftOut]) -> Iterator[Recording]:
+def read_distinct(path: str) -> Iterator[Recording]:
     """Yield recordings like `read_recordings`, and reject an id that occurs twice."""
     ids = set()
-    for each in read_recordings(path, left_out):
+    for each in read_recordings(path):
         if each.id in ids:
             raise ManifestError(f"{path}: id {each.id!r} occurs twice")
         ids.add(each.id)
@@ -75,7 +75,7 @@ def jobs_of(
             for number in range(count)
         ]
     if manifest:
-        jobs += read_recordings(manifest, left_out)
+        jobs += read_recordings(manifest)
     return jobs
 
 

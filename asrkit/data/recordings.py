@@ -112,7 +112,7 @@ class Recordings:
 def _reopened(
     folder: str, factors: tuple[float, ...], kept: np.ndarray | None, state: tuple[str, int]
 ) -> Recordings:
-    table = open_index(folder, [])
+    table = open_index(folder)
     if (sha256_of(Path(folder, INDEX)), table.num_rows) != state:
         raise ManifestError(
             f"{folder} differs here from the first rank's: copy the same shards to all machines"
@@ -145,12 +145,12 @@ class Joined:
 
 
 def load_recordings(path: str, left_out: list[LeftOut]) -> Recordings:
-    """Read a manifest, or map a folder of shards; append unusable recordings to `left_out`."""
+    """Map a folder of shards, or read a manifest, whose bad recordings `left_out` gets."""
     if Path(path).is_dir():
-        return Recordings(open_index(path, left_out), path)
+        return Recordings(open_index(path), path)
     refuse_undecodable(Path(path).parent)
     rows = []
-    for each in read_distinct(path, left_out):
+    for each in read_distinct(path):
         try:
             rows.append(each.measured().model_dump())
         except audio.AudioError as error:

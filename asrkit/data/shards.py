@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow
 import soundfile
-from pyarrow import compute
 from tqdm import tqdm
 
 from asrkit import audio
@@ -41,8 +40,8 @@ def refuse_undecodable(folder: Path) -> None:
         ) from None
 
 
-def open_index(folder: str, left_out: list[LeftOut]) -> pyarrow.Table:
-    """Map the index of a folder of shards; append recordings without their audio to `left_out`."""
+def open_index(folder: str) -> pyarrow.Table:
+    """Map the index of a folder of shards into memory."""
     path = Path(folder, INDEX)
     refuse_undecodable(path.parent)
     try:
@@ -60,12 +59,6 @@ def open_index(folder: str, left_out: list[LeftOut]) -> pyarrow.Table:
             f"{shown(path)} is damaged, or of another version ({reason(error)}): pack the shards "
             "again with asrkit data shard"
         ) from None
-    lost = {name: why for name, end in ends_in(table) if (why := lacking(Path(folder, name), end))}
-    if lost:
-        is_lost = compute.is_in(table["audio"], pyarrow.array([*lost]))
-        for row in table.filter(is_lost).select(["id", "audio"]).to_pylist():
-            left_out.append(LeftOut(row["id"], lost[row["audio"]]))
-        table = table.filter(compute.invert(is_lost))
     return table
 
 
@@ -81,22 +74,6 @@ def recordings_at(
             if folder is not None:
                 values["audio"] = os.path.join(folder, values["audio"])
             yield Recording.model_construct(**values)
-
-
-def ends_in(table: pyarrow.Table) -> Iterator[tuple[str, int]]:
-    """Yield the name of each shard, and the end of its last recording in bytes."""
-    ends = compute.add(table["first_byte"], table["num_bytes"])
-    found = table.select(["audio"]).append_column("end", ends).group_by("audio")
-    for row in found.aggregate([("end", "max")]).to_pylist():
-        yield row["audio"], row["end_max"]
-
-
-def lacking(shard: Path, end: int) -> str | None:
-    """Return why recordings of a shard cannot be read, or None."""
-    if not shard.is_file():
-        return f"{shard.name} is missing"
-    size = shard.stat().st_size
-    return f"{shard.name} has {size} bytes, but its recordings {end}" if size < end else None
 
 
 def pack(
@@ -125,7 +102,7 @@ def pack(
             raise ManifestError(
                 f"no utterance can be packed: {left_out[0] if left_out else 'the input is empty'}"
             )
-    return open_index(str(output), [])
+    return open_index(str(output))
 
 
 def write_shard(

@@ -37,7 +37,7 @@ def read_batches(
     """
     waiting: list[ReferenceRecording] = []
     seconds = attrgetter("seconds")
-    for each in utterances(read_distinct(manifest, left_out), normalize, left_out):
+    for each in utterances(read_distinct(manifest), normalize, left_out):
         if each.seconds > PIECE_SECONDS:
             yield [each]
             continue

@@ -41,7 +41,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
 
 def packed(manifest: Path, output: Path) -> list[LeftOut]:
     left_out: list[LeftOut] = []
-    pack(read_recordings(str(manifest), left_out), output, 10, left_out)
+    pack(read_recordings(str(manifest)), output, 10, left_out)
     return left_out
 
 
@@ -57,7 +57,7 @@ def test_shards_hold_what_the_files_do(corpus: Path) -> None:
     output = corpus / "shards"
     assert run("data", "shard", path, "--output", output, "--shard-size", "5") == 0
     files, shards = load_recordings(str(path), []), load_recordings(str(output), [])
-    assert [(e.id, e.text, e.speaker) for e in read_recordings(str(output), [])] == [
+    assert [(e.id, e.text, e.speaker) for e in read_recordings(str(output))] == [
         (e.id, e.text, e.speaker) for e in files
     ]
     ours, theirs = (each.at_speeds(SPEEDS) for each in (shards, files))
@@ -148,22 +148,17 @@ def test_other_processes_map_the_same_index(shards: Path, corpus: Path) -> None:
         pickle.loads(sent)
 
 
-def test_recordings_of_bad_shards_are_named(shards: Path) -> None:
-    """A missing one, one that is cut off, and later one that goes away."""
+def test_recordings_of_bad_shards_are_named_in_their_batch(shards: Path) -> None:
+    """A missing one, and one that is cut off."""
+    recordings = load_recordings(str(shards), [])
     (shards / "000000.tar").unlink()
     content = (shards / "000002.tar").read_bytes()
     (shards / "000002.tar").write_bytes(content[: len(content) // 2])
-    left_out: list[LeftOut] = []
-    recordings = load_recordings(str(shards), left_out)
-    assert [each.id for each in recordings] == [f"train{i}" for i in range(5, 10)]
-    reasons = {each.id: each.reason for each in left_out}
-    assert reasons["train0"] == reasons["train4"] == "000000.tar is missing"
-    assert reasons["train11"].startswith(f"000002.tar has {len(content) // 2} bytes, but its")
-    assert len(reasons) == 7
-    (shards / "000001.tar").unlink()
-    batch = SpeechDataset(recordings, ENCODE)[("a", [0])]
-    assert batch.num_bad == 1
-    assert batch.left_out[0].reason.endswith("000001.tar is missing")
+    batch = SpeechDataset(recordings, ENCODE)[("a", [0, 5, 11])]
+    assert (batch.ids, batch.num_bad) == (["train5"], 2)
+    reasons = [each.reason for each in batch.left_out]
+    assert reasons[0].endswith("000000.tar is missing")
+    assert "000002.tar ends before byte " in reasons[1]
 
 
 @pytest.mark.parametrize("damage", ["cut off", "empty", "text", "other columns"])

@@ -85,7 +85,7 @@ def test_all_users_give_one_number(folder: Path, capsys: pytest.CaptureFixture[s
     assert run("decode", "--model", "m.safetensors", *context, "--manifest", "dev.jsonl") == 0
     assert shown in capsys.readouterr().err
     plain = eager(file.model, Context(4, 8))
-    of_gate = export.score(plain, file, list(read_distinct("dev.jsonl", [])))
+    of_gate = export.score(plain, file, list(read_distinct("dev.jsonl")))
     encode = TextEncoder(file.tokenizer, str, file.config.model.rate.num_frames, ctc_frames)
     batches = held_out(load_recordings("dev.jsonl", []), encode, 60.0)
     outcomes = validate(file.model, file.tokenizer, GreedySearch(), batches, [Context(4, 8)])

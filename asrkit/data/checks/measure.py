@@ -26,7 +26,7 @@ LINE = Check(
 def read_entries(path: str, bad_lines: list[Finding]) -> list[Facts]:
     """Read a manifest or the index of shards, but no audio; append findings of bad lines."""
     if Path(path).is_dir():
-        return [Facts(path, *each) for each in enumerate(read_recordings(path, []), start=1)]
+        return [Facts(path, *each) for each in enumerate(read_recordings(path), start=1)]
     entries, bad = [], len(bad_lines)
     for number, each in read_lines(Path(path)):
         if isinstance(each, str):
