@@ -15,9 +15,10 @@ from asrkit.extras import need
 LONGEST = 1 << 24  # bytes of a file
 TIMED = re.compile(r"-->.*\n(?!\s*\d+\s*\n.*-->)[^\n]")  # a line of times that a text follows
 PLACEMENT = re.compile(r"\{\\[^{}]*\}")  # marks of SubStation in SRT, such as {\an8}
-TOKEN = re.compile(
-    r'"(?:[^"]|"")*"|<exists>|(?<![\w\[.-])-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?(?![\w\].])'
-)
+QUOTED = r'"((?:[^"]|"")*)"'
+TIER = re.compile(rf'class = "(\w+)"\s+name = {QUOTED}')
+SECONDS = r"(\d+(?:\.\d+)?(?:e-\d+)?)"
+INTERVAL = re.compile(rf"xmin = {SECONDS}\s+xmax = {SECONDS}\s+text = {QUOTED}")
 NOT_UTTERANCES = re.compile(r".*(?:words?|phones?|phonemes?|syllables?|segments?)", re.IGNORECASE)
 
 
@@ -75,10 +76,10 @@ def textgrid(path: Path, text: str) -> list[Cue]:
 
     If there are several such tiers, their names are the speakers.
     """
-    tiers = list(tiers_of(path, iter(TOKEN.findall(text))))
+    tiers = list(tiers_of(path, text))
     chosen = [each for each in tiers if not NOT_UTTERANCES.fullmatch(each[0])]
     if not chosen:
-        raise CorpusError(f"{path}: has no tier of utterances: write its text beside it as .txt")
+        raise CorpusError(f"{path}: has no tier of utterances in Praat's long text form")
     for name, _ in (each for each in tiers if each not in chosen):
         log_once(f"tiers {name!r} of TextGrids have no utterances and are not read")
     return [
@@ -89,26 +90,18 @@ def textgrid(path: Path, text: str) -> list[Cue]:
     ]
 
 
-def tiers_of(path: Path, tokens: Iterator[str]) -> Iterator[tuple[str, list[Cue]]]:
+def tiers_of(path: Path, text: str) -> Iterator[tuple[str, list[Cue]]]:
     """Yield the name and the intervals of each interval tier."""
-    try:
-        kinds = [next(tokens) for _ in range(6)]  # file type, class, times, <exists>, number
-        if kinds[0] != '"ooTextFile"' or kinds[4] != "<exists>":
-            raise CorpusError(f"{path}: is not a TextGrid in text form of Praat")
-        for _ in range(int(kinds[5])):
-            kind, name, _, _, size = (next(tokens) for _ in range(5))
-            if kind == '"IntervalTier"':
-                rows = [(next(tokens), next(tokens), next(tokens)) for _ in range(int(size))]
-                yield unquoted(name), [Cue(unquoted(c), float(a), float(b)) for a, b, c in rows]
-            else:
-                log_once("tiers of points in TextGrids are not read")
-                for _ in range(2 * int(size)):
-                    next(tokens)
-    except (StopIteration, RuntimeError, ValueError) as error:
-        if isinstance(error, CorpusError):
-            raise
-        raise CorpusError(f"{path}: is not a whole TextGrid of Praat") from None
+    _, *parts = TIER.split(text)
+    for kind, name, body in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
+        if kind != "IntervalTier":
+            log_once("tiers of points in TextGrids are not read")
+            continue
+        cues = [Cue(unquoted(c), float(a), float(b)) for a, b, c in INTERVAL.findall(body)]
+        if not re.search(rf"intervals: size = {len(cues)}\s", body):
+            raise CorpusError(f"{path}: is not a whole TextGrid: save it as text with Praat")
+        yield unquoted(name), cues
 
 
-def unquoted(token: str) -> str:
-    return token[1:-1].replace('""', '"')
+def unquoted(text: str) -> str:
+    return text.replace('""', '"')
