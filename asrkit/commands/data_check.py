@@ -62,7 +62,7 @@ def check(options: argparse.Namespace) -> int:
     encode = encoder_of(config, first, tokenizer)
     limits = config.data.min_seconds, config.data.max_seconds
     findings += examine(facts, Rules(encode, *limits))
-    show(facts, findings, options, encode)
+    show(facts, findings, options)
     errors = [f for f in findings if f.check.severity == "error"]
     if options.write:
         bad = {f.line for f in errors}
@@ -128,15 +128,14 @@ def read_facts(path: str, options: argparse.Namespace, findings: list[Finding]) 
     return list(bar(facts, path, "file", len(entries)))
 
 
-def show(
-    facts: list[Facts], findings: list[Finding], options: argparse.Namespace, encode: TextEncoder
-) -> None:
-    from asrkit.data.checks.report import advice, columns, listed, table, verdict
+def show(facts: list[Facts], findings: list[Finding], options: argparse.Namespace) -> None:
+    from asrkit.data.checks.report import advice, listed, summary, table, verdict
 
     if findings:
         print("\n".join(map(listed, findings)) if options.format == "list" else table(findings))
         print("\n" + advice(findings), end="\n\n")
-    print(columns(facts, options.manifests, encode.normalize), end="\n\n")
+    for path in options.manifests:
+        print(summary(path, [each for each in facts if each.manifest == path]))
     print(verdict(findings))
     if not options.config and not options.model:
         print("judged by the defaults, text as characters: --config or --model to judge by yours")

@@ -1,51 +1,22 @@
 """Text of the findings, and of the totals of manifests."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from asrkit.data.checks.facts import SEVERITIES, Facts, Finding
-from asrkit.text.graphemes import units
+from asrkit.data.splits import totals
 
 EXAMPLES = 3
 
 
-def columns(
-    facts: Sequence[Facts], manifests: Sequence[str], normalize: Callable[[str], str]
-) -> str:
-    """Format the totals as a table, with a column for each manifest."""
-    parts = [[each for each in facts if each.manifest == path] for path in manifests]
-    found = [
-        {"": path, **totals(part, normalize)} for path, part in zip(manifests, parts, strict=True)
-    ]
-    rows = [[name, *(each[name] for each in found)] for name in found[0]]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    )
-
-
-def totals(facts: Sequence[Facts], normalize: Callable[[str], str]) -> dict[str, str]:
-    """Return the formatted totals of one manifest by their names."""
-    lengths = [(each.seconds, each.utterance.id) for each in facts if each.seconds is not None]
-    shortest, longest = (
-        "{:.2f} s, {}".format(*choose(lengths)) if lengths else "-" for choose in (min, max)
-    )
+def summary(path: str, facts: Sequence[Facts]) -> str:
+    """Return the totals of a manifest in one line."""
+    rows = [{"duration": each.seconds or 0.0, "speaker": each.utterance.speaker} for each in facts]
+    seconds = [each.seconds for each in facts if each.seconds is not None]
+    lengths = f", {min(seconds):.2f} to {max(seconds):.2f} s" if seconds else ""
     rates = Counter(each.sample_rate for each in facts if each.sample_rate).most_common()
-    texts = {normalize(each.text) for each in facts}
-    return {
-        "utterances": str(len(facts)),
-        "hours": f"{sum(seconds for seconds, _ in lengths) / 3600:.2f}",
-        "speakers": str(len({each.utterance.speaker for each in facts} - {None})),
-        "sample rates": ", ".join(
-            f"{rate} Hz" if len(rates) == 1 else f"{rate} Hz: {count}" for rate, count in rates
-        ),
-        "shortest": shortest,
-        "longest": longest,
-        "characters": str(len({character for text in texts for character in text})),
-        # Distinct words; units in scripts without spaces
-        "words": str(len({word for text in texts for word in units(text)})),
-    }
+    named = "".join(f", {count} at {rate} Hz" for rate, count in rates)
+    return f"{path}: {totals(rows)}{lengths}{named}"
 
 
 def by_check(findings: Sequence[Finding]) -> list[list[Finding]]:

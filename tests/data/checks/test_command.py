@@ -35,7 +35,7 @@ def test_a_good_corpus(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert check(corpus / "train.jsonl") == 0
     shown = capsys.readouterr().out
     assert "0 errors, 0 warnings" in shown
-    assert "utterances    12" in shown
+    assert f"{corpus}/train.jsonl: 12 utterances, 0.3 min, 0 speakers, 1.00 to 1.60 s" in shown
     assert "--config or --model" in shown
     assert check(corpus / "train.jsonl", corpus / "dev.jsonl") == 0
     shown = capsys.readouterr().out
@@ -95,7 +95,7 @@ def test_shards(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert run("data", "shard", corpus / "dev.jsonl", "--output", tmp_path / "shards") == 0
     assert check(tmp_path / "shards", corpus / "train.jsonl") == 0
     shown = capsys.readouterr().out
-    assert "utterances    3" in shown
+    assert "shards: 3 utterances, " in shown
     assert "train0: as dev0 in" in shown  # by the samples
     assert check(tmp_path / "shards", "--write", tmp_path / "clean.jsonl") == 2
 
