@@ -1,7 +1,6 @@
 """Models of the hub: hf:// alone asks it, one file comes, and it is checked as any other."""
 
 import hashlib
-import shutil
 import socket
 import sys
 from collections.abc import Iterator
@@ -226,43 +225,6 @@ def test_other_contents_than_stated(
     remote.answer = {}
     monkeypatch.setattr(downloads, "MOST_BYTES", len(model))
     assert model_path("hf://me/tiny").read_bytes() == model  # the control
-
-
-@pytest.mark.parametrize(
-    ("names", "is_found"),
-    [
-        (["model.safetensors"], True),
-        ([".gitattributes", "sub/model.safetensors", "model.safetensors"], True),
-        (["config.json"], False),
-    ],
-)
-def test_files_that_another_program_downloaded(
-    names: list[str], is_found: bool, remote: hub_server.Hub, model: bytes,
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
-) -> None:  # fmt: skip
-    """`hf download` keeps files in the hub's own cache; they are read there, offline too.
-
-    Files in its folders and a dataset of the same name do not count. A file that is not there is
-    not said to be missing on the hub.
-    """
-    from huggingface_hub import hf_hub_download
-
-    files = {"model__safetensors": model, "sub/model__safetensors": b"other"}
-    remote.make("me/tiny").commit(**files, config__json=b"{}", __gitattributes=b"")
-    *_, path = [Path(hf_hub_download("me/tiny", name)) for name in names]
-    cache = tmp_path / "cache"
-    remote.requests.clear()
-    if is_found:
-        assert model_path("hf://me/tiny") == path
-        assert sent(remote) == []
-        shutil.rmtree(cache / "asrkit")
-    shutil.copytree(cache / "hub/models--me--tiny", cache / "hub/datasets--me--tiny")
-    hub_server.use(monkeypatch, remote.address, cache, offline=True)
-    if is_found:
-        assert model_path("hf://me/tiny") == path
-    else:
-        said = "hf://me/tiny: not in the cache, and HF_HUB_OFFLINE forbids the download"
-        assert refusal("hf://me/tiny") == said
 
 
 @pytest.mark.parametrize("is_changed", [False, True])

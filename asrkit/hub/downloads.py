@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from asrkit.atomic_write import digest_of, replacing, sha256_of
+from asrkit.atomic_write import digest_of, replacing
 from asrkit.errors import UserError, reason, shown
 from asrkit.extras import need
 from asrkit.hub import MODEL, Address
@@ -154,16 +154,6 @@ def write(path: Path, text: str) -> None:
         temporary.write_text(text)
 
 
-def cached_models() -> list[Any]:
-    """Return the model repositories in the library's cache."""
-    from huggingface_hub import CacheNotFound, constants, scan_cache_dir
-
-    with suppress(CacheNotFound):
-        repositories = scan_cache_dir(constants.HF_HUB_CACHE).repos
-        return [each for each in repositories if each.repo_type == "model"]
-    return []
-
-
 def find(address: Address, kinds: Sequence[str] = (".safetensors", ".nemo")) -> Source:
     """Return the source of a model.
 
@@ -244,7 +234,6 @@ def located(address: Address, choose: Callable[[Iterable[str]], list[str]], want
                 for name in {revision, listing.commit}:
                     write(folder / name, listing.model_dump_json())
             except (HTTPError, OSError) as error:  # no answer, or no access
-                listing = listing or of_snapshot(address)
                 if listing is None or not choose(sorted(listing.files)):
                     raise
                 if not isinstance(error, OfflineModeIsEnabled):
@@ -293,22 +282,3 @@ def asked(address: Address) -> Listing:
         raise ValueError(
             f"the hub sends {shown(wrong['input'])} as {shown(Path(place))}: {wrong['msg']}"
         ) from None
-
-
-def of_snapshot(address: Address) -> Listing | None:
-    """Return the listing of the files of a commit that another program downloaded."""
-    for repository in cached_models():
-        for commit in repository.revisions if repository.repo_id == address.repository else ():
-            if (address.revision or "main") not in {commit.commit_hash, *commit.refs}:
-                continue
-            files = {}
-            for each in commit.files:
-                name = each.file_path.relative_to(commit.snapshot_path).as_posix()
-                if not re.fullmatch(PLAIN, name):
-                    continue
-                digest = each.blob_path.name  # where links are possible
-                if not re.fullmatch(DIGEST, digest):
-                    digest = sha256_of(each.file_path)
-                files[name] = Stated(each.size_on_disk, digest)
-            return Listing(commit=commit.commit_hash, files=files)
-    return None
