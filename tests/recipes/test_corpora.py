@@ -145,7 +145,7 @@ def test_what_is_wrong_with_an_original_is_named(
     assert not list(tmp_path.glob("out/*.jsonl"))
 
 
-@pytest.mark.parametrize("name", ["an4", "fsdd", "digits", "alnum", "prompts"])
+@pytest.mark.parametrize("name", ["an4", "fsdd", "digits", "alnum"])
 def test_scripts_run_alone(name: str) -> None:
     command = [sys.executable, str(PROJECT / "recipes" / name / "prepare.py"), "--help"]
     shown = subprocess.run(command, capture_output=True, text=True, check=True)
