@@ -14,14 +14,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from asrkit.backends import eager
 from asrkit.backends.check import difference
 from asrkit.model import FULL, ConformerEncoder, Context, EncoderState, FrameRate, Step
 from asrkit.model.positions import KINDS, FramePosition
 from asrkit.model.positions.absolute_keys import AbsoluteKeysPosition
-from asrkit.runtime import Recognizer
-from tests.conftest import speech, timed, tiny_encoder
-from tests.laws.test_streaming import LETTERS, Recorder, network, packets
+from tests.conftest import tiny_encoder
 
 CHUNKS, LEFT_CONTEXTS = (1, 4, 16, 25), (0, 7, 64)
 Steps = tuple[Context, int]  # and the chunks of a step
@@ -153,23 +150,6 @@ def streaming(case: dict[str, Any], dtype: torch.dtype, steps: list[Steps] = STE
             assert expected.shape == (1, count(length, module.rate), 24)
             streamed = stream(module, feats, context, at_once)
             largest = max(largest, difference(expected, streamed))
-    return largest
-
-
-def samples_to_text(case: dict[str, Any]) -> float:
-    """Packets of random sizes against all samples at once; infinite if the text differs."""
-    samples, largest = speech(3.21), 0.0
-    for seed, context in enumerate([Context(1), Context(4, 7, 2), Context(16, 64), FULL]):
-        backend, search = eager(network(samples, context, **changes(case)), context), Recorder()
-        results, log_probs = [], []
-        for given in ([samples], packets(samples, seed)):
-            session = Recognizer(backend, LETTERS, search).start()
-            for packet in given:
-                session.accept(packet)
-            results.append(timed(session.finish()))
-            log_probs.append(search.taken())
-        same = results[0] == results[1] and len(results[0][0]) > 4
-        largest = max(largest, difference(*log_probs) if same else math.inf)
     return largest
 
 
@@ -357,7 +337,6 @@ def hour_later(case: dict[str, Any]) -> float:
 LAWS = [
     Law("streaming, float64", partial(streaming, dtype=torch.float64), 1e-9),
     Law("streaming, float32", partial(streaming, dtype=torch.float32), 1e-4, every_option=False),
-    Law("samples to text", samples_to_text, 1e-9, every_option=False),
     Law("rows of a batch", rows_of_a_batch, 1e-9),
     Law("reach", reach, 0.0, every_option=False),
     Law("gradients", gradients, 1e-6),

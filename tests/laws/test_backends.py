@@ -19,7 +19,7 @@ from asrkit.errors import UserError
 from asrkit.export import int8, onnx
 from asrkit.export.__main__ import main as export
 from asrkit.export.verification import eager_step, largest_difference
-from asrkit.model import Context, Step
+from asrkit.model import Context
 from asrkit.model.positions import KINDS
 from asrkit.model.positions.sinusoidal import SinusoidalPosition
 from asrkit.model_file import ModelFile, load_model
@@ -290,18 +290,8 @@ def test_a_file_holds_no_notes_of_the_machine_that_wrote_it(exports: Exports, ki
     assert len(data) - sum(each.ByteSize() for each in weights) < 40_000
 
 
-def test_int8_is_smaller_and_near(exports: Exports, recording: np.ndarray) -> None:
+def test_int8_is_near(exports: Exports, recording: np.ndarray) -> None:
     file = exports.file()
-    sizes = [beside(exports, kind).stat().st_size for kind in ("onnx", "onnx-int8")]
-    linear = sum(
-        module.weight.numel()
-        for module in Step(file.model.encoder, file.model.head, CONTEXT).modules()
-        if isinstance(module, torch.nn.Linear)
-    )
-    folded = sum(
-        layer.attention.position.projection.weight.numel() for layer in file.model.encoder.layers
-    )  # into the tables
-    assert sizes[0] - sizes[1] > 2 * (linear - folded)  # of three bytes saved, scales take some
     backend, plain = build_backend("onnx-int8", file, CONTEXT), eager(file.model, CONTEXT)
     assert backend.kind == "onnx-int8"
     samples = torch.from_numpy(recording)[None]

@@ -108,7 +108,6 @@ def mask_with_infinity(patch: pytest.MonkeyPatch) -> None:
 SABOTAGE: list[tuple[str, Callable[[pytest.MonkeyPatch], None]]] = [
     ("streaming, float64", forget),
     ("streaming, float32", forget),
-    ("samples to text", forget),
     ("rows of a batch", one_position),
     ("reach", look_ahead),
     ("gradients", lose_gradient),
@@ -144,18 +143,6 @@ def test_control_an_hour_later_is_noticed() -> None:
     """The measure tells absolute kinds from relative ones."""
     absolute = [kind for kind in KINDS if not LAWS[-1].binds(kind)]
     assert min(hour_later({"kind": kind}) for kind in absolute) > 1e-3
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@torch.no_grad()
-def test_control_a_tampered_cache_is_noticed(kind: str) -> None:
-    module, feats = encoder({"kind": kind}), draw(1, 128)
-    expected = offline(module, feats, Context(16, 32))[:, 16:]
-    lengths = torch.tensor([64])
-    state = module(feats[:, :64], lengths, module.init_state(1, 32), 16).state
-    tampered = state._replace(keys=state.keys.roll(1, dims=3))  # each key a frame late
-    encoded = module(feats[:, 64:], lengths, tampered, 16).frames
-    assert difference(encoded, expected) > 1e-3
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "none"])
