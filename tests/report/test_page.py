@@ -11,7 +11,6 @@ from asrkit import train
 from asrkit.commands.report import main
 from asrkit.model_file import save_model
 from asrkit.report import page as pages
-from asrkit.report import players
 from asrkit.report.page import PARTS
 from asrkit.text import CharTokenizer
 from tests.conftest import speech, write_config, write_manifest
@@ -90,20 +89,6 @@ def test_control_without_escaping_texts_run(
     monkeypatch.setattr(pages, "environment", lambda: environment)
     manifest = edited(corpus / "dev.jsonl", text=f"no {HOSTILE}")
     assert Page.of(report(experiment, manifest)).tags.count("script") > 1
-
-
-def test_words_from_right_to_left(experiment: Path, corpus: Path) -> None:
-    """The first word decides the direction of a text; each word keeps its own."""
-    text = report(experiment, edited(corpus / "dev.jsonl", text="\u0646\u0639\u0645"))
-    assert '<p class="pairs" dir="auto">' in text
-    assert '<th scope="row" dir="auto"><bdi>\u0646\u0639\u0645</bdi>' in text
-
-
-def test_a_full_page_names_audio_that_is_left_out(
-    experiment: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(players.Players.__init__, "__defaults__", (0,))
-    assert "Audio left out" in Page.of(report(experiment, corpus / "dev.jsonl")).text
 
 
 def test_missing_parts_leave_a_sentence(experiment: Path, corpus: Path) -> None:

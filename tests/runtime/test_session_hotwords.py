@@ -71,13 +71,8 @@ def test_hotwords_are_spelled_as_the_models_texts(recognizer: asrkit.Recognizer)
 def test_hotwords_that_cannot_be_used_are_refused_by_name(
     recognizer: asrkit.Recognizer, model: Path, tmp_path: Path
 ) -> None:
-    for hotwords, message in (
-        (["ab", " "], "hotword ' ': it has no word"),
-        ({"ab": 99}, "hotword 'ab': the weight must be between 0 and 20, got 99"),
-        ("ab", "hotwords must be a list of phrases, or a dict with weights, got 'ab'"),
-    ):
-        with pytest.raises(asrkit.UserError, match=message):
-            recognizer.transcribe(speech(0.1), hotwords=hotwords)
+    with pytest.raises(asrkit.UserError, match="hotword ' ': it has no word"):
+        recognizer.transcribe(speech(0.1), hotwords=["ab", " "])
     with pytest.raises(asrkit.UserError, match=r"^hotword '!!!.*!!!': ") as error:
         recognizer.start(hotwords=["!" * 100_000])
     assert len(str(error.value)) < 300

@@ -1,6 +1,5 @@
 """Every search is a stream: any split, batch or saved state gives the same, and a past matters."""
 
-import itertools
 import json
 import math
 from collections.abc import Callable, Iterator
@@ -187,24 +186,6 @@ def test_control_a_changed_past_is_noticed(kind: str) -> None:
             except (AssertionError, IndexError):
                 noticed.add(part)
     assert noticed == parts.keys()
-
-
-@pytest.mark.parametrize("kind", ["prefix beam", "transducer beam 2"])
-@pytest.mark.parametrize("seed", range(3))
-def test_times_are_monotone_and_inside_over_a_long_stream(kind: str, seed: int) -> None:
-    search, count = SEARCHES[kind](), 2 * STABLE_FRAMES + 7
-    given = emissions(search, count, seed)
-    state = after(search, *given.split(100))
-    assert len(state.stable.hypothesis.tokens) > 50
-    for tokens, starts, ends, confidences in (each.hypothesis for each in search.nbest(state)):
-        assert len(tokens) == len(starts) == len(ends) == len(confidences) > 50
-        edges = [0, *itertools.chain(*zip(starts, ends, strict=True)), count]
-        assert edges == sorted(edges)
-        assert all(0.0 < each <= 1.0 for each in confidences)
-        if search.head is None:
-            spans = zip(tokens, starts, ends, strict=True)
-            highest = [float(given[start:end, token].exp().max()) for token, start, end in spans]
-            assert confidences == pytest.approx(highest)
 
 
 @pytest.mark.parametrize("label", [None, 4])

@@ -24,6 +24,7 @@ RUNS = {  # arguments of scripts that no other test runs; {dev} is a manifest, {
     "bench_decode": f"{QUICK} --model small-en-alnum --manifest {{dev}}",
     "bench_gpu": "--quick --device cpu --rounds 1 --parts live",
     "bench_stream": f"{QUICK} --without ONNX speechbrain",
+    "make_calls": "{dev} {out}/calls",
     "reference_model": "--quick {out}/m.safetensors",
 }
 LONG = {  # a server and its clients, or seconds to minutes
