@@ -13,7 +13,6 @@ from asrkit.backends.export_metadata import Exported, describe, described, expor
 from asrkit.backends.registry import check
 from asrkit.errors import UserError
 from asrkit.model import FULL, FULL_CONTEXT, Context, FrameRate, StepOutput
-from asrkit.runtime.load import on_device
 from tests.conftest import tiny_model
 from tests.test_model_file import a_file
 
@@ -77,12 +76,3 @@ def test_control_a_backend_that_is_wrong_is_noticed(chunk: int) -> None:
     eight = eager(tiny_model(subsampling="conv8"), Context(chunk, 16))
     with pytest.raises(UserError, match="differs from eager by inf"):
         check(eight._replace(spec=plain.spec), a_file(), plain)
-
-
-def test_another_device_gets_a_copy() -> None:
-    """Who holds the model keeps it as it is; on its own device nothing is copied."""
-    file = a_file()
-    assert on_device(file, torch.device("cpu")).model is file.model
-    moved = on_device(file, torch.device("meta")).model
-    assert {each.device.type for each in moved.parameters()} == {"meta"}
-    assert {each.device.type for each in file.model.parameters()} == {"cpu"}

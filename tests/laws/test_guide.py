@@ -33,16 +33,6 @@ def test_subsampling_of_the_guide_streams(monkeypatch: pytest.MonkeyPatch) -> No
     expected = offline(encoder, feats, Context(4, 7))
     assert expected.shape == (2, 69, 24)
     assert (stream(encoder, feats, Context(4, 7), 1) - expected).abs().max() < 1e-9
-    shapes = encoder.subsampling.hidden_shape
-    monkeypatch.setattr(encoder.subsampling, "forward", forgetful(encoder.subsampling))  # control
-    assert shapes[1] == 2
-    assert (stream(encoder, feats, Context(4, 7), 1) - expected).abs().max() > 1e-3
-
-
-def forgetful(module: Any) -> Any:
-    """The module with an empty past in each step."""
-    forward = module.forward
-    return lambda feats, real, past, hidden: forward(feats, real, past, torch.zeros_like(hidden))
 
 
 def test_backend_of_the_guide_equals_eager(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -126,11 +126,3 @@ def test_a_training_goes_on_alone(
     manifest.write_text("\n".join(manifest.read_text().splitlines()[:-1]))
     assert main([*command, "--resume"]) == 2
     assert "the training utterances differ" in capsys.readouterr().err
-
-
-def test_control_another_seed_is_another_model(corpus: Path, tmp_path: Path) -> None:
-    for seed in (0, 1):
-        folder = tmp_path / str(seed)
-        config = write_config(tmp_path / "config.yaml", corpus, folder, epochs=1, seed=seed)
-        assert main(["--config", str(config)]) == 0
-    assert not same(weights(tmp_path / "0"), weights(tmp_path / "1"))

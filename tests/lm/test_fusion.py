@@ -15,11 +15,11 @@ from asrkit.lm import Hotwords, NGram, TokenFusion, Weighted, WordFusion
 from asrkit.lm.kneser_ney import arpa_lines, estimate
 from asrkit.lm.lm_fusion import as_word
 from asrkit.lm.ngram import read_arpa
-from asrkit.search import Both, Fusion, GreedySearch, PrefixBeamSearch, TransducerBeamSearch
+from asrkit.search import Both, Fusion, GreedySearch, PrefixBeamSearch, Ranked, TransducerBeamSearch
 from asrkit.text import CharTokenizer, SentencePieceTokenizer, Tokenizer, WordTokenizer, decode
 from asrkit.text.graphemes import complete_units, units
 from tests.lm.phrases import advance, worth
-from tests.search.test_prefix_beam import ALL, all_paths, nbest, pieces, random_log_probs, textbook
+from tests.search.test_prefix_beam import ALL, all_paths, nbest, random_log_probs, textbook
 from tests.search.test_transducer_beam import SMALL, alignments, definition
 from tests.search.test_transducer_beam import nbest as nbest_of_transducer
 from tests.search.test_transducer_greedy import frames as encoded_frames
@@ -112,6 +112,14 @@ def case(kind: str, seed: int, words: NGram, letters: NGram) -> Case:
     )
 
 
+def scores(found: list[Ranked]) -> dict[tuple[int, ...], float]:
+    return {each.hypothesis.tokens: each.score for each in found}
+
+
+def exactly(expected: dict[tuple[int, ...], float]) -> object:
+    return pytest.approx(expected, abs=1e-9)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(60))
 def test_all_texts_when_nothing_is_pruned(
@@ -121,15 +129,13 @@ def test_all_texts_when_nothing_is_pruned(
     fusion, _, ended = case(kind, seed, words, letters)
     log_probs = random_log_probs(seed, 1 + seed % 5, 4)
     paths = all_paths(log_probs)
-    expected = {
-        tokens: math.log(probability) + ended(tokens) for tokens, (probability, _) in paths.items()
-    }
+    expected = {text: math.log(total) + ended(text) for text, (total, _) in paths.items()}
     search = PrefixBeamSearch(5000, **ALL, fusion=fusion)
     found = nbest(search, log_probs)
-    assert {e.hypothesis.tokens: e.score for e in found} == pytest.approx(expected, abs=1e-9)
+    assert scores(found) == exactly(expected)
+    assert [each.score for each in found] == sorted((each.score for each in found), reverse=True)
     for hypothesis, _ in found:  # with the times of the likeliest path all the same
         assert hypothesis[:3] == paths[hypothesis.tokens][1][:3]
-    assert [e.score for e in found] == sorted((e.score for e in found), reverse=True)
     best = search.best(search.step(search.start(), log_probs))
     assert best.tokens == max(expected, key=lambda tokens: expected[tokens])
 
@@ -141,12 +147,9 @@ def test_a_beam_is_that_of_trying_all_tokens(
 ) -> None:
     fusion, so_far, ended = case(kind, seed, words, letters)
     beam, log_probs = 1 + seed % 8, random_log_probs(seed, 15, 4, scale=0.5 + seed % 3)
-    expected = textbook(log_probs, beam, so_far)
+    kept = textbook(log_probs, beam, so_far)
     found = nbest(PrefixBeamSearch(beam, **ALL, fusion=fusion), log_probs)
-    assert {e.hypothesis.tokens: e.score for e in found} == pytest.approx(
-        {tokens: score - so_far(tokens) + ended(tokens) for tokens, score in expected.items()},
-        abs=1e-9,
-    )
+    assert scores(found) == exactly({t: kept[t] - so_far(t) + ended(t) for t in kept})
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -156,15 +159,11 @@ def test_all_texts_of_a_transducer(kind: str, seed: int, words: NGram, letters: 
     fusion, _, ended = case(kind, seed, words, letters)
     own = transducer(**SMALL[seed] | {"max_symbols": 1 + seed % 2})
     encoded = encoded_frames(2, seed)
-    expected = {
-        tokens: log_prob + ended(tokens)
-        for tokens, (log_prob, _, _) in alignments(own, encoded).items()
-    }
-    search = TransducerBeamSearch(own, beam=10**6, **ALL, fusion=fusion)
-    found = nbest_of_transducer(search, encoded)
-    assert {e.hypothesis.tokens: e.score for e in found} == pytest.approx(expected, abs=1e-9)
-    best = search.best(search.step(search.start(), encoded))
-    assert best.tokens == max(expected, key=lambda tokens: expected[tokens])
+    totals = alignments(own, encoded)
+    found = nbest_of_transducer(
+        TransducerBeamSearch(own, beam=10**6, **ALL, fusion=fusion), encoded
+    )
+    assert scores(found) == exactly({text: totals[text][0] + ended(text) for text in totals})
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -174,19 +173,9 @@ def test_a_beam_of_a_transducer_is_that_of_trying_all_tokens(
 ) -> None:
     fusion, so_far, ended = case(kind, seed, words, letters)
     own, encoded, beam = transducer(**SMALL[seed % 4]), encoded_frames(8, seed), 1 + seed % 8
-    expected = definition(own, encoded, beam, so_far)
-    search = TransducerBeamSearch(own, beam=beam, **ALL, fusion=fusion)
-    found = nbest_of_transducer(search, encoded)
-    assert {e.hypothesis.tokens: e.score for e in found} == pytest.approx(
-        {tokens: score - so_far(tokens) + ended(tokens) for tokens, score in expected.items()},
-        abs=1e-9,
-    )
-    state = search.start()
-    for part in pieces(encoded, seed):
-        state = search.step(state, part)
-    assert [e.hypothesis.tokens for e in search.nbest(state)] == [
-        e.hypothesis.tokens for e in found
-    ]
+    kept = definition(own, encoded, beam, so_far)
+    found = nbest_of_transducer(TransducerBeamSearch(own, beam=beam, **ALL, fusion=fusion), encoded)
+    assert scores(found) == exactly({t: kept[t] - so_far(t) + ended(t) for t in kept})
 
 
 def test_long_texts_with_a_bonus_do_not_overflow(words: NGram) -> None:

@@ -173,13 +173,6 @@ def test_words_have_the_times_of_their_tokens() -> None:
     assert [(word.start, word.end) for word in late] == [(1.0, 1.16), (1.34, 1.52)]
     led = WordReader(tokenizer, 40, lead_ms=70)(hypothesis)  # whose frame 0 begins at -70 ms
     assert [(word.start, word.end) for word in led] == [(0.0, 0.09), (0.27, 0.45)]
-    pieces = SentencePieceTokenizer.train(["yes no", "no yes"] * 3, 12)
-    tokens = tuple(pieces.encode("yes no"))
-    spread = tuple(range(len(tokens)))
-    hypothesis = Hypothesis(tokens, spread, tuple(i + 1 for i in spread), (1.0,) * len(tokens))
-    assert joined(WordReader(pieces, 40)(hypothesis)) == "yes no"
-    hypothesis = Hypothesis((2, 1), (0, 5), (1, 6), (1.0, 0.5))
-    assert joined(WordReader(WordTokenizer(["no", "yes"]), 40)(hypothesis)) == "yes no"
 
 
 def spoken_words(text: str) -> list[Word]:
