@@ -15,7 +15,7 @@ from asrkit.model import FULL_CONTEXT
 from asrkit.runtime import Session
 from asrkit.runtime.serialization import SavedStreamError
 from tests.conftest import speech
-from tests.laws.test_any_configuration import case
+from tests.laws.test_any_configuration import FAST, case
 from tests.laws.test_streaming import drain, packets
 from tests.running import python, talkative_model
 
@@ -24,24 +24,6 @@ def results(session: Session, parts: list[np.ndarray]) -> Iterator[Result]:
     for part in parts:
         yield session.accept(part)
     yield session.finish()
-
-
-@pytest.mark.parametrize(
-    "seed", [*range(5), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(5, 24))]
-)
-def test_any_configuration_goes_on(seed: int, tmp_path: Path) -> None:
-    """Cut anywhere, restored on another recogniser, with every further result the same."""
-    recognizer, samples, rate, what = case(seed, tmp_path)
-    twin = case(seed, tmp_path).recognizer
-    print(what)
-    parts, draw = list(packets(samples, seed)), random.Random(seed)
-    expected = list(results(recognizer.start(rate), parts))
-    for cut in sorted({0, *draw.sample(range(len(parts) + 1), min(4, len(parts)))}):
-        session = recognizer.start(rate)
-        for part in parts[:cut]:
-            session.accept(part)
-        restored = twin.restore(session.save())
-        assert list(results(restored, parts[cut:])) == expected[cut:]
 
 
 def batched(batcher: Batcher, parts: list[np.ndarray], rate: int, cut: int | None) -> Result:
@@ -62,16 +44,25 @@ def batched(batcher: Batcher, parts: list[np.ndarray], rate: int, cut: int | Non
     return session.result
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_what_waits_in_a_batcher_goes_on(seed: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("seed", FAST)
+def test_any_configuration_goes_on(seed: int, tmp_path: Path) -> None:
+    """Cut anywhere, restored on another recogniser, with every further result the same; and in a
+    batcher with what waits there."""
     recognizer, samples, rate, what = case(seed, tmp_path)
+    twin = case(seed, tmp_path).recognizer
     print(what)
-    if recognizer.chunk_size == FULL_CONTEXT:
-        return
     parts, draw = list(packets(samples, seed)), random.Random(seed)
-    expected = batched(Batcher(recognizer), parts, rate, None)
-    for cut in {draw.randrange(len(parts) + 1), len(parts) + 1}:
-        assert batched(Batcher(recognizer), parts, rate, cut) == expected
+    expected = list(results(recognizer.start(rate), parts))
+    for cut in sorted({0, *draw.sample(range(len(parts) + 1), min(4, len(parts)))}):
+        session = recognizer.start(rate)
+        for part in parts[:cut]:
+            session.accept(part)
+        restored = twin.restore(session.save())
+        assert list(results(restored, parts[cut:])) == expected[cut:]
+    if recognizer.chunk_size != FULL_CONTEXT:
+        whole = batched(Batcher(recognizer), parts, rate, None)
+        for cut in {draw.randrange(len(parts) + 1), len(parts) + 1}:
+            assert batched(Batcher(recognizer), parts, rate, cut) == whole
 
 
 SAME: dict[str, Any] = {

@@ -313,11 +313,6 @@ def test_subtitles_name_the_speaker() -> None:
     captions = webvtt.from_string(write("vtt", CALL)).captions
     assert [each.voice for each in captions] == ["the agent", "R&amp;D", "the agent", "R&amp;D"]
     assert captions[0].text == "how many &lt;thanks&gt;"
-    many = [Word(f"word{i}", i / 4, i / 4 + 0.25, 0.5) for i in range(100)]
-    call = [Recording(many, "x", None, {}, channel, "n" * 20) for channel in (0, 1)]
-    texts = [each.content for each in srt.parse(write("srt", call))]
-    assert all(text.startswith("n" * 20 + ": word") for text in texts)
-    assert max(len(line) for text in texts for line in text.split("\n")) <= LINE_COLUMNS
 
 
 @pytest.mark.parametrize("form", FORMATS)

@@ -105,14 +105,6 @@ def test_recordings_around_the_length_of_a_window(file: ModelFile, length: int) 
     assert torch.equal(streamed, offline)
 
 
-def test_a_recording_of_one_window_is_one_step_to_the_digit(recognizer: Recognizer) -> None:
-    samples = speech(1.9)
-    feats, engine = features_of(recognizer, samples), recognizer.engine
-    expected = engine.step_of([feats], engine.init_state(1))[0][0]
-    assert torch.equal(recognizer.emissions([samples])[0], expected)
-    assert torch.equal(recognizer.emissions([samples, speech(9.0)])[0], expected)
-
-
 def test_what_waits_does_not_grow_with_the_recording(file: ModelFile) -> None:
     session = recognizer_of(file, FULL).start()
     stream, most = session.stream, 0
