@@ -1,7 +1,6 @@
 """What a backend says of its network, and what exports say of their frames."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +8,7 @@ import torch
 
 from asrkit.backends import eager
 from asrkit.backends.check import aged
-from asrkit.backends.export_metadata import Exported, describe, described, export_path
+from asrkit.backends.export_metadata import Exported, describe, described
 from asrkit.backends.registry import check
 from asrkit.errors import UserError
 from asrkit.model import FULL, FULL_CONTEXT, Context, FrameRate, StepOutput
@@ -28,15 +27,6 @@ def test_a_spec_is_the_network_in_numbers(kind: str, factor: int, ms: int) -> No
     check(eager(model, Context(4, 16)), a_file(), eager(model, Context(4, 16)))
     state = eager(model, Context(4, 16)).init_state(2)
     assert aged(state, spec.rate.frame_ms).position.tolist() == [0, 3_600_000 // ms]
-
-
-def test_an_export_says_how_long_its_frames_are() -> None:
-    exported = Exported("ctc", Context(4, 16), FrameRate(8).frame_ms)
-    assert str(exported) == "ctc, chunks of 320 ms with 1280 ms before them"
-    assert export_path(Path("exp/m.safetensors"), exported, "onnx") == Path("exp/m.320-1280ms.onnx")
-    values = json.loads(describe(exported, a_file()))
-    del values["frame_ms"]  # as in files of before
-    assert described(json.dumps(values)).exported.frame_ms == 40
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 """Law 4 for transducers: predictor and joiner of an export write what the head in PyTorch does."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -103,21 +102,6 @@ def test_control_other_parts_are_noticed(
         file.model.head.get_parameter(weight)[3] += 0.1
     with pytest.raises(UserError, match="predictor and joiner of backend onnx differ from eager"):
         recognizer_of(file, CONTEXT, backend=part(model, ""))
-
-
-def metadata(path: Path) -> dict[str, str]:
-    import onnxruntime
-
-    found: dict[str, str] = onnxruntime.InferenceSession(path).get_modelmeta().custom_metadata_map
-    return found
-
-
-def test_metadata_say_what_a_search_needs(model: Path) -> None:
-    about = metadata(part(model, ""))
-    assert json.loads(about["asrkit"])["what"] == "transducer"
-    assert about["max_symbols"] == "10"
-    names = metadata(part(model, ".predictor")), metadata(part(model, ".joiner"))
-    assert [json.loads(each["asrkit"])["what"] for each in names] == ["predictor", "joiner"]
 
 
 @pytest.mark.slow

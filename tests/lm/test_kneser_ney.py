@@ -9,7 +9,7 @@ import pytest
 
 from asrkit.errors import UserError
 from asrkit.lm import NGram, kneser_ney, read_arpa
-from asrkit.lm.kneser_ney import FALLBACK, arpa_lines, discounts_of, estimate
+from asrkit.lm.kneser_ney import arpa_lines, estimate
 
 Sentences = list[list[str]]
 
@@ -27,20 +27,6 @@ def read(texts: Sentences, order: int, path: Path) -> NGram:
     """The model by way of its file."""
     path.write_text("\n".join(arpa_lines(estimate(texts, order))) + "\n")
     return read_arpa(path)
-
-
-@pytest.mark.parametrize(
-    ("counts", "expected"),
-    [
-        # n1 = 4, n2 = 2, n3 = n4 = 1: Y = 4 / 8
-        ([1, 1, 1, 1, 2, 2, 3, 4, 9], (1 - 2 * 0.5 * 2 / 4, 2 - 3 * 0.5 * 1 / 2, 3 - 4 * 0.5)),
-        ([], FALLBACK),
-        ([1, 1, 2, 3], FALLBACK),  # none is 4
-        ([1, 2] + 9 * [3] + [4], FALLBACK),  # D2 = 2 - 3 Y 9 / 1 is below 0
-    ],
-)
-def test_discounts(counts: list[int], expected: tuple[float, ...]) -> None:
-    assert discounts_of(counts) == expected
 
 
 class Paper:

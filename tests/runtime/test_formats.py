@@ -313,15 +313,3 @@ def test_subtitles_name_the_speaker() -> None:
     captions = webvtt.from_string(write("vtt", CALL)).captions
     assert [each.voice for each in captions] == ["the agent", "R&amp;D", "the agent", "R&amp;D"]
     assert captions[0].text == "how many &lt;thanks&gt;"
-
-
-@pytest.mark.parametrize("form", FORMATS)
-def test_channels_of_different_recordings_are_apart(form: str) -> None:
-    """Only the next channel of one id belongs to a recording; nobody speaks in an empty one."""
-    one, two = CALL
-    if FORMATS[form].joins:
-        other = two._replace(id="another call")
-        expected = write(form, [one]) + write(form, [other])
-        assert write(form, [one, other]) == expected
-        assert write(form, [one, other]) != write(form, [one, two]) or form == "jsonl"
-    assert write(form, [each._replace(words=[]) for each in CALL]) is not None
