@@ -162,20 +162,6 @@ def test_a_batch_with_a_bad_utterance_is_refused_before_anything_runs(
             recognizer.transcribe_batch([good, bad, good])
 
 
-@pytest.mark.parametrize("kind", [*audio.KINDS])
-def test_what_torch_gives_to_modules_is_not_part_of_an_identity(kind: str) -> None:
-    """Another version of torch may give more; the frontend's own options are part of it."""
-    recognizer, newer, other = (recognizer_of(a_file(CharTokenizer(["a"]))) for _ in range(3))
-    for each in (recognizer, newer):
-        each.engine.frontend = audio.build_frontend(kind, 80)
-    newer.engine.frontend.compiled = True
-    assert newer.identity() == recognizer.identity()
-    options = {"whisper": {"floor": -5.0}, "kaldi": {"low_frequency": 30.0}}.get(kind, {})
-    lead_frames = 0 if options else 1
-    other.engine.frontend = audio.build_frontend({"kind": kind, **options}, 80, lead_frames)
-    assert other.identity() != recognizer.identity()
-
-
 def test_recognisers_with_other_options_share_their_search() -> None:
     """So the streams of a batcher share its steps, whatever their endpointers are."""
     tokenizer = CharTokenizer(list("ab")).with_label(END_OF_TURN)
