@@ -1,6 +1,6 @@
 """Every law holds for every position encoding, and docs/positions.md says so.
 
-python -m tests.laws.test_positions    # writes the tables of the docs anew
+python -m tests.laws.test_positions    # writes the table of the docs anew
 """
 
 import inspect
@@ -185,18 +185,6 @@ def test_nothing_holds_a_vector_for_each_pair(kind: str) -> None:
     assert 4 * rows * frames <= largest.elements <= 1.01 * tile < 4 * frames * frames
 
 
-def law_table() -> str:
-    """The table of the docs: the bound that a test asserts, for each kind and law."""
-    rows = [
-        [f"`{kind}`", *(cell(law) if law.binds(kind) else "–" for law in LAWS)] for kind in KINDS
-    ]
-    return markdown(["kind", *(law.name for law in LAWS)], rows) + "\n"
-
-
-def cell(law: Law) -> str:
-    return f"{law.bound:.0e}".replace("e-0", "e-") if law.bound else "✓"
-
-
 def options_table() -> str:
     """The table of the docs: each kind's class and options."""
     rows = []
@@ -213,19 +201,14 @@ def yaml(option: inspect.Parameter) -> str:
     return str(option.default)
 
 
-TABLES = {"laws": law_table, "options": options_table}
-
-
 def filled(text: str) -> str:
-    """The docs with their tables made anew."""
-    for name, make in TABLES.items():
-        begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
-        before, _, rest = text.partition(begin)
-        text = before + begin + make() + end + rest.partition(end)[2]
-    return text
+    """The docs with their table made anew."""
+    begin, end = "<!-- options -->\n", "<!-- end of options -->"
+    before, _, rest = text.partition(begin)
+    return before + begin + options_table() + end + rest.partition(end)[2]
 
 
-def test_the_docs_hold_the_tables() -> None:
+def test_the_docs_hold_the_table() -> None:
     assert filled(DOCS.read_text()) == DOCS.read_text(), "run python -m tests.laws.test_positions"
 
 
