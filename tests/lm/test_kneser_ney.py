@@ -162,7 +162,6 @@ def test_control_pruned_counts_that_are_lost_are_noticed(
     ("texts", "message"),
     [
         ([], "the texts have no words"),
-        ([[], []], "the texts have no words"),
         ([["a", "<s>"]], "'<s>' must not be a word of a text, got 'a <s>'"),
         ([["a", "<UNK>"]], "'<UNK>' must not be a word"),  # a reader takes it for the unknown word
     ],

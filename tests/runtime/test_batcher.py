@@ -18,6 +18,7 @@ from asrkit.runtime.batcher import PATIENT_ROWS, PATIENT_TURN
 from asrkit.search import GreedySearch, PrefixBeamSearch
 from asrkit.text import CharTokenizer
 from tests.conftest import speech, timed, tiny_model
+from tests.laws.test_any_configuration import assert_same
 from tests.laws.test_streaming import LETTERS, desynchronised, drain
 
 
@@ -35,21 +36,6 @@ def recordings(count: int) -> list[tuple[np.ndarray, int]]:
     return [(speech(s, i, r), r) for i, (s, r) in enumerate(zip(lengths, rates, strict=True))]
 
 
-def same(ours: Result, alone: Result, tolerance: float) -> bool:
-    """The same words and times, and likeliest texts as likely, in natural logarithms."""
-    scores = [
-        np.array([c.score for segment in result.segments for c in segment.nbest])
-        for result in (ours, alone)
-    ]
-    return (
-        ours.is_final
-        and timed(ours) == timed(alone)
-        and [(s.text, s.start, s.end) for s in ours.segments]
-        == [(s.text, s.start, s.end) for s in alone.segments]
-        and np.allclose(*scores, rtol=0, atol=tolerance)
-    )
-
-
 def test_threads_with_a_batcher_each_share_a_recognizer() -> None:
     """As the README has it for several cores; with hotwords, which searches share."""
     recognizer, heard = recognizer_of().with_hotwords(["ab", "hj"]), recordings(12)
@@ -60,7 +46,8 @@ def test_threads_with_a_batcher_each_share_a_recognizer() -> None:
     alone = [recognizer.transcribe(samples, rate) for samples, rate in heard]
     with ThreadPoolExecutor(4) as pool:
         for results in pool.map(hear, range(8)):
-            assert all(same(r, a, 1e-9) for r, a in zip(results, alone, strict=True))
+            for result, one in zip(results, alone, strict=True):
+                assert_same(result, one)
 
 
 def test_control_rows_that_change_places_are_noticed() -> None:
@@ -76,7 +63,8 @@ def test_control_rows_that_change_places_are_noticed() -> None:
     sessions = given(batcher, heard)
     drain(batcher)
     alone = [recognizer.transcribe(samples) for samples in heard]
-    assert not any(same(s.result, a, 1e-9) for s, a in zip(sessions, alone, strict=True))
+    pairs = zip(sessions, alone, strict=True)
+    assert not any(timed(session.result) == timed(one) for session, one in pairs)
 
 
 def given(batcher: Batcher, heard: list[np.ndarray]) -> list[BatchedSession]:
@@ -117,7 +105,8 @@ def test_failed_session_leaves_no_trace_on_the_others() -> None:
                 again(session)
             assert said.value.__cause__ is session.error
     for session, wanted in zip(sessions, alone, strict=True):
-        assert session in failed or same(session.result, wanted, 1e-9)
+        if session not in failed:
+            assert_same(session.result, wanted)
 
 
 def test_failed_step_of_the_network_can_be_repeated() -> None:
@@ -137,7 +126,7 @@ def test_failed_step_of_the_network_can_be_repeated() -> None:
     recognizer.engine.backend = whole
     drain(batcher)
     for session, wanted in zip(sessions, alone, strict=True):
-        assert same(session.result, wanted, 1e-9)
+        assert_same(session.result, wanted)
 
 
 def test_sessions_that_waited_longest_step_first() -> None:
@@ -178,7 +167,8 @@ def test_patient_sessions_leave_most_steps_to_others(patient: bool) -> None:
     while moved := batcher.step():  # the live one could go on at any time
         assert len(moved) <= PATIENT_ROWS
     alone = recognizer_of().transcribe(np.tile(samples, 3), 16_000)
-    assert all(same(session.result, alone, 1e-9) for session in files)
+    for session in files:
+        assert_same(session.result, alone)
 
 
 def test_options_out_of_range_are_refused_by_name() -> None:

@@ -10,7 +10,7 @@ from asrkit.errors import UserError
 from asrkit.model import Context, EncoderState
 from asrkit.runtime import Recognizer
 from asrkit.runtime.stream import Stream
-from asrkit.search import GreedySearch, PrefixBeamSearch, Search
+from asrkit.search import GreedySearch, PrefixBeamSearch
 from tests.conftest import speech, tiny_model
 from tests.laws.test_any_configuration import assert_same, one_after_another
 from tests.laws.test_streaming import LETTERS, drain, packets
@@ -18,11 +18,9 @@ from tests.laws.test_streaming import LETTERS, drain, packets
 MODEL = tiny_model().double()
 
 
-def recognizer_of(
-    search: Search | None = None, two: bool = False, pauses: bool = False
-) -> Recognizer:
+def recognizer_of(two: bool = False, pauses: bool = False) -> Recognizer:
     return Recognizer(
-        eager(MODEL, Context(4, 12)), LETTERS, search or GreedySearch(),
+        eager(MODEL, Context(4, 12)), LETTERS, GreedySearch(),
         endpointer=Endpointer(pause_ms=80) if pauses else None,
         second_pass=eager(MODEL, Context(8, 12)) if two else None,
     )  # fmt: skip

@@ -117,9 +117,6 @@ def test_control_a_forgotten_pause_is_noticed() -> None:
     [
         ({"pause_ms": 0}, "pause_ms must be a whole number of at least 1, got 0"),
         ({"max_segment_ms": 0}, "max_segment_ms must be a whole number of at least 1, got 0"),
-        ({"pause_ms": True}, "pause_ms must be .* got True"),
-        ({"pause_ms": "600"}, "pause_ms must be .* got '600'"),
-        ({"pause_ms": None}, "pause_ms must be .* got None"),
         ({"pause_ms": 0.5}, "pause_ms must be .* got 0.5"),
         ({"max_segment_ms": float("inf")}, "max_segment_ms must be .* got inf"),
         ({"vad": "yes"}, "vad must be True or False, got 'yes'"),

@@ -1,4 +1,4 @@
-"""The engine and its streams: small packets, times of frames, and devices."""
+"""Times of frames and of speech where streams begin early."""
 
 from typing import Any
 

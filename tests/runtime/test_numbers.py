@@ -1,4 +1,4 @@
-"""Odd samples, rates, channels, packets, precisions and threads give one text, or are refused."""
+"""Odd samples, rates, channels, packets and precisions give one text, or are refused."""
 
 import itertools
 import json

@@ -1,7 +1,6 @@
 """The second pass: which frames it takes, and that its text is what the larger context makes."""
 
 import random
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -47,11 +46,10 @@ def recognizer_of(
     model: Network,
     endpointer: Endpointer | None = None,
     second: int = FULL_CONTEXT,
-    rewrite: Callable[[str], str] | None = None,
 ) -> Recognizer:
     return Recognizer(
         eager(model, Context(4, 16)), LETTERS, GreedySearch(), endpointer=endpointer,
-        postprocess=rewrite, second_pass=eager(model, Context(second, 16)),
+        second_pass=eager(model, Context(second, 16)),
         second_search=PrefixBeamSearch(3),
     )  # fmt: skip
 

@@ -237,7 +237,6 @@ def test_a_penalty_of_the_blank_writes_more(kind: Callable[..., Search]) -> None
     [
         ({"beam": 0}, "beam must be 1 or more, got 0"),
         ({"min_token_prob": 1.5}, "min_token_prob must be between 0 and 1, got 1.5"),
-        ({"skip_blank_prob": -0.1}, "skip_blank_prob must be between 0 and 1, got -0.1"),
         ({"skip_blank_prob": math.nan}, "skip_blank_prob must be between 0 and 1, got nan"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Beam search of a transducer against all alignments, its definition, greedy, and every split."""
+"""Beam search of a transducer against all alignments, its definition, and greedy."""
 
 import itertools
 import math

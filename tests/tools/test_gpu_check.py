@@ -1,4 +1,4 @@
-"""The checks for a GPU run, here on the CPU; one that fails is said and is the exit status."""
+"""The checks for a GPU run, here on the CPU."""
 
 import pytest
 
