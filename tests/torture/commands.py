@@ -1,11 +1,9 @@
 """Small commands that write files, run in forked processes that a function may disturb."""
 
-import ctypes
 import logging
 import os
 import shutil
 import signal
-import socket
 import sys
 import threading
 import time
@@ -35,11 +33,9 @@ WIDE = ["--chunk-ms", "640"]
 NGRAM = ["ngram", "train.jsonl", "--output", "out/lm.arpa", "--order"]
 SRT = [*DECODE, "--output-dir", "out", "--format", "srt", "--search", "prefix_beam", "audio"]
 TRAIN = ["train", "--config", "config.yaml", "--resume", "training.checkpoint_every_steps=1"]
-RANKS = [*TRAIN, "training.accumulate_batches=1"]  # in two processes
 BY_WORKERS = ["--workers", "2", "--output-dir", "out", "--format", "jsonl"]
 DEEDS: dict[str, list[list[str]]] = {  # the command, and one that wrote older results before
     "train": [TRAIN],
-    "ranks": [RANKS],
     "shard": [["data", "shard", "train.jsonl", "--output", "out/shards", "--shard-size", "3"]],
     "pack": [["pack", "--model", each, "--output", "out/m"] for each in (MODEL, OTHER)],
     "average": [["average", each, each, "--output", "out/m"] for each in (MODEL, OTHER)],
@@ -51,9 +47,6 @@ DEEDS: dict[str, list[list[str]]] = {  # the command, and one that wrote older r
     "corpus": [[*DECODE, "--manifest", "train.jsonl", *BY_WORKERS]],
 }  # fmt: skip
 
-
-PR_SET_PDEATHSIG = 1  # of linux/prctl.h: a signal when the parent ends
-PR_SET_CHILD_SUBREAPER = 36  # and: children of a child that ended become one's own
 HANGS = 1800.0  # seconds that no run takes, on a busy machine either
 
 
@@ -83,13 +76,10 @@ def started(
     noise, count = folder.parent / "noise.txt", folder.parent / "count.txt"
     began, ended = time.monotonic(), (0, 0)
     sys.stdout.flush()
-    system = ctypes.CDLL(None)
-    system.prctl(PR_SET_CHILD_SUBREAPER, 1)
     process = os.fork()
     if not process:
         status = 99
         with suppress(BaseException):
-            os.setpgid(0, 0)
             os.chdir(folder)
             for stream in (1, 2):
                 os.dup2(os.open(noise, os.O_WRONLY | os.O_CREAT | os.O_APPEND), stream)
@@ -97,7 +87,7 @@ def started(
             sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
             watch(disturb, os.open(count, os.O_WRONLY | os.O_CREAT | os.O_TRUNC))
             try:
-                status = in_two_ranks(command) if command == RANKS else main(command)
+                status = main(command)
             except SystemExit as error:
                 status = error.code if isinstance(error.code, int) else 98
             except BaseException:
@@ -110,35 +100,10 @@ def started(
         if time.monotonic() - began > after:
             os.kill(process, signal.SIGKILL)
         ended = os.waitpid(process, 0 if time.monotonic() - began > after else os.WNOHANG)
-    with suppress(ChildProcessError):
-        while os.waitpid(-process, 0):  # the other rank, which ends a little later
-            pass
-    system.prctl(PR_SET_CHILD_SUBREAPER, 0)
     text = noise.read_text(errors="replace") if noise.exists() else ""
     noise.unlink(missing_ok=True)
     status = os.waitstatus_to_exitcode(ended[1])
     return Run(status, text, time.monotonic() - began, count.stat().st_size)
-
-
-def in_two_ranks(command: list[str]) -> int:
-    """Run a training as two processes, like torchrun: if one is killed, the other one is too."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port = str(one.getsockname()[1])
-    first = os.getpid()
-    other = os.fork()
-    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2"}
-    os.environ["RANK"] = "0" if other else "1"
-    if not other:
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # when the first one ends
-
-    def watch_other() -> None:
-        if os.waitstatus_to_exitcode(os.waitpid(other, 0)[1]):
-            os.kill(first, signal.SIGKILL)
-
-    if other:
-        threading.Thread(target=watch_other, daemon=True).start()
-    return main(command)
 
 
 def watch(disturb: Callable[[int], None], count: int) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import soundfile
 import torch
 
 import asrkit
@@ -94,46 +93,6 @@ def manifest(path: Path, said: list[str]) -> str:
     return command(data(["check", str(path), "--no-audio"]))
 
 
-def corpus_seeds(folder: Path) -> None:
-    """Write small corpora that `asrkit data import` reads."""
-    for name in ("folder", "table", "nemo", "kaldi", "lhotse"):
-        (folder / name / "wavs").mkdir(parents=True)
-        for i in range(4):
-            soundfile.write(folder / name / "wavs" / f"{i}.wav", noise(), 16000)
-
-    def lines(form: str) -> str:
-        return "".join(form % {"i": i, "t": "ab c"} + "\n" for i in range(4))
-
-    for name, form in {
-        "folder/wavs/0.txt": "ab",
-        "folder/wavs/1.srt": "1\n00:00:00,100 --> 00:00:00,400\nb a",
-        "folder/wavs/2.vtt": "WEBVTT\n\n00:00.000 --> 00:00.400\nc",
-        "table/source.csv": "id,audio,text\n" + lines("%(i)s,wavs/%(i)s.wav,%(t)s"),
-        "nemo/source.json": lines(
-            '{"audio_filepath": "wavs/%(i)s.wav", "text": "%(t)s", "duration": 0.5}'
-        ),
-        "kaldi/wav.scp": lines("%(i)s wavs/%(i)s.wav"),
-        "kaldi/text": lines("%(i)s %(t)s"),
-        "kaldi/utt2spk": lines("%(i)s s"),
-        "lhotse/recordings.jsonl": lines(
-            '{"id": "%(i)s", "sources": [{"type": "file", "channels": [0], '
-            '"source": "wavs/%(i)s.wav"}], "sampling_rate": 16000, "num_samples": 8000, '
-            '"duration": 0.5}'
-        ),
-        "lhotse/supervisions.jsonl": lines(
-            '{"id": "%(i)s", "recording_id": "%(i)s", "start": 0.0, "duration": 0.5, '
-            '"channel": 0, "text": "%(t)s"}'
-        ),
-    }.items():
-        (folder / name).write_text(form)
-
-
-def corpus(path: Path, said: list[str]) -> str:
-    source = next(path.glob("source.*"), path)
-    output = path.parent / "output"
-    return command(data(["import", path.name, str(source), "--output", str(output)]))
-
-
 @cache
 def small() -> Any:
     return load_model("small-en-alnum")
@@ -213,7 +172,6 @@ PARTS = {
     "checkpoints": Part(copies("out/checkpoints/*.pt"), checkpoint),
     "configs": Part(copies("*.yaml", root=PROJECT / "conf"), config),
     "manifests": Part(manifest_seeds, manifest),
-    "imports": Part(corpus_seeds, corpus),
     "languages": Part(copies("*.arpa", root=TINY), language),
     "hotwords": Part(hotword_seeds, hotwords),
     "streams": Part(stream_seeds, stream),
