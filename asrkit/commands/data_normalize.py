@@ -32,7 +32,7 @@ def main(argv: list[str] | None = None) -> int:
     )  # fmt: skip
     arguments.add_argument(
         "--numbers", metavar="LANGUAGE",
-        help="language in which digits become words, such as en (default: digits stay)",
+        help="language in which whole numbers become words, such as en (default: digits stay)",
     )  # fmt: skip
     return arguments.run(normalize, argv)
 

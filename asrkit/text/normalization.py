@@ -25,12 +25,11 @@ USUAL = {sign: forms[0] for forms in FORMS for sign in forms[1:]}
 # Punctuation inside of these is not removed: a digit's comma, a sign inside a word.
 KEPT = (MARKS["address"], MARKS["annotation"], MARKS["digits"], SPELLING)
 
-# A number alone: not part of a word, a date, a range, a fraction or a telephone number.
-NUMBER = re.compile(r"(?<![\w.,:/-])(?<!\d )\d(?:[\d.,]*\d)?(?![\w°²³]|[.,]\d|[-/:]\d| \d)")
-ORDINAL = re.compile(r"(?<![\w.,:/-])(\d{1,4})(?:st|nd|rd|th)\b", re.IGNORECASE)
-YEAR = re.compile(r"1[1-9]\d\d|20\d\d")
-DECIMAL_POINT = {"en", "he", "ja", "kn", "ko", "te", "th"}  # other languages have a comma
-SPOKEN_YEARS = {"da", "de", "en", "nl", "no", "sv"}  # 1984 as a year has other words
+# A whole number alone: not a year, nor part of a word, date, range, fraction or telephone number.
+NUMBER = re.compile(
+    r"(?<![\w.,:/-])(?<!\d )(?:0|(?!(?:1[1-9]|20)\d\d\b)[1-9]\d{0,14})"
+    r"(?![\w°²³]|[.,]\d|[-/:]\d| \d)"
+)
 FAULTS = (ArithmeticError, AttributeError, LookupError, NotImplementedError, TypeError, ValueError)
 
 
@@ -42,7 +41,7 @@ class Normalization(NamedTuple):
     punctuation: Literal["keep", "remove"] = "keep"
     # Brackets with their words: remove both, the brackets alone, or nothing.
     brackets: Literal["remove", "words", "keep"] = "remove"
-    # Language in which digits become words, such as en; None keeps digits.
+    # Language in which whole numbers become words, such as en; None keeps digits.
     numbers: str | None = None
 
 
@@ -112,7 +111,7 @@ def rules_of(choices: Normalization) -> list[Rule]:
             lambda match: re.sub(r"[^\w\s'-]|_", " ", match[0]) if inner else " ",
         ))  # fmt: skip
     if choices.numbers:
-        rules += number_rules(choices.numbers)
+        rules.append(number_rule(choices.numbers))
     if choices.punctuation == "remove":
         kept = "|".join(f"(?:{each.pattern})" for each in KEPT)
         mark = re.compile(rf"{kept}|(?P<mark>[^\w\s])", re.IGNORECASE)
@@ -134,45 +133,19 @@ def _unless_kept(match: re.Match[str]) -> str:
     return " "
 
 
-def number_rules(language: str) -> list[Rule]:
-    """Return the rules that write numbers in words."""
+def number_rule(language: str) -> Rule:
+    """Return the rule that writes whole numbers in words."""
     need("num2words")
     from num2words import CONVERTER_CLASSES, num2words
 
     if language not in CONVERTER_CLASSES:
         raise UserError(f"--numbers: the language {refusal(language, CONVERTER_CLASSES)}")
 
-    def words(value: str, to: str = "cardinal") -> str | None:
+    def words(match: re.Match[str]) -> str:
         try:
-            number = float(value) if "." in value else int(value)
-            found = num2words(number, lang=language, to=to).replace(",", "")
-        except FAULTS:  # a number or a form that this language's rules lack
-            return None
+            found = str(num2words(int(match[0]), lang=language)).replace(",", "")
+        except FAULTS:  # of some languages, for large numbers
+            return match[0]
         return found.replace("-", " ") if language.startswith("en") else found
 
-    def cardinal(match: re.Match[str]) -> str:
-        value = plain_number(match[0], language)
-        return (value and words(value)) or match[0]
-
-    rules = [Rule("numbers", NUMBER, cardinal)]
-    if language.startswith("en"):
-        rules.append(
-            Rule("ordinals", ORDINAL, lambda match: words(match[1], "ordinal") or match[0])
-        )
-    return rules
-
-
-def plain_number(text: str, language: str) -> str | None:
-    """Return a number without separators, with a decimal point; None if it has several readings.
-
-    Years in some languages, leading zeros and times have several; so has 1.000 in English.
-    """
-    base = language.partition("_")[0]
-    point, group = (".", ",") if base in DECIMAL_POINT else (",", ".")
-    if re.fullmatch(rf"[1-9]\d{{0,2}}(?:{re.escape(group)}\d{{3}})+", text):
-        text = text.replace(group, "")
-    elif base in SPOKEN_YEARS and YEAR.fullmatch(text):
-        return None
-    whole, _, decimals = text.partition(point)
-    fits = re.fullmatch(r"0|[1-9]\d{0,14}", whole) and re.fullmatch(r"(?!\d{3}$)\d{0,6}", decimals)
-    return f"{int(whole)}{f'.{decimals}' if decimals else ''}" if fits else None
+    return Rule("numbers", NUMBER, words)

@@ -71,12 +71,8 @@ def test_changes_are_counted() -> None:
 
 
 NUMBERS = [
-    ("en", "23 dogs, 1,234 cats; 3.5 or 0.25", "twenty three dogs, one thousand two hundred and "
-     "thirty four cats; three point five or zero point two five"),
-    ("en", "the 3rd and 21ST", "the third and twenty first"),
-    ("en", "in 1984 007 10:30 B2B 3/4 -5 1.000 555 1234 12-13 x² 99999999999999999", None),
-    ("it", "nel 1984 e 1.234 o 3,5", "nel millenovecentottantaquattro e milleduecentotrentaquattro "
-     "o tre virgola cinque"),
+    ("en", "23 dogs, 1020 cats; 0.", "twenty three dogs, one thousand and twenty cats; zero."),
+    ("en", "in 1984 007 10:30 B2B 3/4 -5 1.000 3.5 3rd 555 1234 12-13 x² 9999999999999999", None),
     ("de", "23 Hunde", "dreiundzwanzig Hunde"),
 ]  # fmt: skip
 
