@@ -33,7 +33,6 @@ LONGEST_HOLE = 3600.0  # seconds; longer steps are a wrong time, or another cloc
 STEP_BACK = 1.0  # seconds; times that step back further begin another recording
 ROUNDING = 0.005  # seconds, accuracy of time stamps
 MAX_EMPTY = 8  # packets before the first samples of a codec, and before those of a joined file
-PLANES = 8  # channels of a planar frame that PyAV converts
 ZEROS = 1 << 20  # samples × channels of silence in a block
 
 
@@ -244,17 +243,13 @@ class Converter:
             frames += self._resampler.resample(None)
         if frame and kind != self._kind:
             self._kind = kind
-            self._resampler = None
-            is_float = frame.format.name == "fltp" and frame.layout.nb_channels <= PLANES
-            if not is_float or frame.sample_rate != self.sample_rate:
-                self._resampler = av.AudioResampler("flt", frame.layout, self.sample_rate)
-        if frame:
-            frames += self._resampler.resample(frame) if self._resampler else [frame]
+            self._resampler = av.AudioResampler("flt", frame.layout, self.sample_rate)
+        if frame and self._resampler:
+            frames += self._resampler.resample(frame)
         return [self._mixed(each) for each in frames]
 
     def _mixed(self, frame: av.AudioFrame) -> np.ndarray:
-        array = frame.to_ndarray()
-        samples = array.T if frame.format.is_planar else array.reshape(frame.samples, -1)
+        samples = frame.to_ndarray().reshape(frame.samples, -1)
         if samples.shape[1] != self.num_channels:
             samples = np.repeat(samples.mean(axis=1, keepdims=True), self.num_channels, axis=1)
         return samples
@@ -268,10 +263,7 @@ def silence(num_samples: int, num_channels: int) -> Iterator[np.ndarray]:
 
 
 def open_container(data: BinaryIO, name: str) -> Any:
-    """Open a container with FFmpeg.
-
-    The content decides. Damaged MP3 that FFmpeg does not recognise is recognised by its start.
-    """
+    """Open a container with FFmpeg, by its content; damaged MP3 is recognised by its start."""
 
     def seek(offset: int, whence: int = os.SEEK_SET) -> int:
         try:
@@ -288,11 +280,8 @@ def open_container(data: BinaryIO, name: str) -> Any:
             with quiet():
                 return av.open(hidden, "r", format=kind, options=alone, metadata_errors="replace")
         except Exception as error:  # PyAV raises a dozen types, AttributeError among them
-            log = getattr(error, "log", None)
-            reason = f"{getattr(error, 'strerror', error)}" + (f": {log[2].strip()}" if log else "")
-    raise AudioError(
-        f"{name} is not audio that soundfile or FFmpeg reads ({printable(reason)[:300]})"
-    )
+            why = printable(str(getattr(error, "strerror", error)))
+    raise AudioError(f"{name} is not audio that soundfile or FFmpeg reads ({why})")
 
 
 def quiet() -> Any:

@@ -1,4 +1,4 @@
-"""Files that libsndfile reads and counts exactly: WAV, FLAC, AIFF, AU, CAF, W64 and Ogg."""
+"""Files that libsndfile reads and counts exactly: WAV, W64, FLAC and Ogg."""
 
 import io
 import re
@@ -14,13 +14,8 @@ from asrkit.audio.samples import MAX_SECONDS, AudioError, Source, bytes_of
 
 READ = 1 << 16  # samples of a channel that are read at once
 BLOCK = 1 << 20  # bytes of an Ogg file that are searched at once
-BEGINNINGS = (
-    b"RIFF", b"RIFX", b"RF64", b"riff", b"FORM", b"fLaC", b".snd", b"caff", b"OggS",
-)  # fmt: skip
-FORMATS = ("WAV", "WAVEX", "RF64", "W64", "AIFF", "FLAC", "AU", "CAF", "OGG")
-CODECS = (  # the beginnings of their names
-    "PCM_", "FLOAT", "DOUBLE", "ULAW", "ALAW", "IMA_", "MS_", "VORBIS", "OPUS",
-)  # fmt: skip
+BEGINNINGS = (b"RIFF", b"RF64", b"riff", b"fLaC", b"OggS")
+CODECS = ("PCM_", "FLOAT", "DOUBLE", "ULAW", "ALAW", "VORBIS", "OPUS")  # beginnings of their names
 # Stated and real sizes of a file and its chunks in libsndfile's log, not of its other doubts.
 SIZES = re.compile(r"^(?! *(?:Bytes/sec|Block Align)).*?(\d+) \(?should be (\d+)", re.MULTILINE)
 UNKNOWN_SIZES = (0x7FFFF000, 0xFFFFF000)  # a size with these bits means "to the end"
@@ -28,7 +23,6 @@ SHORTEST_CUT = 0.01  # seconds; some writers include their header in the size
 FIRST_PAGE = b"OggS\0\2"  # start of each stream of an Ogg file
 DAMAGED = ("reports a hole", "Corrupted")  # in the log of an Ogg file
 CUT = "end-of-stream"  # in the log of an Ogg file that lacks it
-UNTAGGED = ("FLAC", "AU", "CAF")  # formats with few bytes or none after the samples
 
 
 class Exact(AudioFile):
@@ -43,15 +37,15 @@ class Exact(AudioFile):
     def is_exact(self) -> bool:
         """Return whether libsndfile reads and counts all samples.
 
-        It guesses lengths of MPEG audio, may count chunks of W64 as samples, and reads only the
+        It guesses lengths of other codecs, may count chunks of W64 as samples, and reads only the
         first of joined Ogg files.
         """
         file = self._file
-        is_known = file.format in FORMATS and file.subtype.startswith(CODECS)
-        if file.format == "OGG":
-            is_known = is_known and not self._is_damaged() and self._has_one_stream()
-        elif file.format == "W64":
-            is_known = is_known and "Exiting parser" not in file.extra_info
+        if file.format == "OGG" and (self._is_damaged() or not self._has_one_stream()):
+            return False
+        if file.format == "W64" and "Exiting parser" in file.extra_info:
+            return False
+        is_known = file.subtype.startswith(CODECS)
         return is_known and 0 < file.frames <= MAX_SECONDS * self.sample_rate
 
     def _is_damaged(self) -> bool:
@@ -117,7 +111,7 @@ class Exact(AudioFile):
         place = self._data.tell()  # libsndfile's place, too
         more = self._data.seek(0, io.SEEK_END) - place
         self._data.seek(place)
-        if more > PADDING and (self._file.format in UNTAGGED or "Exiting parser" in log):
+        if more > PADDING and (self._file.format == "FLAC" or "Exiting parser" in log):
             yield bytes_after(more)
 
     def close(self) -> None:

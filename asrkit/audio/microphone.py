@@ -13,23 +13,18 @@ import numpy as np
 
 from asrkit.audio.samples import AudioError
 from asrkit.errors import reason
-from asrkit.extras import pip_install
+from asrkit.extras import need
 
 QUEUE_SECONDS = 30.0
 IDLE_SECONDS = 0.25  # without audio, after which an empty packet is returned
-NONE = (
-    "PortAudio finds no microphone on this computer: check that one is plugged in, "
-    "and that this user and this program may use it"
-)
+NONE = "PortAudio finds no microphone: plug one in, and allow this program to use it"
 
 
 def sound_library() -> ModuleType:
     """Return the module sounddevice."""
+    need("sounddevice")
     try:
         import sounddevice
-    except ImportError:
-        command = pip_install("sounddevice")
-        raise AudioError(f"the microphone needs sounddevice: {command}") from None
     except OSError as error:
         raise AudioError(f"the microphone needs PortAudio (libportaudio2): {error}") from None
     return sounddevice

@@ -22,9 +22,7 @@ def check_recording(path: str) -> None:
     if Path(path).exists():
         raise AudioError(f"{path} exists already and is not replaced: choose another file name")
     if not (folder := Path(path).parent).is_dir():  # libsndfile names it "System error"
-        raise AudioError(
-            f"{path} cannot be written: the folder {folder} does not exist: make it first"
-        )
+        raise AudioError(f"{path} cannot be written: make the folder {folder} first")
 
 
 @contextmanager

@@ -95,7 +95,11 @@ def mono(samples: object, channel: int | None = None, name: str = "the audio") -
         array = array.astype(np.float32) / 32768.0
     # Comparisons with NaN are false.
     if not (array.max(initial=0.0) <= LOUDEST and array.min(initial=0.0) >= -LOUDEST):
-        raise AudioError(out_of_range(array))
+        bad = ~(np.abs(array) <= LOUDEST)
+        raise AudioError(
+            f"float samples must be in [-1, 1], but sample {np.argwhere(bad)[0, 0]} is "
+            f"{array[bad][0]:g}; divide values in the range of int16 by 32768, or pass int16"
+        )
     if array.ndim == 2:
         return array.mean(axis=1)
     return np.require(array, requirements=["C", "W"])  # torch needs writable, contiguous arrays
@@ -119,16 +123,4 @@ def array_of(samples: object) -> np.ndarray:
     raise AudioError(
         f"samples must be a float32 or int16 array, got {got}; np.frombuffer(data, dtype=np.int16) "
         "reads bytes"
-    )
-
-
-def out_of_range(samples: np.ndarray) -> str:
-    """Return the message for samples (n,) or (n, channels) that are not finite or too large."""
-    bad = ~(np.abs(samples) <= LOUDEST)
-    first, value = int(np.argwhere(bad)[0, 0]), samples[bad][0]
-    if not np.isfinite(value):
-        return f"samples must be finite, but sample {first} is {value}"
-    return (
-        f"float samples must be in [-1, 1], but sample {first} is {value:g}; divide values in the "
-        "range of int16 by 32768, or pass int16"
     )

@@ -11,15 +11,11 @@ import numpy as np
 import pytest
 import soundfile
 
-from asrkit.audio import AudioError
-from asrkit.audio.microphone import (
-    QUEUE_SECONDS,
-    Microphone,
-    device_table,
-    find_device,
-)
+from asrkit.audio import AudioError, microphone
+from asrkit.audio.microphone import QUEUE_SECONDS, Microphone, device_table, find_device
 from asrkit.audio.recorder import recording
 from asrkit.cli.microphone_monitor import Watch
+from asrkit.errors import UserError
 from tests.conftest import speech
 
 
@@ -49,14 +45,15 @@ def test_devices_by_number_or_a_part_of_their_name(sound: ModuleType) -> None:
         first, *lines = str(error.value).splitlines()
         assert (first, len(lines)) == (message, 4)
     sound.DEVICES.clear()
-    with pytest.raises(AudioError, match="finds no microphone on this computer"):
+    with pytest.raises(AudioError, match="finds no microphone: plug one in"):
         find_device("0")
 
 
 def test_what_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "sounddevice", None)
-    with pytest.raises(AudioError, match=r"needs sounddevice: pip install .*\[mic\]'"):
+    with pytest.raises(UserError, match=r"sounddevice not installed: pip install .*\[mic\]'"):
         device_table()
+    monkeypatch.setattr(microphone, "need", lambda package: None)
     real = builtins.__import__
 
     def without_portaudio(name: str, *arguments: Any) -> ModuleType:
@@ -190,7 +187,7 @@ def test_a_recording_replaces_nothing(tmp_path: Path) -> None:
     for name, message in (
         ("x.wav", "exists already and is not replaced"),
         ("x.mp3", "a recording needs a .wav or .flac file, got"),
-        ("none/x.wav", "x.wav cannot be written: the folder .*none does not exist: make it"),
+        ("none/x.wav", "x.wav cannot be written: make the folder .*none first"),
         ("y.flac", "y.flac cannot be written: .* does not support this sample rate"),
     ):
         with pytest.raises(AudioError, match=message), recording(str(tmp_path / name), 768000):

@@ -137,7 +137,7 @@ def test_decode_a_manifest(model: Path, tmp_path: Path, capsys: Output) -> None:
         ("missing", "does not exist"),
         ("empty", "is empty (0 bytes)"),
         ("text", "is not audio that soundfile or FFmpeg reads"),
-        ("nan", "samples must be finite, but sample"),
+        ("nan", "in [-1, 1], but sample"),
     ],
 )
 def test_bad_audio(kind: str, message: str, model: Path, wav: Path, capsys: Output) -> None:

@@ -95,7 +95,7 @@ def test_text_before_an_error_is_shown(
     assert run("stream", *ONE_PASS, "--model", model, "--mic") == 2
     shown = capsys.readouterr()
     assert shown.out == expected
-    assert "samples must be finite" in shown.err
+    assert "is nan; divide" in shown.err
 
 
 def test_list_devices_needs_no_model(
@@ -109,7 +109,7 @@ def test_list_devices_needs_no_model(
     with pytest.raises(SystemExit) as stop:
         run("stream", "--list-devices")
     assert stop.value.code == 2
-    assert "asrkit stream: the microphone needs sounddevice" in capsys.readouterr().err
+    assert "asrkit stream: sounddevice not installed" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
