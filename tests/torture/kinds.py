@@ -23,7 +23,7 @@ from asrkit.runtime.load import recognizer_of
 from asrkit.training.checkpoints import read_checkpoint
 from tests.torture.audio import AUDIO
 from tests.torture.cage import Part
-from tests.torture.live import NUMBERS, recognizer
+from tests.torture.live import recognizer
 from tools.nemo_checkpoint import settings, weights, write
 
 PROJECT = Path(__file__).parents[2]
@@ -177,5 +177,4 @@ PARTS = {
     "streams": Part(stream_seeds, stream),
     "foreign": Part(foreign_seeds, foreign, 2048),
     "exports": Part(copies("models/*.onnx"), export),
-    "numbers": NUMBERS,
 }
