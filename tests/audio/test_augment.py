@@ -46,16 +46,11 @@ def test_tones_move_by_the_factors_drawn_for_their_rows() -> None:
     ratios = peak(tone(1500.0)) / peak(warped)
     assert (ratios - factors[:, 0]).abs().max() < 0.03
     assert factors.max() - factors.min() > 0.1
-
-
-def test_the_band_stays_and_its_order_too() -> None:
-    ramp = torch.arange(80.0).expand(50, 3, 80)
+    ramp = torch.arange(80.0).expand(50, 3, 80)  # the band and its order stay
     warped = warp_frequencies(ramp, 0.3, FBANK)
     assert (warped.diff(dim=2) >= 0).all()
     assert warped.min() >= 0.0
-    assert warped.max() <= 79.0
-    assert (warped[:, :, -1] > 77.5).all()
-    assert (warped != ramp).any()
+    assert 77.5 < warped[:, :, -1].min() <= warped.max() <= 79.0
     assert warp_frequencies(ramp, 0.0, FBANK) is ramp
 
 
@@ -119,19 +114,16 @@ def test_a_telephone_carries_half_the_band_in_eight_bits(level: float) -> None:
         return 20 * math.log10(np.sqrt(np.mean(difference**2) / np.mean(low[middle] ** 2)))
 
     output = through_telephone(low)
-    assert output.dtype == np.float32
     assert -42 < error(output, low) < -30
     assert error(through_telephone(high), 0.0 * high) < -35
     assert np.abs(through_telephone(3.0 / level * low)).max() < 1.5  # clipped
 
 
-def masked_parts(
-    masks: SpecAugment, length: int, num_rows: int, seed: int = 0
-) -> tuple[Tensor, Tensor]:
+def masked_parts(masks: SpecAugment, length: int, num_rows: int) -> tuple[Tensor, Tensor]:
     """The masked frames (B, length) and mel bins (B, 80) of rows with 7 frames of padding."""
-    torch.manual_seed(seed)
+    torch.manual_seed(0)
     feats = torch.randn(num_rows, length + 7, 80)
-    output = masks(feats, torch.full((num_rows,), length), 1.0, random.Random(seed))
+    output = masks(feats, torch.full((num_rows,), length), 1.0, random.Random(0))
     assert torch.equal(output[:, length:], feats[:, length:])
     means = feats[:, :length].mean((1, 2))
     changed = output != feats
@@ -160,11 +152,7 @@ def test_every_length_gets_frequency_masks_and_time_masks_within_the_share(
 @pytest.mark.parametrize(("length", "share"), [(400, 0.15), (80, 1.0)])
 def test_widths_are_uniform_from_0_to_the_configured_value(length: int, share: float) -> None:
     """The last frame and the last bin are masked too, and the first."""
-    masks = SpecAugment(1, 27, 1, 40, share)
-    frames, bins = (
-        torch.cat(parts)
-        for parts in zip(*(masked_parts(masks, length, 400, s) for s in range(4)), strict=True)
-    )
+    frames, bins = masked_parts(SpecAugment(1, 27, 1, 40, share), length, 1600)
     for parts, widest in ((frames, 40), (bins, 27)):
         widths = Counter(parts.sum(1).tolist())
         assert sorted(widths) == [*range(widest + 1)]
@@ -175,11 +163,11 @@ def test_widths_are_uniform_from_0_to_the_configured_value(length: int, share: f
 
 
 def test_masks_come_with_their_probability_and_again_from_the_same_seed() -> None:
-    masks, feats, lengths = SpecAugment(2, 27, 10, 40, 0.15), torch.randn(300, 200, 80), [200] * 300
+    masks, feats = SpecAugment(2, 27, 10, 40, 0.15), torch.randn(300, 200, 80)
 
     def output(probability: float) -> Tensor:
         random.random()  # other threads draw from the global generator
-        return masks(feats, torch.tensor(lengths), probability, random.Random("a batch"))
+        return masks(feats, torch.tensor([200] * 300), probability, random.Random("a batch"))
 
     changed = {p: (output(p) != feats).any(2).any(1).sum() for p in (0.0, 0.5, 1.0)}
     assert changed[0.0] == 0

@@ -131,7 +131,6 @@ FILES: dict[str, tuple[Make, float, str | None]] = {
     "size_0.wav": (data_of(wav(0)), 2.0, None),
     "size_max.wav": (data_of(wav(0xFFFFFFFF)), 2.0, None),
     "no_total.flac": (data_of(flac_of(0)), 2.0, None),
-    "late.mkv": (of_ffmpeg("pcm_s16le", 2.0), 4.0, None),
     "hole.mkv": (of_ffmpeg("pcm_s16le", 0.0, 5.0), 7.0, "gaps in its time"),
     "time.flv": (wrong_time, 2.1, None),
     "stale.wav": (data_of(wav(32000)), 1.0, "32000 bytes after its samples"),
@@ -152,6 +151,9 @@ def test_all_that_plays_is_read_or_it_is_said(
     path.write_bytes(make(path))
     samples, rate = audio.read(path)
     assert abs(len(samples) / rate - seconds) < (0.5 if said == CUT else 0.15)  # encoders add some
+    if name == "rates.aac":  # the rate and the channels of its start
+        assert (samples.shape[1], rate) == (1, 8000)
+        assert np.abs(samples[-rate:]).mean() > 0.5 * np.abs(samples).mean()
     lines = {record.getMessage() for record in caplog.records}
     assert len(lines) == (said is not None)
     assert said is None or said in lines.pop()
@@ -164,13 +166,11 @@ def test_all_that_plays_is_read_or_it_is_said(
         assert audio.info(path).num_samples == len(samples)
 
 
-@pytest.mark.parametrize(("ending", "kind"), [(".au", "flv"), (".vox", "wav")])
-def test_a_wrong_name_makes_no_noise_of_a_file(ending: str, kind: str, tmp_path: Path) -> None:
+def test_a_wrong_name_makes_no_noise_of_a_file(tmp_path: Path) -> None:
     """libsndfile takes what it does not know and has such a name for a telephone's samples."""
-    right, wrong = tmp_path / f"x.{kind}", tmp_path / f"y{ending}"
-    wrong.write_bytes(wav() if kind == "wav" else muxed(right, "aac"))
-    right.write_bytes(wrong.read_bytes())
-    assert np.array_equal(audio.load(wrong), audio.load(right))
+    wrong = tmp_path / "x.vox"
+    wrong.write_bytes(wav())
+    assert len(audio.load(wrong)) == len(SPEECH)
     wrong.write_bytes(written(SPEECH[::2], 8000, format="RAW", subtype="VOX_ADPCM"))
     with pytest.raises(audio.AudioError, match="is not audio that soundfile or FFmpeg reads"):
         audio.read(wrong)
@@ -184,13 +184,6 @@ def test_a_film_without_sound_is_named(tmp_path: Path) -> None:
             file.mux(stream.encode(frame))
     with pytest.raises(audio.AudioError, match=r"x\.mp4 has no audio track, only video"):
         audio.read(tmp_path / "x.mp4")
-
-
-def test_rate_and_channels_may_change_in_a_broadcast(tmp_path: Path) -> None:
-    samples, rate = audio.read(io.BytesIO(changing_rates(tmp_path / "x.aac")))
-    assert (samples.shape[1], rate) == (1, 8000)
-    level = np.abs(samples).mean()
-    assert np.abs(samples[-rate:]).mean() > 0.5 * level
 
 
 def test_late_audio_and_holes_have_the_containers_times(tmp_path: Path) -> None:
@@ -232,14 +225,14 @@ def test_damaged_packets_are_silent_and_counted(
     assert "packets cannot be decoded" in caplog.text
 
 
-@pytest.mark.parametrize("before", range(7))
 def test_joined_ogg_files_are_read_wherever_the_second_begins(
-    before: int, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Its first page may lie in two blocks of the file."""
-    data = ogg()
-    monkeypatch.setattr(exact, "BLOCK", len(data) + before)
-    assert len(audio.read(io.BytesIO(data * 2))[0]) >= 2 * len(SPEECH)
+    data = ogg(SPEECH[:4000])
+    for before in range(7):
+        monkeypatch.setattr(exact, "BLOCK", len(data) + before)
+        assert len(audio.read(io.BytesIO(data * 2))[0]) >= 8000
 
 
 @pytest.mark.parametrize(("codec", "is_mark"), [("VORBIS", True), ("OPUS", False)])
@@ -337,9 +330,6 @@ def test_a_packet_larger_than_ffmpeg_can_hold_is_damage(
     data[at + 28 : at + 32] = b"\x7f\xff\xff\xff"  # size of a packet
     assert 0 < len(audio.load(io.BytesIO(data))) < len(audio.load(path))
     assert "is cut off: it ends 2.00 s before its header says" in caplog.text
-    data[at + 20 : at + 24] = b"\x7f\xff\xff\xff"
-    with pytest.raises(audio.AudioError, match="has a header but no samples"):
-        audio.load(io.BytesIO(data))
 
 
 @pytest.mark.parametrize(("name", "first", "length", "said"), [

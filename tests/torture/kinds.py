@@ -1,4 +1,4 @@
-"""The kinds of inputs: valid examples of each, and how asrkit reads one."""
+"""The kinds of inputs that others may send: valid examples of each, and how asrkit reads one."""
 
 import shutil
 from collections.abc import Callable
@@ -8,13 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 import asrkit
-from asrkit.build import build_fusion, build_hotwords, build_model, build_normalizer
-from asrkit.commands.data import main as data
-from asrkit.config import ConfigError, load_config, parse_language_model, parse_search
-from asrkit.data.recordings import load_recordings
+from asrkit.build import build_hotwords, build_normalizer
 from asrkit.errors import UserError
 from asrkit.interop import import_checkpoint
 from asrkit.lm.hotwords import read_hotwords
@@ -26,8 +22,7 @@ from tests.torture.cage import Part
 from tests.torture.live import recognizer
 from tools.nemo_checkpoint import settings, weights, write
 
-PROJECT = Path(__file__).parents[2]
-KEPT, TINY, FIXTURES = (PROJECT / "tests" / name for name in ("kept", "lm", "fixtures"))
+KEPT, FIXTURES = (Path(__file__).parents[1] / name for name in ("kept", "fixtures"))
 
 
 def copies(*names: str, root: Path = KEPT) -> Callable[[Path], None]:
@@ -47,13 +42,6 @@ def noise() -> np.ndarray:
     return (0.1 * np.random.default_rng(0).standard_normal(8000)).astype(np.float32)
 
 
-def command(status: int) -> str:
-    """Reject the input if a command has rejected it."""
-    if status == 2:
-        raise ConfigError("rejected by the command")
-    return ""
-
-
 def model(path: Path, said: list[str]) -> str:
     with suppress(UserError):  # the next reader may accept it
         read_header(path)
@@ -66,49 +54,9 @@ def checkpoint(path: Path, said: list[str]) -> str:
     return ""
 
 
-def config(path: Path, said: list[str]) -> str:
-    """Read a configuration, and build its network without memory."""
-    found = load_config(path, [])
-    with torch.device("meta"):
-        build_model(found.model, 100)
-    return ""
-
-
-def manifest_seeds(folder: Path) -> None:
-    copies("shards")(folder)
-    (folder / "plain").mkdir()
-    copies("train.jsonl", "audio")(folder / "plain")
-
-
-def manifest(path: Path, said: list[str]) -> str:
-    """Read a manifest, or a folder of shards, like training, and check it."""
-    path = path / "train.jsonl" if (path / "train.jsonl").exists() else path
-    recordings = load_recordings(str(path), [])
-    said += (each.id for each in recordings)
-    for place in range(min(3, len(recordings))):
-        try:
-            recordings.load(place)
-        except asrkit.audio.AudioError as error:
-            said.append(str(error))
-    return command(data(["check", str(path), "--no-audio"]))
-
-
 @cache
 def small() -> Any:
     return load_model("small-en-alnum")
-
-
-def language(path: Path, said: list[str]) -> str:
-    file = small()
-    fusion = build_fusion(
-        parse_language_model(str(path)), parse_search("prefix_beam"), file.tokenizer
-    )
-    state = fusion.start()
-    for token in file.tokenizer.encode("one two a b"):
-        state, score = fusion.step(state, token)
-        if not np.isfinite(score):
-            return f"a score is {score}"
-    return "" if np.isfinite(fusion.finish(state)) else "the last score is not finite"
 
 
 def hotword_seeds(folder: Path) -> None:
@@ -170,9 +118,6 @@ PARTS = {
     "audio": AUDIO,
     "models": Part(copies("models/*.safetensors"), model),
     "checkpoints": Part(copies("out/checkpoints/*.pt"), checkpoint),
-    "configs": Part(copies("*.yaml", root=PROJECT / "conf"), config),
-    "manifests": Part(manifest_seeds, manifest),
-    "languages": Part(copies("*.arpa", root=TINY), language),
     "hotwords": Part(hotword_seeds, hotwords),
     "streams": Part(stream_seeds, stream),
     "foreign": Part(foreign_seeds, foreign, 2048),
