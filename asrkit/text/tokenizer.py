@@ -6,6 +6,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import Any, Literal, Protocol, TypeVar
 
 from pydantic import Base64Bytes, BaseModel, TypeAdapter, ValidationError
@@ -277,7 +278,6 @@ class PieceTokenizer(SymbolTokenizer):
     def __init__(self, model: bytes, pieces: list[str]) -> None:
         super().__init__(pieces)
         self._splitter = SentencePieceTokenizer(model)
-        self._longest = max(map(len, pieces), default=1)
 
     def split(self, text: str) -> list[str]:
         """Return the labels of a text; each letter that no label has stands alone."""
@@ -285,18 +285,14 @@ class PieceTokenizer(SymbolTokenizer):
         for part in filter(str.strip, IDEOGRAPH.split(text)):
             ideograph = IDEOGRAPH.fullmatch(part)
             for piece in [part] if ideograph else self._splitter.split(part):
-                labels += [piece] if piece in self._ids else self._longest_labels(piece)
+                labels += [piece] if piece in self._ids else self._longest.findall(piece)
         return labels
 
-    def _longest_labels(self, piece: str) -> list[str]:
-        labels, place = [], 0
-        while place < len(piece):
-            sizes = range(min(self._longest, len(piece) - place), 1, -1)
-            fits = (size for size in sizes if piece[place : place + size] in self._ids)
-            size = next(fits, 1)
-            labels.append(piece[place : place + size])
-            place += size
-        return labels
+    @cached_property
+    def _longest(self) -> re.Pattern[str]:
+        """The longest label at a place, or one letter."""
+        labels = map(re.escape, sorted(self.symbols, key=len, reverse=True))
+        return re.compile("|".join([*labels, "."]), re.DOTALL)
 
     def plus(self, new: list[str]) -> "PieceTokenizer":
         return PieceTokenizer(self._splitter.to_bytes(), [*self.symbols, *new])

@@ -3,13 +3,12 @@
 import logging
 import os
 import shutil
-import signal
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout, suppress
+from contextlib import redirect_stderr, redirect_stdout
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -72,36 +71,27 @@ def started(
         after: seconds after which the process is killed.
     """
     noise, count = folder.parent / "noise.txt", folder.parent / "count.txt"
-    began, ended = time.monotonic(), (0, 0)
-    sys.stdout.flush()
-    process = os.fork()
-    if not process:
-        status = 99
-        with suppress(BaseException):
-            os.chdir(folder)
-            for stream in (1, 2):
-                os.dup2(os.open(noise, os.O_WRONLY | os.O_CREAT | os.O_APPEND), stream)
-            tqdm.set_lock(threading.RLock())  # the one of all forked processes stays locked
-            sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
-            watch(disturb, os.open(count, os.O_WRONLY | os.O_CREAT | os.O_TRUNC))
-            try:
-                status = main(command)
-            except SystemExit as error:
-                status = error.code if isinstance(error.code, int) else 98
-            except BaseException:
-                traceback.print_exc()
-            sys.stdout.flush()
-            sys.stderr.flush()
-        os._exit(status)
-    while not ended[0]:
-        time.sleep(0.002)
-        if time.monotonic() - began > after:
-            os.kill(process, signal.SIGKILL)
-        ended = os.waitpid(process, 0 if time.monotonic() - began > after else os.WNOHANG)
-    text = noise.read_text(errors="replace") if noise.exists() else ""
-    noise.unlink(missing_ok=True)
-    status = os.waitstatus_to_exitcode(ended[1])
-    return Run(status, text, time.monotonic() - began, count.stat().st_size)
+    noise.write_text("")
+    count.write_text("")
+    began = time.monotonic()
+
+    def run() -> None:
+        os.chdir(folder)
+        for stream in (1, 2):
+            os.dup2(os.open(noise, os.O_WRONLY | os.O_APPEND), stream)
+        tqdm.set_lock(threading.RLock())  # the one of all forked processes stays locked
+        sys.stdout, sys.stderr = os.fdopen(1, "w"), os.fdopen(2, "w")
+        watch(disturb, os.open(count, os.O_WRONLY))
+        sys.exit(main(command))
+
+    process = get_context("fork").Process(target=run)
+    process.start()
+    process.join(after)
+    process.kill()
+    process.join()
+    assert process.exitcode is not None
+    text, seconds = noise.read_text(errors="replace"), time.monotonic() - began
+    return Run(process.exitcode, text, seconds, count.stat().st_size)
 
 
 def watch(disturb: Callable[[int], None], count: int) -> None:
