@@ -1,6 +1,7 @@
 """Files that libsndfile reads and counts exactly: WAV, W64, FLAC and Ogg."""
 
 import io
+import mmap
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
@@ -13,7 +14,6 @@ from asrkit.audio.reader import PADDING, AudioFile, bytes_after, cut_off
 from asrkit.audio.samples import MAX_SECONDS, AudioError, Source, bytes_of
 
 READ = 1 << 16  # samples of a channel that are read at once
-BLOCK = 1 << 20  # bytes of an Ogg file that are searched at once
 BEGINNINGS = (b"RIFF", b"RF64", b"riff", b"fLaC", b"OggS")
 CODECS = ("PCM_", "FLOAT", "DOUBLE", "ULAW", "ALAW", "VORBIS", "OPUS")  # beginnings of their names
 # Stated and real sizes of a file and its chunks in libsndfile's log, not of its other doubts.
@@ -54,12 +54,10 @@ class Exact(AudioFile):
         return any(each in log for each in DAMAGED)
 
     def _has_one_stream(self) -> bool:
-        streams, rest = 0, b""
-        with closing(bytes_of(self._source)) as data:
-            while block := data.read(BLOCK):
-                streams += (rest + block).count(FIRST_PAGE)
-                rest = block[1 - len(FIRST_PAGE) :]  # a page may begin in it
-        return streams == 1
+        if isinstance(self._data, io.BytesIO):
+            return self._data.getvalue().count(FIRST_PAGE) == 1
+        with mmap.mmap(self._data.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            return data.find(FIRST_PAGE) == data.rfind(FIRST_PAGE)
 
     def samples(self, first: int, count: int | None) -> Iterator[np.ndarray]:
         length = self._file.frames

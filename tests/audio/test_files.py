@@ -17,7 +17,7 @@ import pytest
 import soundfile
 
 from asrkit import audio
-from asrkit.audio import exact, files
+from asrkit.audio import files
 from asrkit.audio.containers import Container
 from asrkit.audio.files import opened
 from tests.conftest import speech
@@ -223,16 +223,6 @@ def test_damaged_packets_are_silent_and_counted(
     (tmp_path / "x.ts").write_bytes(data)
     assert abs(len(audio.load(tmp_path / "x.ts")) - whole) < 1100
     assert "packets cannot be decoded" in caplog.text
-
-
-def test_joined_ogg_files_are_read_wherever_the_second_begins(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Its first page may lie in two blocks of the file."""
-    data = ogg(SPEECH[:4000])
-    for before in range(7):
-        monkeypatch.setattr(exact, "BLOCK", len(data) + before)
-        assert len(audio.read(io.BytesIO(data * 2))[0]) >= 8000
 
 
 @pytest.mark.parametrize(("codec", "is_mark"), [("VORBIS", True), ("OPUS", False)])

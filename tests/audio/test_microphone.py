@@ -141,17 +141,6 @@ def test_silence_is_told_once(quiet: list[np.ndarray], monitor: Watch) -> None:
     assert told(monitor, *quiet, SOUND, *quiet, *quiet) == []
 
 
-def test_falling_behind_and_losses_are_told_once(monitor: Watch) -> None:
-    texts = []
-    for waiting in (1.9, 2.1, 25.0, 0.0, 3.0):
-        monitor.microphone.waiting = waiting  # type: ignore[misc]
-        texts += told(monitor, SOUND)
-    assert [each[:11] for each in texts] == ["2 s behind:"]
-    monitor.microphone.lost = 0.1
-    (text,) = told(monitor, SOUND, SOUND)
-    assert "audio is being lost" in text
-
-
 def test_level(monitor: Watch) -> None:
     """The text beside it must not jump, so it is always as wide."""
     levels = []
