@@ -2,6 +2,7 @@
 
 import itertools
 import time
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -9,10 +10,9 @@ import pytest
 
 import asrkit
 from asrkit.errors import UserError
-from asrkit.runtime import Session
+from asrkit.runtime import Recognizer, Session
 from tests.kept.measured import FOLDER
 from tests.running import run
-from tests.torture.live import recognizer
 
 SIGNALS = ("noise", "silence", "dc", "square", "nan", "inf", "denormal", "loud", "int16")
 RATES = (1, 7, 999, 1000, 7999, 8000, 11025, 16000, 22050, 44100, 48000, 96000, 384000, 768000)
@@ -33,6 +33,14 @@ def samples_of(signal: str, shape: tuple[int, int]) -> np.ndarray:
     return found * {"silence": 0, "denormal": 1e-40, "loud": 999}.get(signal, 1) + (
         np.float32(0.9) if signal == "dc" else found.dtype.type(0)
     )
+
+
+@cache
+def recognizer(kind: str) -> Recognizer:
+    """A small recogniser, with or without segments, a second pass and prefix beam search."""
+    path, ends = FOLDER / "models" / "exported.safetensors", asrkit.Endpointer(pause_ms=100)
+    options = {"endpointer": ends, "second_pass": "full", "search": "prefix_beam"}
+    return asrkit.load(path, backend="eager", **(options if kind == "segments" else {}))
 
 
 def problem(kind: str, samples: np.ndarray, rate: int, step: int) -> str:

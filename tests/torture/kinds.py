@@ -19,7 +19,6 @@ from asrkit.runtime.load import recognizer_of
 from asrkit.training.checkpoints import read_checkpoint
 from tests.torture.audio import AUDIO
 from tests.torture.cage import Part
-from tests.torture.live import recognizer
 from tools.nemo_checkpoint import settings, weights, write
 
 KEPT, FIXTURES = (Path(__file__).parents[1] / name for name in ("kept", "fixtures"))
@@ -74,24 +73,6 @@ def hotwords(path: Path, said: list[str]) -> str:
     return "" if np.isfinite(total + found.finish(state)) else "a score is not finite"
 
 
-def stream_seeds(folder: Path) -> None:
-    for kind in ("plain", "segments"):
-        session = recognizer(kind).start(sample_rate=16000 if kind == "plain" else 8000)
-        for number in range(4):
-            session.accept(np.tile(noise(), 3)[: 5000 * number])
-            (folder / f"{kind}{number}.bin").write_bytes(session.save())
-
-
-def stream(path: Path, said: list[str]) -> str:
-    kind = "plain" if path.name.startswith("plain") else "segments"
-    session = recognizer(kind).restore(path.read_bytes())
-    with suppress(Exception):  # a forged stream may end with any error
-        session.accept(noise())
-        session.save()
-        session.finish()
-    return ""
-
-
 def foreign_seeds(folder: Path) -> None:
     """Write a checkpoint of NeMo, and copy folders of WeNet."""
     copies("wenet")(folder)
@@ -119,7 +100,6 @@ PARTS = {
     "models": Part(copies("models/*.safetensors"), model),
     "checkpoints": Part(copies("out/checkpoints/*.pt"), checkpoint),
     "hotwords": Part(hotword_seeds, hotwords),
-    "streams": Part(stream_seeds, stream),
     "foreign": Part(foreign_seeds, foreign, 2048),
     "exports": Part(copies("models/*.onnx"), export),
 }

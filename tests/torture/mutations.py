@@ -1,10 +1,9 @@
 """Mutations of files as strategies: of bytes, of values in JSON, and inside containers.
 
-A container (zip, tar, safetensors, a saved stream) is packed again with right checksums, so
+A container (zip, tar, safetensors) is packed again with right checksums, so
 that the mutation reaches the code behind them. The simplest mutation cuts the end off.
 """
 
-import hashlib
 import io
 import json
 import re
@@ -13,13 +12,11 @@ import zipfile
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from hypothesis import strategies as st
 from hypothesis.errors import HypothesisException
-from safetensors.torch import load, save
+from safetensors.torch import load
 
 from asrkit.model_file import CHECKSUM, HEADER, checksum
-from asrkit.runtime.serialization import MAGIC
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]  # what a composite strategy gets
 LARGEST = 1 << 23  # bytes of a mutated file
@@ -176,24 +173,6 @@ def with_header(header: Any, body: bytes) -> bytes:
     return len(text).to_bytes(8, "little") + text + body
 
 
-def of_stream(draw: Draw, data: bytes, other: bytes) -> bytes:
-    """Mutate a saved stream of asrkit, with a checksum that fits."""
-    tensors = load(data[len(MAGIC) + 32 :])
-    name = draw(st.sampled_from(["json"] * len(tensors) + sorted(tensors)))
-    value = tensors[name]
-    if name == "json":
-        text = of_json(draw, value.numpy().tobytes(), other)
-        tensors[name] = torch.frombuffer(bytearray(text), dtype=torch.uint8)
-    else:
-        changes = [
-            value.flatten()[: value.numel() // 2], value[..., None], value.double(),
-            value * float("nan"), value * -1e8, value.flatten().repeat(3),
-        ]  # fmt: skip
-        tensors[name] = draw(st.sampled_from(changes)).contiguous()
-    packed = save(tensors)
-    return MAGIC + hashlib.sha256(packed).digest() + packed
-
-
 def is_safetensors(data: bytes) -> bool:
     return data[8:9] == b"{" and 0 < int.from_bytes(data[:8], "little") < len(data)
 
@@ -205,5 +184,5 @@ def is_json(data: bytes) -> bool:
 CONTAINERS: list[tuple[Callable[[bytes], bool], Callable[[Draw, bytes, bytes], bytes]]] = [
     (lambda data: data.startswith(b"PK\x03\x04"), of_zip),
     (lambda data: data[257:262] == b"ustar", of_tar), (is_safetensors, of_safetensors),
-    (lambda data: data.startswith(MAGIC), of_stream), (is_json, of_json),
+    (is_json, of_json),
 ]  # fmt: skip
