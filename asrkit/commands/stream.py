@@ -93,9 +93,7 @@ def screen_of(options: argparse.Namespace) -> Screen:
 
 
 def check_source(options: argparse.Namespace) -> None:
-    """Raise UserError unless there is one source, and a name for its copy."""
-    from asrkit.audio.recorder import check_recording
-
+    """Raise UserError unless there is one source."""
     if len(options.source) + options.mic != 1:
         raise UserError(
             "needs one source: FILE, --mic, or - for standard input, got "
@@ -108,8 +106,6 @@ def check_source(options: argparse.Namespace) -> None:
         raise UserError("--channel N and --track need a file")
     if options.mic and options.simulate_realtime:
         raise UserError("--simulate-realtime needs a file: a microphone is in real time")
-    if options.save_audio:
-        check_recording(options.save_audio)
 
 
 class Live(Protocol):
