@@ -66,8 +66,8 @@ def add_models(arguments: Parser) -> None:
     group = arguments.group("model")
     group.add_argument(
         "--model", action="append", metavar="[NAME=]MODEL",
-        help=f"{MODEL}; NAME is the name that clients ask for; may be repeated, also for two names "
-        "of one model (default small-en-alnum)",
+        help=f"{MODEL}; NAME is the name that clients ask for; may be repeated (default "
+        "small-en-alnum)",
     )  # fmt: skip
     add_device(arguments)
 
@@ -319,17 +319,14 @@ def recognizers(options: argparse.Namespace) -> dict[str, Recognizer]:
     from asrkit.cli.recognizer import load_recognizer
 
     found: dict[str, Recognizer] = {}
-    loaded: dict[str, Recognizer] = {}  # by path
     for text in options.model or [DEFAULT]:
         name, _, path = text.partition("=")
         if not path or Path(name).name != name:  # a file's path, which may contain "="
             name, path = name_of(text), text
         if name in found:
             raise UserError(f"two models have the name {shown(name)}: write --model OTHER={path}")
-        if path not in loaded:
-            one = argparse.Namespace(**vars(options) | {"model": path})
-            loaded[path] = load_recognizer(one)
-        found[name] = loaded[path]
+        one = argparse.Namespace(**vars(options) | {"model": path})
+        found[name] = load_recognizer(one)
     return found
 
 

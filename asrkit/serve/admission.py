@@ -1,15 +1,11 @@
-"""Rules for a full server: which client gets a stream, and which call loses one.
+"""The rule for a full server: which client gets a stream.
 
 Floods of connections and of requests are a proxy's job, see docs/security.md.
 """
 
-import time
-from collections.abc import Mapping
+from collections.abc import Collection
 from contextvars import ContextVar
 from ipaddress import ip_address, ip_network
-from typing import NamedTuple
-
-from asrkit.serve.calls import Call
 
 CLIENT: ContextVar[str] = ContextVar("client", default="")  # of the current connection
 LOCAL = ("", "127.0.0.1", "::1")  # of all clients of a proxy on this machine
@@ -27,29 +23,15 @@ def client_of(address: str) -> str:
     return str(ip.ipv4_mapped or ip_network((ip, 64), strict=False))
 
 
-class Place(NamedTuple):
-    """A call's place: its start, `time.monotonic` seconds, and its client."""
-
-    began: float
-    client: str
-
-
-def is_free(client: str, places: Mapping[Call, Place], most: int) -> bool:
-    """Whether a client gets a place without displacing another call.
+def is_free(client: str, clients: Collection[str], most: int) -> bool:
+    """Whether a client gets a place.
 
     A client with half of all places does not get one of the last eighth.
+
+    Args:
+        client: address of the client.
+        clients: client of each call now.
+        most: number of all places.
     """
-    count = sum(place.client == client for place in places.values())
-    is_greedy = client not in LOCAL and 2 * count >= most
-    return most - len(places) > (most // RESERVED if is_greedy else 0)
-
-
-def idle_one(places: Mapping[Call, Place], idle_s: float) -> Call | None:
-    """Find a call that has waited for `idle_s` without any audio, or None.
-
-    It may be ended for another one.
-    """
-    latest = time.monotonic() - idle_s
-    return next(
-        (c for c, place in places.items() if place.began <= latest and not c.has_audio), None
-    )
+    is_greedy = client not in LOCAL and 2 * sum(each == client for each in clients) >= most
+    return most - len(clients) > (most // RESERVED if is_greedy else 0)

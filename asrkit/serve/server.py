@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from asrkit.audio.resampler import checked_rate
 from asrkit.errors import UserError, shown
 from asrkit.runtime import Endpointer, Recognizer
-from asrkit.serve.admission import CLIENT, Place, idle_one, is_free
+from asrkit.serve.admission import CLIENT, is_free
 from asrkit.serve.calls import Call, CallError, SavedCall
 from asrkit.serve.logs import log
 from asrkit.serve.metrics import Figures
@@ -31,7 +31,6 @@ class Limits(NamedTuple):
     call_s: float = 4 * 3600.0  # longest call, and longest recording
     silence_s: float = 60.0  # time without a message after which a call is ended
     connections: int = 500  # beside those of calls
-    idle_s: float = 2.0  # time without any audio after which another call may take the place
     header_s: float = 10.0  # time for the first message of a call
     resume_s: float = 60.0  # time that a call without a connection is kept
     save_s: float = 5.0  # time between two saves of a call in a store that survives the process
@@ -122,8 +121,7 @@ class Server:
     """Recognisers that serve calls.
 
     Args:
-        models: recogniser for each name that clients ask for; the first one is the default. Names
-            of the same recogniser are one model, with the first name.
+        models: recogniser for each name that clients ask for; the first one is the default.
         limits: limits of the server and of each client.
         threads: number of workers of each model, each a thread.
         token: token that clients have to send; None if they need none.
@@ -151,13 +149,10 @@ class Server:
         self.key = secrets.token_bytes(32) if key is None else key
         self.models: dict[str, Model] = {}
         for name, recognizer in models.items():
-            same = [each for each in self.models.values() if each.recognizer is recognizer]
-            if not same:
-                workers = [Worker(recognizer, self.limits.ahead_s) for _ in range(threads)]
-                same = [Model(name, recognizer, workers)]
-                self.figures.streams.labels(name)  # 0 until the first call
-            self.models[name] = same[0]
-        self.calls: dict[Call, Place] = {}  # calls now
+            workers = [Worker(recognizer, self.limits.ahead_s) for _ in range(threads)]
+            self.models[name] = Model(name, recognizer, workers)
+            self.figures.streams.labels(name)  # 0 until the first call
+        self.calls: dict[Call, str] = {}  # calls now, with their clients
         self._process = os.getpid()
         self.resumable: dict[str, Any] = {}  # those that can be resumed, by the call's name
 
@@ -182,8 +177,9 @@ class Server:
 
     def close(self) -> None:
         """End all calls."""
-        for worker in {each for model in self.models.values() for each in model.workers}:
-            worker.close()
+        for model in self.models.values():
+            for worker in model.workers:
+                worker.close()
 
     def admits(self, token: str) -> bool:
         """Whether a client with this token may connect."""
@@ -256,8 +252,8 @@ class Server:
         """Number of calls now."""
         return len(self.calls)
 
-    def make_room(self) -> None:
-        """Free a place for one more call; a full server may end a call without audio for it.
+    def check_room(self) -> None:
+        """Check that there is a place for one more call.
 
         Raises:
             RefusedError: if all places are taken, or in a forked process: threads stay behind.
@@ -265,17 +261,10 @@ class Server:
         if os.getpid() != self._process:
             text = "the server was built before its process was forked: build it in each process"
             raise RefusedError(503, "system", text)
-        most, client = self.limits.streams, CLIENT.get()
-        if is_free(client, self.calls, most):
-            return
-        if call := idle_one(self.calls, self.limits.idle_s):
-            idle = time.monotonic() - self.calls[call].began
-            text = f"no audio for {idle:.0f} s, and all {most} streams are taken"
-            call.fail(RefusedError(503, "streams", text))
-            del self.calls[call]
-            return
-        self.figures.refused.labels("streams").inc()
-        raise RefusedError(503, "streams", f"all {most} streams are taken")
+        most = self.limits.streams
+        if not is_free(CLIENT.get(), self.calls.values(), most):
+            self.figures.refused.labels("streams").inc()
+            raise RefusedError(503, "streams", f"all {most} streams are taken")
 
     @contextmanager
     def call(
@@ -300,11 +289,11 @@ class Server:
             UserError: for an unusual sample rate.
         """
         checked_rate(sample_rate)  # before anything is computed for it
-        self.make_room()
+        self.check_room()
         worker = min(model.workers, key=lambda each: len(each.calls))
         call = worker.start(sample_rate, recognizer, saved, patient)
         before, started = call.processed, time.monotonic()
-        self.calls[call] = Place(started, CLIENT.get())
+        self.calls[call] = CLIENT.get()
         self.figures.streams.labels(model.name).inc()
         try:
             yield call

@@ -1,31 +1,16 @@
 """Streams are shared between clients: nobody keeps others out without using what it takes."""
 
-import time
-from typing import Any
-
 import pytest
 from websockets.sync.client import connect
 
 from asrkit.commands.serve import arguments_of, check_proxies
 from asrkit.errors import UserError
 from asrkit.runtime import Recognizer
-from asrkit.serve.admission import Place, client_of, idle_one, is_free
+from asrkit.serve.admission import client_of, is_free
 from asrkit.serve.server import Server
 from tests.serve.running import connected, serving
 
 GREEDY, OTHER, PROXY = "192.0.2.1", "192.0.2.2", "127.0.0.1"
-
-
-class Held:
-    """A call that has a place."""
-
-    def __init__(self, has_audio: bool) -> None:
-        self.has_audio = has_audio
-
-
-def calls(client: str, count: int, has_audio: bool, age: float = 0.0) -> dict[Any, Place]:
-    began = time.monotonic() - age
-    return {Held(has_audio): Place(began, client) for _ in range(count)}
 
 
 @pytest.mark.parametrize(
@@ -35,14 +20,7 @@ def calls(client: str, count: int, has_audio: bool, age: float = 0.0) -> dict[An
 )  # fmt: skip
 def test_the_last_eighth_is_for_those_who_have_few(client: str, count: int, free: bool) -> None:
     owner = PROXY if client == PROXY else GREEDY
-    assert is_free(client, calls(owner, count, True), 20) == free
-
-
-def test_a_call_that_has_waited_without_audio_makes_room() -> None:
-    waiting = calls(GREEDY, 20, False, age=3.0)
-    assert idle_one(waiting, 2.0) in waiting
-    assert idle_one(waiting, 4.0) is None
-    assert idle_one(calls(GREEDY, 20, True, age=3.0), 2.0) is None
+    assert is_free(client, [owner] * count, 20) == free
 
 
 @pytest.mark.parametrize(
@@ -60,7 +38,7 @@ def test_the_address_that_a_proxy_names_is_taken_from_a_trusted_proxy_alone(
         with connect(f"ws://{address}/v1/stream", additional_headers=headers) as client:
             client.send('{"type": "start"}')
             client.recv(timeout=10)
-            assert [place.client for place in server.calls.values()] == [known]
+            assert [*server.calls.values()] == [known]
 
 
 @pytest.mark.parametrize("text", ["proxy.example", "10.0.0.1/33", "", "1.2.3"])

@@ -43,8 +43,7 @@ def loud(served: Recognizer) -> Recognizer:
 
 @pytest.fixture(scope="module")
 def models(served: Recognizer, loud: Recognizer) -> Iterator[Server]:
-    named = {"quiet": served, "loud": loud, "gpt-loud": loud}
-    with closing(Server(named, Limits(streams=2))) as server:
+    with closing(Server({"quiet": served, "gpt-loud": loud}, Limits(streams=2))) as server:
         yield server
 
 
@@ -63,14 +62,14 @@ def test_a_closed_vocabulary_is_listed(served: Recognizer) -> None:
     assert other.words is None
 
 
-@pytest.mark.parametrize("name", ["quiet", "loud"])
+@pytest.mark.parametrize("name", ["quiet", "gpt-loud"])
 def test_the_model_that_is_asked_for(
     address: str, models: Server, recordings: Recordings, name: str
 ) -> None:
     """Its text, also after the call was resumed, and another one's text is another one."""
     path, samples = recordings[0]
     expected = models.models[name].recognizer.transcribe(path).text
-    assert expected.isupper() == (name == "loud")
+    assert expected.isupper() == (name == "gpt-loud")
     url, files = f"http://{address}/v1/audio/transcriptions", {"file": path.read_bytes()}
     answer = httpx.post(url, data={"model": name}, files=files, timeout=60)
     assert answer.json()["text"] == expected
@@ -88,7 +87,9 @@ def test_the_model_that_is_asked_for(
 
 @pytest.mark.parametrize("name", ["louder", "/etc/passwd", "", "x" * 150, "hf://me/tiny"])
 def test_other_models_are_refused(models: Server, name: str) -> None:
-    with pytest.raises(asrkit.UserError, match="is not served: choose from quiet, loud") as caught:
+    with pytest.raises(
+        asrkit.UserError, match="is not served: choose from quiet, gpt-loud"
+    ) as caught:
         granted(models, name, OPENAI_MODEL)
     assert name[:20] in str(caught.value)
     assert len(str(caught.value)) < 200
@@ -97,14 +98,13 @@ def test_other_models_are_refused(models: Server, name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "expected", "is_said"),
     [
-        (None, "quiet", False), ("loud", "loud", False), ("whisper-1", "quiet", True),
-        ("gpt-4o-mini-transcribe", "quiet", True), ("gpt-loud", "loud", False),
+        (None, "quiet", False), ("gpt-loud", "gpt-loud", False), ("whisper-1", "quiet", True),
+        ("gpt-4o-mini-transcribe", "quiet", True),
     ],
 )  # fmt: skip
 def test_a_model_of_openai_is_the_first_one_and_that_is_said(
     models: Server, name: str | None, expected: str, is_said: bool
 ) -> None:
-    """Unless a model has this name, or is served by it too: that needs no second worker."""
     told = [f"the model '{name}' is not served: {expected} is used"] if is_said else []
     grant = granted(models, name, OPENAI_MODEL)
     assert (grant.model, grant.warnings) == (models.models[expected], told)
@@ -117,14 +117,14 @@ def test_a_model_of_openai_is_the_first_one_and_that_is_said(
 
 def test_streams_are_those_of_all_models(address: str) -> None:
     """Two at most: one of each leaves none."""
-    assert [each.id for each in client_of(address).models.list()] == ["quiet", "loud", "gpt-loud"]
-    calls = [start(address, model=name) for name in ("quiet", "loud")]
+    assert [each.id for each in client_of(address).models.list()] == ["quiet", "gpt-loud"]
+    calls = [start(address, model=name) for name in ("quiet", "gpt-loud")]
     for call in calls:
         call.recv(timeout=10)
-    assert answers(start(address, model="loud"))[-1]["reason"] == "streams"
+    assert answers(start(address, model="gpt-loud"))[-1]["reason"] == "streams"
     figures = httpx.get(f"http://{address}/metrics").text
     assert 'asrkit_streams{model="quiet"} 1.0' in figures
-    assert 'asrkit_streams{model="loud"} 1.0' in figures
+    assert 'asrkit_streams{model="gpt-loud"} 1.0' in figures
     for call in calls:
         converse(call, [])
 

@@ -126,7 +126,7 @@ def test_a_resume_that_finds_the_server_full_keeps_the_call(
         wait_until(lambda: not server.streams and not server.resumable)
         other = Client(address).open({"type": "start"})
         other.send(samples.tobytes())
-        other.recv(timeout=10)  # a call with audio, which no other one displaces
+        other.recv(timeout=10)
         names = {name: client.started[name] for name in ("id", "token")}
         for _ in range(2):
             rejected = connected(f"ws://{address}/v1/stream")
