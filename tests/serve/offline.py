@@ -1,7 +1,7 @@
 """A dialect without a connection: messages in, items and messages out."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from asrkit.runtime import Segment, Word
@@ -9,6 +9,8 @@ from asrkit.runtime.words import joined
 from asrkit.serve.calls import CallUpdate
 from asrkit.serve.converse import Append, Begin, Dialect
 from asrkit.serve.server import Grant, Server
+
+BEGUN, ENDED = "the call that has begun last", "the call has ended"  # in place of a message
 
 
 class Offline:
@@ -34,20 +36,36 @@ class Offline:
                 self.begun.append(item)
                 self.grant = asyncio.run(self.server.grant(item.wish))
                 found += self.dialect.begun(item, self.grant)
+            elif isinstance(item, Append):
+                found.append(item._replace(samples=item.samples.tolist()))
             else:
                 found.append(item)
         return found
 
-    def read(self, *messages: Any) -> list[Any]:
-        return [each for message in messages for each in self.done(self.dialect.read(message))]
+    def answer(self, sent: Any) -> list[Any]:
+        """Answer messages of a client, an update, or the update of a channel."""
+        match sent:
+            case "the call that has begun last":
+                return [self.begun[-1]._asdict() | self.begun[-1].wish._asdict()]
+            case "the call has ended":
+                return [*self.dialect.ended()]
+            case CallUpdate():
+                return [*self.dialect.write(0, sent)]
+            case int(channel), CallUpdate() as new:
+                return [*self.dialect.write(channel, new)]
+            case list():
+                return [each for message in sent for each in self.answer(message)]
+        return self.done(self.dialect.read(sent))
 
-    def samples(self, *messages: Any) -> list[list[int]]:
-        """The samples of the items of messages."""
-        items = self.read(*messages)
-        return [each.samples.tolist() for each in items if isinstance(each, Append)]
 
-    def write(self, *segments: Segment, channel: int = 0, **state: Any) -> list[Any]:
-        return [*self.dialect.write(channel, update(*segments, **state))]
+def fits(found: Any, expected: Any) -> bool:
+    """Whether a value is the expected one; objects may have more keys than expected."""
+    if isinstance(expected, dict):
+        fields = found if isinstance(found, dict) else {"type": found.type, **found.data}
+        return all(key in fields and fits(fields[key], each) for key, each in expected.items())
+    if isinstance(expected, list) and isinstance(found, list):
+        return len(found) == len(expected) and all(map(fits, found, expected))
+    return bool(found == expected)
 
 
 def words(text: str, start: float = 0.0) -> tuple[Word, ...]:
@@ -70,8 +88,3 @@ def update(
     found.stable_text, found.seconds, found.commits = stable, seconds, commits
     found.is_final = is_final
     return found
-
-
-def fields(messages: Sequence[dict[str, Any]], *names: str) -> list[tuple[Any, ...]]:
-    """These fields of messages."""
-    return [tuple(each.get(name) for name in names) for each in messages]

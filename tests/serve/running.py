@@ -3,19 +3,30 @@
 import inspect
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import uvicorn
 from websockets.sync.client import ClientConnection, connect
 
+from asrkit.runtime import Segment, Word
 from asrkit.serve.app import app_of, config_of
 from asrkit.serve.dialects.wyoming import wyoming
 from asrkit.serve.server import Server
 
 # websockets 17 asks whether connections are opened without a `with` statement.
 LEGACY = {"legacy": True} if "legacy" in inspect.signature(connect).parameters else {}
+
+
+def spans(words: Iterable[Word]) -> list[tuple[str, float, float]]:
+    """The texts, starts and ends of words."""
+    return [(word.text, word.start, word.end) for word in words]
+
+
+def spoken(segments: Iterable[Segment]) -> list[tuple[str, float, float]]:
+    """The texts, starts and ends of segments with text."""
+    return [(each.text, each.spoken, each.spoken_end) for each in segments if each.text]
 
 
 def connected(url: str, **options: Any) -> ClientConnection:

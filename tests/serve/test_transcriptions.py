@@ -1,4 +1,4 @@
-"""POST /v1/audio/transcriptions, by the client that people have."""
+"""Files over HTTP: OpenAI's address by its own client, and the channels of a file."""
 
 import asyncio
 import copy
@@ -7,7 +7,6 @@ import re
 import tempfile
 from contextlib import closing
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -22,7 +21,8 @@ from asrkit.runtime import Recognizer, formats
 from asrkit.serve.dialects.openai_files import Transcription
 from asrkit.serve.server import Limits, Server
 from asrkit.terms import Terms
-from tests.serve.running import serving
+from tests.serve.running import serving, spans, spoken
+from tests.serve.test_stream_channels import call_of
 
 URL = "http://{}/v1/audio/transcriptions"
 Recordings = list[tuple[Path, np.ndarray]]
@@ -32,26 +32,85 @@ def client_of(address: str) -> openai.OpenAI:
     return openai.OpenAI(base_url=f"http://{address}/v1", api_key="none", max_retries=0)
 
 
+def file_of(samples: np.ndarray, form: str = "wav") -> tuple[str, bytes]:
+    file = io.BytesIO()
+    soundfile.write(file, samples, 16000, format=form)
+    return f"call.{form}", file.getvalue()
+
+
 def test_openai(address: str, served: Recognizer, recordings: Recordings) -> None:
-    client, (path, samples) = client_of(address), recordings[0]
-    expected = served.transcribe(path)
-    options = {"model": "small-en-alnum", "file": path}
-    assert client.audio.transcriptions.create(**options).text == expected.text
-    for name in ("text", "srt", "vtt"):
-        found = client.audio.transcriptions.create(**options, response_format=name)
-        recording = formats.Recording(expected.words, duration=len(samples) / 16000)
-        form = "txt" if name == "text" else name
-        assert found == formats.write(form, [recording])
-    verbose = client.audio.transcriptions.create(
-        **options, response_format="verbose_json", timestamp_granularities=["word", "segment"]
-    )
-    assert [(w.word, w.start, w.end) for w in verbose.words] == [w[:3] for w in expected.words]
-    assert [(s.text, s.start, s.end) for s in verbose.segments] == [
-        (s.text, s.spoken, s.spoken_end) for s in expected.segments
-    ]
-    assert verbose.duration == len(samples) / 16000
-    assert all(-20 < s.avg_logprob <= 0 for s in verbose.segments)
-    assert client.models.list().data[0].id == "small-en-alnum"
+    """One channel; a file's mix; and each channel as alone, in every format."""
+    call = call_of(recordings, 1, 2)
+    late = np.zeros((40_000, 1), np.int16)  # the first speaker begins later
+    first, second = np.concatenate([late, call[:, :1]]), np.concatenate([call[:, 1:], late])
+    call = np.concatenate([first, second], axis=1)
+    client, alone = client_of(address), [served.transcribe(each) for each in call.T]
+    assert alone[0].segments[0].start == 0.0  # control: its audio begins before its words
+    assert alone[0].segments[0].spoken > 2.5
+    mixed, seconds = served.transcribe(call), len(call) / 16000
+    for results, fields in (([mixed], {}), (alone, {"channels": "split"})):
+        keys: list[dict[str, Any]] = [
+            {"channel": number, "speaker": f"channel {number}"} if fields else {}
+            for number in range(len(results))
+        ]
+        written = [
+            formats.Recording(result.words, duration=seconds, **own)
+            for result, own in zip(results, keys, strict=True)
+        ]
+
+        def created(form: str, fields: dict[str, str] = fields, **more: Any) -> Any:
+            create: Any = client.audio.transcriptions.create
+            more |= {"response_format": form, "extra_body": fields}
+            return create(model="small-en-alnum", file=file_of(call), **more)
+
+        for form in ("text", "srt", "vtt"):
+            assert created(form) == formats.write("txt" if form == "text" else form, written)
+        turns = formats.passages_as_json(written) if fields else []
+        found = created("json")
+        assert found.text == (" ".join(turn["text"] for turn in turns) or mixed.text)
+        assert found.to_dict().get("turns", []) == turns
+        verbose = created("verbose_json", timestamp_granularities=["word", "segment"])
+        assert verbose.duration == seconds
+        assert all(-20 < s.avg_logprob <= 0 for s in verbose.segments)
+        starts = [each.start for each in verbose.segments]
+        assert starts == sorted(starts)
+        for result, own in zip(results, keys, strict=True):
+
+            def is_own(each: Any, own: dict[str, Any] = own) -> bool:
+                return own.items() <= each.to_dict().items()
+
+            words = [(w.word, w.start, w.end) for w in filter(is_own, verbose.words)]
+            assert words == spans(result.words)
+            segments = [(s.text, s.start, s.end) for s in filter(is_own, verbose.segments)]
+            assert [each for each in segments if each[0]] == spoken(result.segments)
+
+
+def test_deepgrams_channels(address: str, served: Recognizer, recordings: Recordings) -> None:
+    call = call_of(recordings, 1, 2)
+    url = f"http://{address}/v1/listen?utterances=true&multichannel="
+    found = httpx.post(url + "true", content=file_of(call)[1]).json()
+    assert found["metadata"]["channels"] == 2
+    texts = [each["alternatives"][0]["transcript"] for each in found["results"]["channels"]]
+    alone = [served.transcribe(each) for each in call.T]
+    assert texts == [result.text for result in alone]
+    said = found["results"]["utterances"]
+    for channel, result in enumerate(alone):
+        own = [(u["transcript"], u["start"], u["end"]) for u in said if u["channel"] == channel]
+        assert own == spoken(result.segments)
+    mixed = httpx.post(url + "false", content=file_of(call)[1]).json()  # control
+    assert len(mixed["results"]["channels"]) == 1
+
+
+def test_channels_are_streams(served: Recognizer) -> None:
+    """A file with more of them than the server or a client may have is refused."""
+    server = Server({"m": served}, Limits(streams=2))
+    with serving(server) as address:
+        for channels, status in ((2, 200), (3, 503), (9, 400)):
+            files = {"file": file_of(np.zeros((1600, channels), np.int16))}
+            answer = httpx.post(URL.format(address), data={"channels": "split"}, files=files)
+            assert answer.status_code == status, answer.text
+        assert "at most 8 channels can be split, the file has 9" in answer.text
+        assert server.streams == 0
 
 
 def test_refusals(
@@ -86,11 +145,10 @@ def form(**fields: Any) -> Transcription:
 
 @pytest.mark.parametrize(
     ("prompt", "left_out"),
-    [("seven, Hello, a meeting!, nine", ["Hello", "a meeting!"]), ("Grüße", ["Grüße"]),
-     ("seven,,nine, ", [])],
-)  # fmt: skip
+    [("seven, Hello, a meeting!, nine", ["Hello", "a meeting!"]), ("seven,,nine, ", [])],
+)
 @pytest.mark.parametrize("field", ["prompt", "hotwords"])
-def test_phrases_of_a_prompt_that_the_model_cannot_write_are_left_out_with_a_warning(
+def test_phrases_that_the_model_cannot_write_are_left_out_with_a_warning(
     server: Server, prompt: str, left_out: list[str], field: str
 ) -> None:
     wish = form(**{field: prompt}).wish
@@ -117,7 +175,6 @@ def test_warnings_are_a_header(address: str, server: Server, recordings: Recordi
         ({"timestamp_granularities_": "word"}, "timestamp_granularities[]"),
         ({"known_speaker_names_": "a", "stream": "FALSE"}, "known_speaker_names[]"),
         ({"vad_filter": "true"}, "vad_filter"),
-        ({"known_speaker_names_": "a", "channels": "split"}, ""),
     ],
 )  # fmt: skip
 def test_fields_without_effect_are_said(fields: dict[str, Any], names: str) -> None:
@@ -128,11 +185,9 @@ def test_fields_without_effect_are_said(fields: dict[str, Any], names: str) -> N
     ("fields", "told"),
     [
         ({"channels": "spilt"}, "channels: Input should be 'mix' or 'split'"),
-        ({"channels": "split", "known_speaker_names_": ["a", "b\nc"]}, "known_speaker_names[].1"),
         ({"stream": "perhaps"}, "stream: "), ({"stream": "TRUE"}, "/v1/stream sends text as it"),
         ({"prompt": ["one", "two"]}, "prompt: Input should be a valid string"),
         ({"timestamp_granularities_": "letter"}, "should be 'segment' or 'word'"),
-        ({"response_format": "srt2"}, "response_format: Input should be 'json', 'text', 'srt'"),
         ({"respnse_format": "srt"}, "respnse_format: Extra inputs are not permitted"),
         ({"model": [UploadFile(io.BytesIO(b""))]}, "model: Input should be a valid string"),
     ],
@@ -140,13 +195,6 @@ def test_fields_without_effect_are_said(fields: dict[str, Any], names: str) -> N
 def test_fields_that_cannot_be(fields: dict[str, Any], told: str) -> None:
     with pytest.raises(UserError, match=re.escape(told)):
         form(**fields)
-
-
-def test_names_are_those_of_all_channels() -> None:
-    request = form(channels="split", known_speaker_names_=["a"])
-    decoding: Any = SimpleNamespace(warnings=[], seconds=1.0)
-    with pytest.raises(UserError, match="2 channels, but 1 names"):
-        request.response(decoding, [[], []])
 
 
 @pytest.mark.parametrize(
@@ -195,14 +243,13 @@ def test_metrics_are_what_prometheus_reads(address: str, server: Server) -> None
     assert families["asrkit_audio_seconds"].type == "counter"
 
 
-def test_the_length_of_a_cut_file_is_what_was_read(address: str, tmp_path: Path) -> None:
+def test_the_length_of_a_cut_file_is_what_was_read(address: str) -> None:
     """Its header states more, and a FLAC's decoder notices at the end only."""
-    path = tmp_path / "x.flac"
-    soundfile.write(path, np.random.default_rng(0).normal(0, 0.1, 48000), 16000)
+    name, data = file_of(np.random.default_rng(0).normal(0, 0.1, 48000), "flac")
     answers = []
-    for data in (path.read_bytes(), path.read_bytes()[: path.stat().st_size * 6 // 10]):
-        form = {"response_format": "verbose_json"}
-        answers.append(httpx.post(URL.format(address), files={"file": data}, data=form, timeout=30))
+    for part in (data, data[: len(data) * 6 // 10]):
+        fields, file = {"response_format": "verbose_json"}, {"file": (name, part)}
+        answers.append(httpx.post(URL.format(address), files=file, data=fields, timeout=30))
     whole, cut = (answer.json()["duration"] for answer in answers)
     assert whole == 3.0
     assert 1.5 < cut < 2.0

@@ -20,10 +20,11 @@ from asrkit.serve.server import RefusedError, Server, Wish
 from asrkit.serve.uploads import Decoding
 
 OPENAI_MODEL = re.compile(r"whisper-1|gpt-[\w.-]+")
-TIMES, NAMES = "timestamp_granularities[]", "known_speaker_names[]"  # names: of the channels
+TIMES = "timestamp_granularities[]"
 # Fields of OpenAI's and faster-whisper's servers that have no effect: asrkit does not sample texts.
 IGNORED = (
-    "temperature", "chunking_strategy", "include[]", "known_speaker_references[]", "vad_filter",
+    "temperature", "chunking_strategy", "include[]", "known_speaker_names[]",
+    "known_speaker_references[]", "vad_filter",
 )  # fmt: skip
 UNDETERMINED = "und"  # ISO 639's code of a language that nobody stated
 WARNING = "X-Asrkit-Warning"  # header of a response
@@ -41,9 +42,6 @@ class Fields(BaseModel):
     channels: Literal["mix", "split"] = "mix"
     stream: bool = False
     times: Annotated[list[Literal["segment", "word"]], Field(alias=TIMES)] = ["segment"]
-    names: Annotated[
-        list[Annotated[str, Field(pattern=r"^\P{C}{1,100}$")]], Field(alias=NAMES)
-    ] = []  # fmt: skip
 
 
 def refused(error: RefusedError) -> JSONResponse:
@@ -91,7 +89,6 @@ class Transcription(FileRequest):
         if fields.stream:
             raise UserError("stream: files are answered at once; /v1/stream sends text as it grows")
         self.split = fields.channels == "split"
-        unused += [NAMES] if fields.names and not self.split else []
         unused += [TIMES] if TIMES in values and fields.response_format != "verbose_json" else []
         self.warnings = [*filter(None, [without_effect(unused)])]
         phrases = [*phrases_of(fields.prompt), *phrases_of(fields.hotwords)]
@@ -102,13 +99,9 @@ class Transcription(FileRequest):
             yield data
 
     def response(self, decoding: Decoding, channels: list[list[Segment]]) -> Response:
-        asked = self.fields.names if self.split else []
-        names = asked or [*map(channel_name, range(len(channels)))]
-        if len(names) != len(channels):
-            raise UserError(f"{NAMES}: {len(channels)} channels, but {len(names)} names")
         keys: list[dict[str, Any]] = [
-            {"channel": number, "speaker": name} if self.split else {}
-            for number, name in enumerate(names)
+            {"channel": number, "speaker": channel_name(number)} if self.split else {}
+            for number in range(len(channels))
         ]
         response = self.written([*zip(channels, keys, strict=True)], decoding.seconds)
         if warning := "; ".join([*self.grant.warnings, *self.warnings, *decoding.warnings]):

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from itertools import count
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.datastructures import QueryParams
 
 from asrkit.errors import UserError
@@ -30,75 +30,56 @@ TABLES = {"audio/pcmu": MU_LAW, "audio/pcma": A_LAW}
 ITEM, BUFFER = "conversation.item.input_audio_transcription", "input_audio_buffer"
 
 
-class SessionPart(BaseModel):
-    """A part of a session. OpenAI's sessions have more fields, which have no effect here."""
-
-    model_config = ConfigDict(extra="ignore")
+# Parts of a session. OpenAI's sessions have more fields, which have no effect here.
 
 
-class PcmFormat(SessionPart):
+class PcmFormat(BaseModel):
     type: Literal["audio/pcm"] = "audio/pcm"
     rate: Literal[8000, 16000, 24000, 48000] = 24000
 
 
-class G711Format(SessionPart):
+class G711Format(BaseModel):
     type: Literal["audio/pcmu", "audio/pcma"]
     rate: ClassVar = 8000
 
 
-class ServerVad(SessionPart):
+class ServerVad(BaseModel):
     type: Literal["server_vad"] = "server_vad"
     silence_duration_ms: Annotated[int, Field(ge=40, le=60_000)] | None = None  # the server's
 
 
-class Transcription(SessionPart):
+class Transcription(BaseModel):
     model: str | None = None
     prompt: Annotated[str, Field(max_length=10_000)] = ""
     language: Annotated[str, Field(max_length=100)] | None = None
 
 
-class Input(SessionPart):
+class Input(BaseModel):
     format: Annotated[PcmFormat | G711Format, Field(discriminator="type")] = PcmFormat()
     transcription: Transcription = Field(default_factory=Transcription)
     turn_detection: ServerVad | None = None
 
 
-class Audio(SessionPart):
+class Audio(BaseModel):
     input: Input = Field(default_factory=Input)
 
 
-class RealtimeSession(SessionPart):
+class RealtimeSession(BaseModel):
     type: Literal["transcription"] = "transcription"
     audio: Audio = Field(default_factory=Audio)
 
 
 class Event(BaseModel):
-    """An event of a client."""
+    """An event of a client, with the fields of all types."""
 
-    event_id: Any = None
     model_config = ConfigDict(extra="forbid")
-
-
-class SessionUpdate(Event):
-    type: Literal["session.update"]
-    session: dict[str, Any]
-
-
-class BufferAppend(Event):
-    type: Literal["input_audio_buffer.append"]
-    audio: str
-
-
-class BufferCommit(Event):
-    type: Literal["input_audio_buffer.commit"]
-
-
-class BufferClear(Event):
-    type: Literal["input_audio_buffer.clear"]
-
-
-AnyEvent = SessionUpdate | BufferAppend | BufferCommit | BufferClear
-EVENT: TypeAdapter[AnyEvent] = TypeAdapter(Annotated[AnyEvent, Field(discriminator="type")])
+    type: Literal[
+        "session.update", "input_audio_buffer.append", "input_audio_buffer.commit",
+        "input_audio_buffer.clear",
+    ]  # fmt: skip
+    event_id: Any = None
+    audio: str = ""
+    session: dict[str, Any] = {}
 
 
 class Realtime(Dialect):
@@ -176,18 +157,18 @@ class Realtime(Dialect):
         return value
 
     def read(self, message: str | bytes) -> Iterator[Any]:
-        event = checked(
-            EVENT.validate_python, object_of(message, "an event, which is a JSON object")
-        )
-        if isinstance(event, BufferAppend):
+        value = object_of(message, "an event, which is a JSON object")
+        event = checked(Event.model_validate, value)
+        kind = event.type.rpartition(".")[2]
+        if kind == "append":
             samples = self.reader.read(bytes_of(event.audio, "audio"))
             self.has_audio = self.has_audio or len(samples) > 0
             yield Append(samples)
-        elif isinstance(event, BufferCommit):
+        elif kind == "commit":
             if not self.has_audio:
                 raise UserError("input_audio_buffer.commit needs audio: append some first")
             yield Commit()
-        elif isinstance(event, BufferClear):
+        elif kind == "clear":
             yield self.begin(self.session)
             yield self.event("input_audio_buffer.cleared")
         else:  # changes all fields of the session that a client names, or none after an error

@@ -45,8 +45,7 @@ class Format(BaseModel):
     rate: Annotated[int, Field(ge=MIN_RATE, le=MAX_RATE)]
     width: Literal[2]
     """Bytes of a value: samples have 16 bits."""
-    channels: Annotated[int, Field(ge=1, le=8)]
-    """Interleaved channels, which are mixed."""
+    channels: Literal[1]
 
 
 class Transcribe(BaseModel):
@@ -54,8 +53,6 @@ class Transcribe(BaseModel):
 
     name: Name | None = None
     language: Name | None = None
-    transcript_names: list[str] | None = None
-    transcript_terms: list[str] | None = None
 
 
 @asynccontextmanager
@@ -146,8 +143,7 @@ class Wyoming(Dialect):
         if kind in ("audio-start", "audio-chunk"):
             form = checked(Format.model_validate, message.data, f"{kind}: ")
             if self.form is None:
-                phrases = [*(asked.transcript_names or []), *(asked.transcript_terms or [])]
-                wish = Wish(asked.name, language=asked.language or "", phrases=phrases)
+                wish = Wish(asked.name, language=asked.language or "")
                 yield Begin(wish, form.rate, settings=form)
             if form != self.form:
                 raise UserError(f"{kind} has another format than the audio before it")
@@ -168,7 +164,7 @@ class Wyoming(Dialect):
 
     def begun(self, begin: Begin, grant: Grant) -> tuple[()]:
         self.form, self.texts = begin.settings, []
-        self.reader = SampleReader(channels=begin.settings.channels, mixes=True)
+        self.reader = SampleReader()
         language = grant.recognizer.language
         self.language = {"language": language} if language else {}
         self.warnings = [*grant.warnings, without_effect(self.unused)]
