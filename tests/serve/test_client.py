@@ -2,9 +2,7 @@
 
 import json
 import random
-import re
 import socket
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
@@ -17,9 +15,8 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import ServerConnection, serve
 
 from asrkit import UserError
+from asrkit.commands.serve import arguments_of, recognizers, server_of
 from asrkit.runtime import Recognizer
-from asrkit.serve import app
-from asrkit.serve.app import app_of
 from asrkit.serve.client import RemoteSession
 from asrkit.serve.dialects.messages import Start
 from asrkit.serve.server import Limits, Server
@@ -44,7 +41,7 @@ class Cutter:
         self.most = most
         host, _, port = address.partition(":")
         self.target, self.cuts, self.draw = (host, int(port)), cuts, random.Random(seed)
-        self.done, self.open = 0, list[socket.socket]()
+        self.done = 0
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
         threading.Thread(target=self.accept, daemon=True).start()
@@ -54,19 +51,12 @@ class Cutter:
             while True:
                 near = self.listener.accept()[0]
                 far = socket.create_connection(self.target)
-                self.open += [near, far]
                 left = [self.draw.randrange(2_000, self.most)] if self.done < self.cuts else None
                 self.done += 1
                 for source, sink in ((near, far), (far, near)):
                     threading.Thread(
                         target=self.copy, args=(source, sink, left), daemon=True
                     ).start()
-
-    def cut(self) -> None:
-        """Cut all connections now."""
-        for each in self.open:
-            with suppress(OSError):
-                each.shutdown(socket.SHUT_RDWR)
 
     def copy(self, source: socket.socket, sink: socket.socket, left: list[int] | None) -> None:
         with suppress(OSError):
@@ -90,12 +80,8 @@ def cutting(address: str, cuts: int, seed: int, most: int = 60_000) -> Iterator[
         cutter.listener.close()
 
 
-def lines_of(served: Recognizer, samples: np.ndarray, rate: int = 16000) -> str:
-    return "".join(f"{each.text}\n" for each in served.transcribe(samples, rate).segments)
-
-
-def joined(recordings: Recordings) -> np.ndarray:
-    return np.concatenate([samples for _, samples in recordings])
+def lines_of(served: Recognizer, samples: np.ndarray) -> str:
+    return "".join(f"{each.text}\n" for each in served.transcribe(samples).segments)
 
 
 def test_a_file_as_transcribe(
@@ -103,22 +89,20 @@ def test_a_file_as_transcribe(
 ) -> None:
     half = recordings[1][1][::2]
     soundfile.write(tmp_path / "y.wav", half, 8000)
-    expected = served.transcribe(half, 8000).segments
-    assert run("listen", f"http://{address}", tmp_path / "y.wav", "--packet-ms", 37) == 0
-    shown = capsys.readouterr()
-    assert (shown.out, shown.err) == ("".join(f"{each.text}\n" for each in expected), "")
-    options = ["--format", "jsonl", "--simulate-realtime"]
+    options = ["--format", "jsonl", "--packet-ms", 37, "--simulate-realtime"]
     assert run("listen", f"ws://{address}/v1/stream", tmp_path / "y.wav", *options) == 0
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     finals = [each for each in found if each["type"] == "final"]
     assert [(each["text"], each["start"], each["end"], each["context"]) for each in finals] == [
-        (each.text, each.spoken, each.spoken_end, "full") for each in expected
+        (each.text, each.spoken, each.spoken_end, "full")
+        for each in served.transcribe(half, 8000).segments
     ]
     assert any(each["type"] == "partial" and each["text"] for each in found)
 
 
+@pytest.mark.parametrize("form", ["txt", "jsonl"])
 def test_listen_prints_what_stream_prints(
-    recordings: Recordings, tmp_path: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch
+    recordings: Recordings, tmp_path: Path, capsys: Output, form: str
 ) -> None:
     """Of one file, with pauses of 0.8 and 1.3 s and more than 16 bits, by the default options."""
     pauses = [np.zeros(round(16 * ms), np.float32) for ms in (800, 1300, 0)]
@@ -126,31 +110,20 @@ def test_listen_prints_what_stream_prints(
     mono = np.concatenate([each for pair in zip(parts, pauses, strict=True) for each in pair])
     path = tmp_path / "x.wav"
     soundfile.write(path, np.stack([mono, 0.7 * mono], axis=1), 16000, subtype="FLOAT")
-    servers: list[Server] = []
-    monkeypatch.setattr(sys, "setswitchinterval", lambda seconds: None)
-    with monkeypatch.context() as patch:
-        patch.setattr(app, "app_of", lambda server: servers.append(server) or app_of(server))
-        patch.setattr("uvicorn.Server.run", lambda self, sockets: sockets[0].close())
-        assert run("serve", "--port", 0, "--streams", 4) == 0
-    capsys.readouterr()
-    with serving(servers[0]) as address:
-        for form in ("txt", "jsonl"):
-            printed = []
-            for command in (
-                ["stream", "--model", "small-en-alnum"],
-                ["listen", f"http://{address}"],
-            ):
-                assert run(*command, path, "--format", form) == 0
-                lines = capsys.readouterr().out.splitlines()
-                printed.append([each for each in lines if '"type": "partial"' not in each])
-            assert printed[0] == printed[1]
-            assert len(printed[0]) == 3
+    options, printed = arguments_of().parse_intermixed_args([]), []
+    with serving(server_of(options, recognizers(options))) as address:
+        for command in (["stream", "--model", "small-en-alnum"], ["listen", f"http://{address}"]):
+            assert run(*command, path, "--format", form) == 0
+            lines = capsys.readouterr().out.splitlines()
+            printed.append([each for each in lines if '"type": "partial"' not in each])
+    assert printed[0] == printed[1]
+    assert len(printed[0]) == 3
 
 
 def test_cut_anywhere(
     address: str, served: Recognizer, recordings: Recordings, tmp_path: Path, capsys: Output
 ) -> None:
-    samples = joined(recordings)
+    samples = np.concatenate([samples for _, samples in recordings])
     soundfile.write(tmp_path / "x.wav", samples, 16000)
     with cutting(address, cuts=6, seed=0) as cutter:
         assert run("listen", f"http://{cutter.address}", tmp_path / "x.wav") == 0
@@ -218,14 +191,12 @@ FINAL = {
     "type": "final", "text": "no", "start": 0.1, "end": 0.2, "words": [WORD], "context": "full",
     "ack": 0, "recognized": 0,
 }  # fmt: skip
-LONG, HUGE = "x" * 1000, "[" * 100_000
+LONG = "x" * 1000
 ODD: list[tuple[str, str, str]] = [  # the message in whose place it comes, the odd one, the error
     ("started", json.dumps(STARTED | {"id": LONG}), "not a message of asrkit serve: started.id"),
     ("started", json.dumps(PARTIAL), "did not start the call"),
-    ("started", HUGE, "not a message of asrkit serve"),
     ("partial", json.dumps(PARTIAL | {"words": [WORD | {"start": 1e400}]}), "finite number"),
     ("partial", json.dumps(PARTIAL | {"text": "\ud800"}), "not a message of asrkit serve"),
-    ("partial", json.dumps(FINAL | {"start": 9.0, "end": -9.0, "words": []}), ""),
     ("partial", json.dumps(FINAL | {"channel": 1}), "a text of channel 1, which was not sent"),
     ("partial", '{"type": "restart", "after": 5}', ""),  # of a newer server
     ("partial", '{"type": "ended", "ack": 0}', "the server ended the call at sample 0 of"),
@@ -276,9 +247,6 @@ def test_an_odd_message_of_a_server_is_one_line(
     assert error in shown.err
     assert len(shown.err) < 500
     assert shown.err.strip().isprintable()
-    for line in shown.out.splitlines():
-        json.loads(line)
-        assert not {"NaN", "Infinity"} & set(re.findall("[A-Za-z]+", line))
 
 
 def test_an_odd_host_is_one_line(tmp_path: Path, capsys: Output) -> None:

@@ -3,6 +3,7 @@
 import json
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -141,8 +142,10 @@ def test_a_resume_that_finds_the_server_full_keeps_the_call(
         assert_is([*client.messages, *answers(back)], served.transcribe(path), len(samples))
 
 
-def test_who_may_not_and_who_is_too_late(served: Recognizer) -> None:
-    server = Server({"m": served}, Limits(resume_s=0.3))
+def test_who_may_not_and_who_is_too_late(
+    served: Recognizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = Server({"m": served})
     with serving(server) as address:
         client = Client(address)
         socket = client.open({"type": "start"})
@@ -154,6 +157,7 @@ def test_who_may_not_and_who_is_too_late(served: Recognizer) -> None:
         client.open(resume).socket.close()
         assert client.started["type"] == "started"  # control
         wait_until(lambda: not server.resumable)
-        time.sleep(0.4)
+        later = time.time() + server.limits.resume_s + 1
+        monkeypatch.setattr("asrkit.serve.store.time", SimpleNamespace(time=lambda: later))
         assert [each["reason"] for each in answers(client.open(resume))] == []
         assert client.started["reason"] == "unknown"

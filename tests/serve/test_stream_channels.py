@@ -22,7 +22,6 @@ from tests.running import run
 from tests.serve.offline import segment, update
 from tests.serve.running import connected, serving
 from tests.serve.test_client import cutting
-from tests.serve.test_restart import Caller
 from tests.serve.test_stream import answers, assert_is, converse, in_bytes, start
 
 Recordings = list[tuple[Path, np.ndarray]]
@@ -58,26 +57,6 @@ def test_each_channel_is_what_it_would_be_alone(
             assert_is(own, served.transcribe(call[:, 1 - channel]), len(call))
 
 
-class TwoChannels(Caller):
-    """A client of two channels."""
-
-    def finals(self) -> list[int]:  # type: ignore[override]
-        channels = [each["channel"] for each in self.messages if each["type"] == "final"]
-        return [channels.count(0), channels.count(1)]
-
-
-def test_cut_anywhere(address: str, served: Recognizer, recordings: Recordings) -> None:
-    call = call_of(recordings, 0, 3)
-    with cutting(address, cuts=6, seed=1, most=24_000) as cutter:
-        caller = TwoChannels([cutter.address], call, pause=0.01)
-        caller.first["channels"] = 2
-        messages = caller.talk()
-    for channel in range(2):
-        expected = served.transcribe(call[:, channel])
-        assert_is(of_channel(messages, channel), expected, len(call))
-    assert caller.resumes >= 3
-
-
 def test_a_commit_is_for_all_channels(
     address: str, served: Recognizer, recordings: Recordings
 ) -> None:
@@ -107,9 +86,9 @@ def test_channels_are_streams(served: Recognizer) -> None:
             assert text == "finals: expected 2 numbers, got 3"
 
 
-@pytest.mark.parametrize("sessions", [(b"ab\nc",), (b"ab\nc", b"\nd")])
-def test_states_as_bytes(sessions: tuple[bytes, ...]) -> None:
-    value = SuspendedCall(Start(type="start"), tuple(SavedCall(each, 5, 1) for each in sessions))
+def test_states_as_bytes() -> None:
+    saved = SavedCall(b"ab\nc", 5, 1), SavedCall(b"\nd", 5, 1)
+    value = SuspendedCall(Start(type="start", channels=2), saved)
     data = resumption.to_bytes(value, b"k" * 32, "n")
     assert resumption.from_bytes(data, b"k" * 32, "n") == value
 
@@ -121,10 +100,10 @@ def test_listen_prints_what_stream_prints(
     """However often the connection is cut, the segments of each channel are those of it alone."""
     call = call_of(recordings, 1, 2)
     soundfile.write(tmp_path / "call.wav", call, 16000)
-    with cutting(address, cuts=2, seed=1) as cutter:
+    with cutting(address, cuts=4, seed=1, most=24_000) as cutter:
         options = ["--channel", "split", "--format", "jsonl"]
         assert run("listen", f"http://{cutter.address}", tmp_path / "call.wav", *options) == 0
-        assert cutter.done == 3
+        assert cutter.done == 5
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     for channel, name in enumerate(["channel 0", "channel 1"]):
         own = [each for each in lines if (each["channel"], each["speaker"]) == (channel, name)]

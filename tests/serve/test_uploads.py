@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -69,6 +70,14 @@ def test_hours_of_silence_whose_clients_leave_keep_no_place(
         assert answer.json()["text"] == served.transcribe(path).text
 
 
+def holds_a_file(process: int, folder: Path) -> bool:
+    """Whether a process has a file open that is, or was, in a folder."""
+    with suppress(OSError):  # one is closed meanwhile
+        files = Path(f"/proc/{process}/fd").iterdir()
+        return any(os.readlink(each).startswith(f"{folder}/") for each in files)
+    return False
+
+
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="files without names are Linux's")
 @pytest.mark.parametrize(("name", "how"), [("a", signal.SIGTERM), ("a.gsm", signal.SIGKILL)])
 def test_a_server_that_ends_leaves_no_upload_behind(tmp_path: Path, how: int, name: str) -> None:
@@ -80,7 +89,7 @@ def test_a_server_that_ends_leaves_no_upload_behind(tmp_path: Path, how: int, na
     address = process.stderr.readline().strip().rpartition("http://")[2].rstrip("/")
     threading.Thread(target=process.stderr.read, daemon=True).start()
     with uploading(address, silence(3600) + bytes(2_000_000), name):
-        time.sleep(1.5)
+        wait_until(lambda: holds_a_file(process.pid, tmp_path), 60.0)
         process.send_signal(how)
         process.wait(timeout=30)
     assert list(tmp_path.iterdir()) == []
