@@ -3,6 +3,7 @@
 import os
 import socket
 import time
+from collections.abc import Callable
 
 import numpy as np
 
@@ -87,29 +88,19 @@ def fill_memory(job: Job) -> list[str]:
     return []
 
 
-def fill_half_of_the_memory(job: Job) -> list[str]:
+def within_limits(job: Job, work: Callable[[], object]) -> list[str]:
     confine(job.memory, job.seconds)
-    np.ones(job.memory // 2, np.uint8)
-    return send(job, GOOD, bytes(4 * 8000))
+    try:
+        work()
+    except OSError as error:
+        raise UserError(f"{error.strerror}") from None
+    return []
 
 
 def open_files(job: Job) -> list[str]:
-    confine(job.memory, job.seconds)
-    try:
-        files = [open("/dev/null") for _ in range(100)]  # noqa: SIM115
-    except OSError as error:
-        raise UserError(f"{error.strerror}") from None
-    for each in files:
-        each.close()
-    return []
+    return within_limits(job, lambda: [open("/dev/null") for _ in range(100)])
 
 
 def write_a_file(job: Job) -> list[str]:
-    confine(job.memory, job.seconds)
-    try:
-        with open(f"/tmp/{job.port}", "wb", 0) as file:
-            os.unlink(file.name)
-            file.write(bytes(999))
-    except OSError as error:
-        raise UserError(f"{error.strerror}") from None
-    return []
+    nameless = os.O_TMPFILE | os.O_WRONLY
+    return within_limits(job, lambda: os.write(os.open("/tmp", nameless), bytes(999)))

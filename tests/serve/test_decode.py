@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import subprocess
 import sys
 import tempfile
 import threading
@@ -21,7 +20,7 @@ from asrkit.serve import uploads
 from asrkit.serve.decode import NICE
 from asrkit.serve.server import Limits, Server
 from asrkit.serve.uploads import Decoders
-from tests.conftest import PROJECT
+from tests.running import python
 from tests.serve import decoders
 from tests.serve.running import serving
 from tests.serve.test_stream import converse, in_bytes, start, text_of
@@ -54,7 +53,6 @@ BROKEN = [
     (decoders.send_nan, 400, "finite"),
     (decoders.write_escapes, 400, "\\x1b[31mred"),
     (decoders.fill_memory, 413, "takes more than 300 MB of memory"),
-    (decoders.fill_half_of_the_memory, 200, ""),  # control
     (decoders.compute, 413, "takes more than 4 s"),
     (decoders.open_files, 400, "Too many open files"),
     (decoders.write_a_file, 400, "File too large"),
@@ -88,10 +86,7 @@ def test_broken_decoders_cost_one_upload(
             for decode, status, told in BROKEN:
                 monkeypatch.setattr(uploads, "decode", decode)
                 answer = upload(address, noise)
-                assert (answer.status_code, told in answer.text) == (status, True), (
-                    decode,
-                    answer.text,
-                )
+                assert (answer.status_code, told in answer.text) == (status, True), answer.text
         finally:
             over.set()
             thread.join()
@@ -106,21 +101,18 @@ def test_broken_decoders_cost_one_upload(
 @linux
 def test_a_process_has_no_more_memory_for_later_files() -> None:
     """And live calls have priority over it; it starts without torch."""
-    program = (
-        "import os, sys, resource, numpy as np; from pathlib import Path\n"
-        "from asrkit.serve.decode import confine\n"
-        "def size(): return int(Path('/proc/self/statm').read_text().split()[0]) * 4096\n"
+    done = python(
+        "import os, sys, resource, numpy as np; from asrkit.serve import decode\n"
         "sizes, limits = [], []\n"
         "for _ in range(2):\n"
-        "    sizes.append(size()), confine(10**8, 60)\n"
+        "    sizes.append(decode.size.__wrapped__()), decode.confine(10**8, 60)\n"
         "    limits.append(resource.getrlimit(resource.RLIMIT_AS)[0])\n"
         "    kept = np.ones(3 * 10**7, np.uint8)\n"
         "print(limits[1] - limits[0], sizes[1] - sizes[0] >= 3 * 10**7,"
         " os.getpriority(os.PRIO_PROCESS, 0), 'torch' in sys.modules)"
     )
-    done = subprocess.run([sys.executable, "-c", program], cwd=PROJECT, capture_output=True)
     priority = max(NICE, os.getpriority(os.PRIO_PROCESS, 0))
-    assert done.stdout.decode().split() == ["0", "True", str(priority), "False"], done.stderr
+    assert done.stdout.split() == ["0", "True", str(priority), "False"], done.stderr
 
 
 def test_uploads_wait_for_a_free_process(

@@ -4,21 +4,21 @@ import io
 import json
 import logging
 import socket
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
+from starlette.requests import Request
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
 from asrkit.runtime import Recognizer
 from asrkit.serve import logs
+from asrkit.serve.dialects import files
 from asrkit.serve.server import Server
-from tests.conftest import PROJECT
+from tests.running import python
 from tests.serve.running import serving
+from tests.serve.test_uploads import HEAD, wait_until
 
 HOSTILE = "/\x1b[31m\n2026-01-01T00:00:00Z INFO call: x=1\u202e\x9b2J status=200"
 
@@ -37,41 +37,35 @@ def written(request: pytest.FixtureRequest) -> Iterator[io.StringIO]:
 
 
 def test_what_clients_send_stays_one_printable_line(written: io.StringIO) -> None:
+    """A traceback is indented and printable."""
     logs.log("http", path=HOSTILE, status=404)
     logs.logger.warning("a call of %s failed", HOSTILE)
     logs.log("call", model="m", seconds=0.5, reason=None)
-    lines = written.getvalue().splitlines()
-    assert len(lines) == 3
-    assert all(line.isprintable() for line in lines)
-    assert json.loads(lines[0][lines[0].index("{") :])["path"] == HOSTILE
-    assert lines[2].endswith('"model": "m", "seconds": 0.5, "reason": null}')  # control
-
-
-def test_a_traceback_is_indented_and_printable(written: io.StringIO) -> None:
     try:
         raise ValueError(HOSTILE)
     except ValueError:
         logs.logger.exception("failed")
-    first, *rest = written.getvalue().splitlines()
-    assert all(line.isprintable() for line in [first, *rest])
-    assert all(line.startswith("    ") for line in rest)
-    assert "ValueError" in written.getvalue()
+    lines = written.getvalue().splitlines()
+    assert all(line.isprintable() for line in lines)
+    assert json.loads(lines[0][lines[0].index("{") :])["path"] == HOSTILE
+    assert lines[2].endswith('"model": "m", "seconds": 0.5, "reason": null}')  # control
+    assert all(line.startswith("    ") for line in lines[4:])
+    assert "ValueError" in "".join(lines[3:])
 
 
 def test_requests_that_are_cancelled_at_the_end_are_one_line(
-    served: Recognizer, written: io.StringIO
+    served: Recognizer, written: io.StringIO, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each was a traceback when a process was replaced."""
-    head = (
-        b"POST /v1/audio/transcriptions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000\r\n"
-        b"Content-Type: multipart/form-data; boundary=b\r\n\r\n"
-    )
+    begun: list[Request] = []
+    monkeypatch.setattr(files, "bounded", lambda request, server: begun.append(request) or request)
+    head = HEAD % 1000
     with ExitStack() as stack, serving(Server({"m": served}), grace_s=1) as address:
         host, port = address.split(":")
         for _ in range(3):
             client = stack.enter_context(socket.create_connection((host, int(port))))
             client.sendall(head)
-        time.sleep(0.5)
+        wait_until(lambda: len(begun) == 3)
     problems = [line for line in written.getvalue().splitlines() if "error" in line.lower()]
     assert len(problems) == 1
     assert "Cancel 3 running task(s)" in problems[0]
@@ -85,18 +79,12 @@ def test_a_rejected_handshake_is_no_line(served: Recognizer, written: io.StringI
 
 def test_problems_of_libraries_are_lines_of_the_log() -> None:
     """An old python-multipart warned in plain text, which programs could not read."""
-    program = (
-        "import logging, warnings\n"
-        "from asrkit.serve import logs\n"
-        "logs.set_up('json')\n"
+    done = python(
+        "import logging, warnings; from asrkit.serve import logs; logs.set_up('json')\n"
         "for name in ('python_multipart.multipart', 'uvicorn.error', 'asyncio', 'asrkit.audio'):\n"
         "    logging.getLogger(name).info('fine')\n"
         "    logging.getLogger(name).warning('bad')\n"
-        "logs.log('call')\n"
-        "warnings.warn('old')\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=PROJECT, capture_output=True, text=True, check=True
+        "logs.log('call'); warnings.warn('old')\n"
     )
     events = [json.loads(line)["event"] for line in done.stderr.splitlines()]
     assert events[:5] == ["bad"] * 4 + ["call"]
