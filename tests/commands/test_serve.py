@@ -122,6 +122,12 @@ REFUSED = [
     (["--wyoming", "1", "--host", "198.51.100.1", "--insecure"], "--wyoming 1: "),
     (["--model", "small-en-alnum", "--model", "small-en-alnum"], "--model OTHER=small-en-alnum"),
     (["--model", "a=nowhere.safetensors"], "nowhere.safetensors"),
+    (["--state-dir", "a", "--redis", "redis://x"], "exclude each other"),
+    (["--redis", "redis://127.0.0.1:1/0"], "--state-key-file"),
+    (["--redis", "redis://127.0.0.1:1/0", "--state-key-file", "/dev/null"], "does not answer"),
+    (["--state-dir", "/nowhere", "--state-key-file", "/dev/null"], "belong together"),
+    (["--state-dir", "/dev/null/a"], "/dev/null"),
+    (["--save-seconds", "3"], "needs --state-dir or --redis"),
 ]
 
 

@@ -153,7 +153,8 @@ STEPS: dict[str, tuple[Kind, list[tuple[Any, Any]]]] = {
     "deepgram: messages": (deepgram(channels="2", multichannel="true"), [
         ([b"ab\0\0\1", b"\0\2\0"], [Append([[25185, 0]]), Append([[1, 2]])]),
         (of(type="KeepAlive"), []), (of(type="Finalize"), [Commit()]),
-        (of(type="CloseStream"), [Finish()]), (b"", [Finish()]),
+        (of(type="CloseStream"), [Finish()]), (b"", [Finish()]), (BEGUN, [{"channels": 2}]),
+        ((1, update(segment("four"))), [{"channel_index": [1, 2]}]),
     ]),
     "deepgram: a mix": (deepgram(channels="2"), [(b"\0\1\0\3", [Append([512 / 32768])])]),
     "deepgram: half a sample": (deepgram(), [

@@ -1,5 +1,6 @@
 """A page of another site cannot take this server for its own by a name that points here."""
 
+from contextlib import nullcontext
 from typing import Any
 
 import httpx
@@ -44,24 +45,20 @@ def test_a_name_that_points_here_is_refused_without_a_token(served: Recognizer) 
         assert httpx.get(f"http://{address}/v1/models", headers=headers).status_code == 200
 
 
-PUBLIC = {
-    "http": {
-        "/", "/favicon.svg", "/healthz", "/index.html", "/page.css", "/page.js", "/readyz",
-        "/worklet.js",
-    },
-    "websocket": {"/twilio"},
-}  # fmt: skip
+FILES = {"/", "/favicon.svg", "/index.html", "/page.css", "/page.js", "/worklet.js"}
 
 
-@pytest.mark.parametrize("kind", PUBLIC)
-def test_the_addresses_without_a_token(kind: str) -> None:
+@pytest.mark.parametrize(
+    ("kind", "public"), [("http", FILES | {"/healthz", "/readyz"}), ("websocket", {"/twilio"})]
+)
+def test_the_addresses_without_a_token(kind: str, public: set[str]) -> None:
     server = Server({}, token="secret")
     guard = app.Guard(app.app_of(server), server)
     scope = {"type": kind, "headers": [], "query_string": b""}
     routes = app.app_of(server).routes
     paths = {"/new", *(each.path for each in routes if isinstance(each, Route | WebSocketRoute))}
-    assert paths >= PUBLIC[kind]
-    assert {each for each in paths if not guard.why_not(scope | {"path": each})} == PUBLIC[kind]
+    assert paths >= public
+    assert {each for each in paths if not guard.why_not(scope | {"path": each})} == public
 
 
 @pytest.mark.parametrize(
@@ -79,18 +76,6 @@ def test_methods(address: str, method: str, path: str, status: int, allowed: str
     assert {*answer.headers.get("allow", "").split(", ")} == {*allowed.split(", ")}
 
 
-def asked_by(address: str, origin: str) -> list[tuple[int, str | None]]:
-    """Status and allowed origin of a preflight, of a request with its token, and of one without."""
-    url, token = f"http://{address}/v1/models", {"Authorization": "Bearer secret"}
-    preflight = {
-        "Access-Control-Request-Method": "GET",
-        "Access-Control-Request-Headers": "authorization,x-stainless-os",
-    }
-    found = [("OPTIONS", preflight), ("GET", token), ("GET", {})]
-    answers = [httpx.request(kind, url, headers={"Origin": origin, **h}) for kind, h in found]
-    return [(each.status_code, each.headers.get("access-control-allow-origin")) for each in answers]
-
-
 FRIEND, EVIL = "https://friend.example", "https://evil.example"
 
 
@@ -105,15 +90,21 @@ FRIEND, EVIL = "https://friend.example", "https://evil.example"
 def test_pages_of_named_origins_use_http(
     served: Recognizer, origins: tuple[str, ...], origin: str, expected: list[Any]
 ) -> None:
+    """By a preflight, a request with its token, one without, and a WebSocket."""
+    token = {"Authorization": "Bearer secret", "Origin": origin}
+    preflight = {
+        "Access-Control-Request-Method": "GET", "Origin": origin,
+        "Access-Control-Request-Headers": "authorization,x-stainless-os",
+    }  # fmt: skip
     with serving(Server({"m": served}, token="secret", origins=origins)) as address:
-        assert asked_by(address, origin) == expected
-        headers = {"Origin": origin, "Authorization": "Bearer secret"}
-        if expected[1][0] == 200:
-            with connect(f"ws://{address}/v1/stream", additional_headers=headers):
-                pass
-        else:
-            with pytest.raises(InvalidStatus):
-                connect(f"ws://{address}/v1/stream", additional_headers=headers)
+        url = f"http://{address}/v1/models"
+        requests = ("OPTIONS", preflight), ("GET", token), ("GET", {"Origin": origin})
+        answers = [httpx.request(kind, url, headers=headers) for kind, headers in requests]
+        allowed = "access-control-allow-origin"
+        assert [(each.status_code, each.headers.get(allowed)) for each in answers] == expected
+        refusal = nullcontext() if expected[1][0] == 200 else pytest.raises(InvalidStatus)
+        with refusal, connect(f"ws://{address}/v1/stream", additional_headers=token):
+            pass
 
 
 @pytest.mark.parametrize(

@@ -15,35 +15,37 @@ from websockets.sync.client import connect
 from asrkit.runtime import Recognizer
 from asrkit.serve.server import Limits, Server
 from tests.serve.running import serving
-from tests.serve.test_stream import converse, in_bytes, start, text_of
+from tests.serve.test_dialects import (
+    CLEAR,
+    COMMIT,
+    MARK,
+    STOP,
+    audio,
+    change,
+    config,
+    media,
+    of,
+    start,
+)
+from tests.serve.test_stream import converse, in_bytes, text_of
+from tests.serve.test_stream import start as call
 from tests.serve.test_uploads import wait_until
 
 AUDIO = b"\x10\x20" * 800
 CONVERSATIONS: dict[str, list[str | bytes]] = {
     "/v1/stream": [
-        '{"type": "start", "sample_rate": 16000, "encoding": "pcm_s16le", "hotwords": ["seven"]}',
-        AUDIO, '{"type": "commit"}', AUDIO,
-        '{"type": "resume", "id": "abc", "token": "def", "finals": 0}', '{"type": "end"}',
+        of(type="start", encoding="pcm_s16le", hotwords=["seven"]), AUDIO, of(type="commit"), AUDIO,
+        of(type="resume", id="abc", token="def", finals=0), of(type="end"),
     ],
     "/v1/realtime?intent=transcription": [
-        '{"type": "session.update", "session": {"type": "transcription", "audio": {"input": '
-        '{"format": {"type": "audio/pcm", "rate": 24000}, "turn_detection": null}}}}',
-        '{"type": "input_audio_buffer.append", "audio": "AAECAwQFBgc="}',
-        '{"type": "input_audio_buffer.commit"}', '{"type": "input_audio_buffer.clear"}',
+        change(format={"type": "audio/pcm", "rate": 24000}, turn_detection=None), audio(AUDIO),
+        COMMIT, CLEAR,
     ],
-    "/vosk": [
-        '{"config": {"sample_rate": 8000, "words": true, "phrase_list": ["seven"]}}', AUDIO,
-        '{"reset": 1}', AUDIO, '{"eof": 1}',
-    ],
+    "/vosk": [config(words=True, phrase_list=["seven"]), AUDIO, of(reset=1), AUDIO, of(eof=1)],
     "/v1/listen?encoding=mulaw&sample_rate=8000&channels=2&multichannel=true": [
-        AUDIO, '{"type": "KeepAlive"}', '{"type": "Finalize"}', AUDIO, '{"type": "CloseStream"}',
+        AUDIO, of(type="KeepAlive"), of(type="Finalize"), AUDIO, of(type="CloseStream"),
     ],
-    "/twilio": [
-        '{"event": "start", "start": {"streamSid": "MZ", "tracks": ["inbound", "outbound"], '
-        '"mediaFormat": {"encoding": "audio/x-mulaw", "sampleRate": 8000, "channels": 1}}}',
-        '{"event": "media", "media": {"track": "inbound", "payload": "AAECAwQFBgc="}}',
-        '{"event": "mark", "mark": {"name": "a"}}', '{"event": "stop"}',
-    ],
+    "/twilio": [start("inbound", "outbound"), media("AAECAwQFBgc="), MARK, STOP],
 }  # fmt: skip
 VALUES = ["null", "-1", "1e999", "[]", "{}", '""', "true", '"' + "x" * 5000 + '"', "[" * 2000]
 
@@ -101,7 +103,7 @@ def test_nothing_that_is_sent_matters_to_others(
         texts, rounds = {path: served.transcribe(path).text for path, _ in recordings}, 0
         while rounds == 0 or any(attacker.is_alive() for attacker in attackers):
             path, samples = recordings[rounds % len(recordings)]
-            assert text_of(converse(start(address), list(in_bytes(samples, rounds)))) == texts[path]
+            assert text_of(converse(call(address), list(in_bytes(samples, rounds)))) == texts[path]
             rounds += 1
         assert httpx.get(f"http://{address}/healthz").text == "ok\n"
         wait_until(lambda: not server.streams, 60.0)

@@ -20,7 +20,6 @@ from websockets.exceptions import ConnectionClosed, InvalidMessage
 from websockets.sync.client import ClientConnection
 
 import asrkit
-from asrkit.commands.serve import main
 from asrkit.runtime import Recognizer
 from asrkit.serve.server import Limits, Server
 from asrkit.serve.store import MEMORY, RedisStore, SqliteStore, Store, StoredCall
@@ -244,24 +243,6 @@ def test_processes_share_calls(
         assert_is(caller.talk(), served.transcribe(samples), size)
         for client in kept:
             client.socket.close()
-
-
-REFUSED = [
-    (["--state-dir", "a", "--redis", "redis://x"], "exclude each other"),
-    (["--redis", "redis://127.0.0.1:1/0"], "--state-key-file"),
-    (["--redis", "redis://127.0.0.1:1/0", "--state-key-file", "/dev/null"], "does not answer"),
-    (["--state-dir", "STATE", "--state-key-file", "/dev/null"], "belong together"),
-    (["--state-dir", "/dev/null/a"], "/dev/null"),
-    (["--save-seconds", "3"], "needs --state-dir or --redis"),
-]
-
-
-@pytest.mark.parametrize(("options", "told"), REFUSED)
-def test_refusals(
-    options: list[str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([each.replace("STATE", str(tmp_path / "s")) for each in options]) == 2
-    assert told in capsys.readouterr().err
 
 
 class Process:
