@@ -1,7 +1,6 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 import soundfile
 
@@ -9,7 +8,7 @@ import asrkit
 from asrkit.runtime import Recognizer
 from asrkit.serve.server import Limits, Server
 from tests.conftest import RECORDINGS
-from tests.serve.running import serving
+from tests.serve.running import Recordings, serving
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -43,7 +42,7 @@ def address(server: Server) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def recordings() -> list[tuple[Path, np.ndarray]]:
+def recordings() -> Recordings:
     """Real ones, the shortest first: files, and their samples as int16 at 16 kHz."""
     names = ("an251-fash", "cen8-mfaa", "cen2-mbmg", "an311-fkai", "an209-mdmc", "an193-fmjd")
     paths = [next(RECORDINGS.glob(f"an4/audio/*/{name}-b.flac")) for name in names]

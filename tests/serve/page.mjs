@@ -154,7 +154,7 @@ const scenarios = {
   // A file after the microphone.
   async file() {
     newest().answer({ type: "ended", ack: 10 * BLOCK });
-    await elements.file.onchange({ target: { files: [new Blob()] } });
+    await elements.file.onchange({ target: { files: [new File([], "a.wav")] } });
   },
   // Segments acknowledge, too.
   final() {

@@ -5,8 +5,10 @@ import socket
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import uvicorn
 from websockets.sync.client import ClientConnection, connect
 
@@ -15,6 +17,7 @@ from asrkit.serve.app import app_of, config_of
 from asrkit.serve.dialects.wyoming import wyoming
 from asrkit.serve.server import Server
 
+Recordings = list[tuple[Path, np.ndarray]]  # files and their samples as int16
 # websockets 17 asks whether connections are opened without a `with` statement.
 LEGACY = {"legacy": True} if "legacy" in inspect.signature(connect).parameters else {}
 

@@ -21,9 +21,8 @@ from asrkit.serve.client import RemoteSession
 from asrkit.serve.dialects.messages import Start
 from asrkit.serve.server import Limits, Server
 from tests.running import run
-from tests.serve.running import serving
+from tests.serve.running import Recordings, serving
 
-Recordings = list[tuple[Path, np.ndarray]]
 Output = pytest.CaptureFixture[str]
 
 

@@ -22,7 +22,7 @@ from asrkit.serve.server import Limits, Server
 from asrkit.serve.uploads import Decoders
 from tests.running import python
 from tests.serve import decoders
-from tests.serve.running import serving
+from tests.serve.running import Recordings, serving
 from tests.serve.test_stream import converse, in_bytes, start, text_of
 from tests.serve.test_uploads import wait_until
 
@@ -64,7 +64,7 @@ def test_broken_decoders_cost_one_upload(
     monkeypatch: pytest.MonkeyPatch,
     served: Recognizer,
     noise: Path,
-    recordings: list[tuple[Path, np.ndarray]],
+    recordings: Recordings,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:

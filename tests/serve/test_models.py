@@ -4,11 +4,9 @@ import asyncio
 import json
 from collections.abc import Iterator
 from contextlib import closing
-from pathlib import Path
 from typing import Any
 
 import httpx
-import numpy as np
 import pytest
 from starlette.datastructures import QueryParams
 
@@ -23,12 +21,10 @@ from asrkit.terms import Terms
 from asrkit.text import END_OF_TURN, CharTokenizer
 from tests.running import talkative_model
 from tests.serve.offline import Offline
-from tests.serve.running import connected, serving
+from tests.serve.running import Recordings, connected, serving
 from tests.serve.test_stream import answers, converse, start, text_of
 from tests.serve.test_transcriptions import client_of
 from tests.test_model_file import a_file
-
-Recordings = list[tuple[Path, np.ndarray]]
 
 
 def granted(server: Server, *wish: Any, **more: Any) -> Grant:

@@ -4,17 +4,15 @@ import logging
 import random
 import threading
 from contextlib import suppress
-from pathlib import Path
 
 import httpx
-import numpy as np
 import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from asrkit.runtime import Recognizer
 from asrkit.serve.server import Limits, Server
-from tests.serve.running import serving
+from tests.serve.running import Recordings, serving
 from tests.serve.test_dialects import (
     CLEAR,
     COMMIT,
@@ -89,7 +87,7 @@ def attack(address: str, seed: int, count: int) -> None:
 @pytest.mark.parametrize("count", [150, pytest.param(10_000, marks=pytest.mark.slow)])
 def test_nothing_that_is_sent_matters_to_others(
     served: Recognizer,
-    recordings: list[tuple[Path, np.ndarray]],
+    recordings: Recordings,
     count: int,
     caplog: pytest.LogCaptureFixture,
 ) -> None:

@@ -21,7 +21,7 @@ from websockets.sync.client import connect
 
 from asrkit.runtime import Recognizer, formats
 from asrkit.serve.server import Server
-from tests.serve.running import serving
+from tests.serve.running import Recordings, serving
 from tests.serve.test_stream_channels import call_of
 
 BROWSER = shutil.which("chromium")
@@ -57,6 +57,15 @@ class Page:
             assert time.monotonic() < end, (script, self.evaluate("document.body.innerText"))
             time.sleep(0.1)
         return value
+
+    def talk(self, seconds: float) -> None:
+        """Talk until a text of the fake microphone's recording has ended."""
+        self.evaluate("document.getElementById('talk').click()")
+        self.wait("document.querySelector('#text .live') !== null")
+        self.wait("document.querySelector('#text div:not(.live)') !== null")
+        time.sleep(seconds)  # it began before
+        self.evaluate("document.getElementById('talk').click()")
+        self.wait("document.getElementById('status').textContent === 'Done.'")
 
     def upload(self, path: Path) -> None:
         root = self.command("DOM.getDocument")["root"]["nodeId"]
@@ -101,56 +110,43 @@ def page(url: str, folder: Path, *options: str) -> Iterator[Page]:
         process.wait(timeout=20)
 
 
-def test_the_microphone(
-    address: str, served: Recognizer, recordings: list[tuple[Path, np.ndarray]], tmp_path: Path
+def test_the_microphone_and_a_file(
+    address: str, served: Recognizer, recordings: Recordings, tmp_path: Path
 ) -> None:
     """What is spoken into it is on the page, as the recogniser writes the recording."""
-    samples = recordings[2][1]
     quiet = np.zeros(24_000, np.int16)
-    samples = np.concatenate([quiet[:8000], samples, quiet, quiet])
+    samples = np.concatenate([quiet[:8000], recordings[2][1], quiet, quiet])
     wav = tmp_path / "spoken.wav"
     soundfile.write(wav, soxr.resample(samples, 16000, 48000), 48000, subtype="PCM_16")
     fake = f"--use-file-for-fake-audio-capture={wav}%noloop"
     with page(f"http://{address}/", tmp_path / "profile", fake) as tab:
-        tab.wait("document.getElementById('talk').onclick !== null")
-        tab.evaluate("document.getElementById('talk').click()")
-        tab.wait("document.querySelector('#text .live') !== null")
-        tab.wait("document.querySelector('#text div:not(.live)') !== null")
-        time.sleep(len(samples) / 16000)  # it began before
-        tab.evaluate("document.getElementById('talk').click()")
-        tab.wait("document.getElementById('status').textContent === 'Done.'")
-        tab.screenshots("mono")
-        text = tab.evaluate("document.getElementById('text').innerText")
-        assert text.split() == served.transcribe(wav).text.split()
-        assert tab.evaluate("document.getElementById('talk').textContent") == "Start"
-
-
-def test_a_file(
-    address: str, served: Recognizer, recordings: list[tuple[Path, np.ndarray]], tmp_path: Path
-) -> None:
-    path = recordings[0][0]
-    with page(f"http://{address}/", tmp_path / "profile") as tab:
         tab.wait("document.getElementById('models').options.length === 1")
         words = tab.evaluate("document.getElementById('vocabulary').innerText")
         assert words == "small-en-alnum knows 148 words and no others."
         assert tab.evaluate("document.getElementById('choice').hidden")
-        tab.upload(path)
-        tab.wait("document.querySelector('#text div') !== null")
+        tab.talk(len(samples) / 16000)
+        tab.screenshots("mono")
         text = tab.evaluate("document.getElementById('text').innerText")
-        result = served.transcribe(path)
-        assert text.split() == result.text.split()
+        assert text.split() == served.transcribe(wav).text.split()
+        assert tab.evaluate("document.getElementById('talk').textContent") == "Start"
+        tab.evaluate("document.getElementById('clear').click()")
+        tab.upload(recordings[0][0])
+        tab.wait("document.querySelector('#text div') !== null")
+        result = served.transcribe(recordings[0][0])
+        assert tab.evaluate("document.getElementById('text').innerText").split() == (
+            result.text.split()
+        )
         tab.evaluate(
             "URL.createObjectURL = (blob) => { blob.text().then((text) => { window.srt = text }); "
-            "return 'data:,' }"
+            "return 'data:,' }; document.getElementById('srt').click()"
         )
-        tab.evaluate("document.getElementById('srt').click()")
         edges = (result.segments[0].spoken, result.segments[0].spoken_end)
         start, end = (formats.clock(round(1000 * each), ",") for each in edges)
         assert tab.wait("window.srt").startswith(f"1\n{start} --> {end}\n")
 
 
 def test_two_channels_of_another_model(
-    served: Recognizer, recordings: list[tuple[Path, np.ndarray]], tmp_path: Path
+    served: Recognizer, recordings: Recordings, tmp_path: Path
 ) -> None:
     """Each is a speaker, with the text of its channel, in a file as from the microphone."""
     call = np.pad(call_of(recordings, 1, 2), ((8000, 48_000), (0, 0)))
@@ -170,11 +166,7 @@ def test_two_channels_of_another_model(
             if source == "file":
                 tab.upload(wav)
             else:
-                tab.evaluate("document.getElementById('talk').click()")
-                tab.wait("document.querySelector('#text .live') !== null")
-                time.sleep(len(call) / 16000)
-                tab.evaluate("document.getElementById('talk').click()")
-                tab.wait("document.getElementById('status').textContent === 'Done.'")
+                tab.talk(len(call) / 16000)
             tab.wait("document.querySelector('#text div:not(.live)') !== null")
             tab.screenshots(source)
             for channel in (0, 1):

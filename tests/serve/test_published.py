@@ -32,7 +32,7 @@ from asrkit.runtime import Recognizer
 from asrkit.serve.dialects.audio import MU_LAW
 from asrkit.serve.server import Limits, Server
 from tests.conftest import PROJECT, skip
-from tests.serve.running import serving, spans, spoken
+from tests.serve.running import Recordings, serving, spans, spoken
 from tests.serve.test_dialects import CONNECTED, STOP, media, start
 from tests.serve.test_uploads import wait_until
 
@@ -45,7 +45,6 @@ except ImportError:
 else:
     DEEPGRAM = True
 
-Recordings = list[tuple[Path, np.ndarray]]
 Message = dict[str, Any]
 NOVA = "the model 'nova-3' is not served: small-en-alnum is used"
 ITEM = "conversation.item.input_audio_transcription"

@@ -24,11 +24,10 @@ from asrkit.runtime import Recognizer
 from asrkit.serve.server import Limits, Server
 from asrkit.serve.store import MEMORY, RedisStore, SqliteStore, Store, StoredCall
 from tests.conftest import PROJECT
-from tests.serve.running import connected, serving
+from tests.serve.running import Recordings, connected, serving
 from tests.serve.test_stream import assert_is
 from tests.serve.test_uploads import wait_until
 
-Recordings = list[tuple[Path, np.ndarray]]
 PACKET = 1600
 
 

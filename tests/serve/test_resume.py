@@ -2,24 +2,20 @@
 
 import json
 import time
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
 import pytest
 from websockets.frames import Close, Frame, Opcode
 from websockets.sync.client import ClientConnection, connect
 
 from asrkit.runtime import Recognizer
 from asrkit.serve.server import Limits, Server
-from tests.serve.running import connected, serving
+from tests.serve.running import Recordings, connected, serving
 from tests.serve.test_client import cutting
 from tests.serve.test_restart import Caller
 from tests.serve.test_stream import answers, assert_is
 from tests.serve.test_uploads import wait_until
-
-Recordings = list[tuple[Path, np.ndarray]]
 
 
 class Client:

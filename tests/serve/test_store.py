@@ -16,11 +16,10 @@ from asrkit.runtime import Recognizer
 from asrkit.serve.resumption import name_of
 from asrkit.serve.server import Limits, Server
 from asrkit.serve.store import MEMORY, SqliteStore, StoredCall
-from tests.serve.running import serving
+from tests.serve.running import Recordings, serving
 from tests.serve.test_restart import Caller
 from tests.serve.test_uploads import wait_until
 
-Recordings = list[tuple[Path, np.ndarray]]
 KEY = b"k" * 16
 
 

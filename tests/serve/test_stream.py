@@ -4,7 +4,6 @@ import itertools
 import json
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,9 +18,7 @@ from asrkit.serve.calls import Call
 from asrkit.serve.dialects.asrkit_stream import AsrkitStream
 from asrkit.serve.server import Limits, Server
 from asrkit.serve.worker import Worker
-from tests.serve.running import connected, serving, spans
-
-Recordings = list[tuple[Path, np.ndarray]]
+from tests.serve.running import Recordings, connected, serving, spans
 
 
 def start(address: str, **options: object) -> ClientConnection:

@@ -20,11 +20,10 @@ from asrkit.serve.server import Limits, Server
 from asrkit.serve.store import SqliteStore
 from tests.running import run
 from tests.serve.offline import segment, update
-from tests.serve.running import connected, serving
+from tests.serve.running import Recordings, connected, serving
 from tests.serve.test_client import cutting
 from tests.serve.test_stream import answers, assert_is, converse, in_bytes, start
 
-Recordings = list[tuple[Path, np.ndarray]]
 NAMES = ["agent", "caller"]
 
 

@@ -21,11 +21,10 @@ from asrkit.runtime import Recognizer, formats
 from asrkit.serve.dialects.openai_files import Transcription
 from asrkit.serve.server import Limits, Server
 from asrkit.terms import Terms
-from tests.serve.running import serving, spans, spoken
+from tests.serve.running import Recordings, serving, spans, spoken
 from tests.serve.test_stream_channels import call_of
 
 URL = "http://{}/v1/audio/transcriptions"
-Recordings = list[tuple[Path, np.ndarray]]
 
 
 def client_of(address: str) -> openai.OpenAI:

@@ -20,7 +20,7 @@ import soundfile
 from asrkit.runtime import Recognizer
 from asrkit.serve.server import Limits, Server
 from tests.conftest import PROJECT
-from tests.serve.running import serving
+from tests.serve.running import Recordings, serving
 
 BODY = b'--b\r\nContent-Disposition: form-data; name="file"; filename="%s"\r\n\r\n%s\r\n--b--\r\n'
 HEAD = (
@@ -53,7 +53,7 @@ def wait_until(holds: Callable[[], bool], seconds: float = 10.0) -> None:
 
 
 def test_hours_of_silence_whose_clients_leave_keep_no_place(
-    served: Recognizer, recordings: list[tuple[Path, np.ndarray]]
+    served: Recognizer, recordings: Recordings
 ) -> None:
     server = Server({"m": served}, Limits(decoders=2, uploads_waiting=10))
     data = silence(3600)

@@ -17,8 +17,7 @@ from asrkit.runtime import BatchedSession, Recognizer
 from asrkit.serve.calls import MOST_ITEMS, Call, CallError, CallUpdate
 from asrkit.serve.worker import Worker
 from tests.conftest import PROJECT
-
-Recordings = list[tuple[Path, np.ndarray]]
+from tests.serve.running import Recordings
 
 
 @pytest.fixture
