@@ -11,7 +11,7 @@ from asrkit.cli.options import add_terms, terms_of
 from asrkit.cli.parser import Parser, Target, one_of, whole
 from asrkit.errors import UserError, shown
 from asrkit.hub import PREFIX, address_of
-from asrkit.terms import UNKNOWN, Terms
+from asrkit.terms import UNKNOWN
 
 if TYPE_CHECKING:
     from asrkit.hub.downloads import Source
@@ -30,7 +30,7 @@ def main(argv: list[str] | None = None) -> int:
         "checkpoint", help="file or folder of the checkpoint, or hf://owner/name"
     )
     arguments.add_argument("--output", type=Target, required=True, help="the model file to write")
-    add_terms(arguments, "that of the checkpoint, if it states one")
+    add_terms(arguments, "that of the repository's card")
     arguments.add_argument(
         "--head", choices=("transducer", "ctc"),
         help="head of a hybrid model of NeMo (default: the transducer, with the CTC layer beside "
@@ -66,7 +66,7 @@ def import_(options: argparse.Namespace) -> int:
         options.format, path, options.head, options.prompt, options.frame_ms
     )
     card = UNKNOWN if source is None else source.listing.terms
-    terms = terms_of(options).or_else(Terms(imported.licence)).or_else(card)
+    terms = terms_of(options).or_else(card)
     if terms.licence is None:
         raise UserError(
             f"{shown(Path(options.checkpoint))} does not state its licence: add --licence, as its "

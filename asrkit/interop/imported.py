@@ -22,7 +22,6 @@ class Imported(NamedTuple):
     file: ModelFile
     read: tuple[Path, ...]  # source files
     source: str  # the toolkit, with its version if the checkpoint has it
-    licence: str | None  # None if the checkpoint does not have it
     left_out: dict[str, int]  # numbers of parameters that the model does not use, by part
     is_start: bool = False  # whether it has to be trained before it recognises anything
 

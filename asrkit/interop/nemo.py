@@ -1,4 +1,4 @@
-"""NVIDIA NeMo's checkpoints: cache-aware streaming Conformer and FastConformer.
+"""NVIDIA NeMo's checkpoints: cache-aware streaming FastConformer.
 
 With a CTC head, a transducer, or both.
 
@@ -33,11 +33,12 @@ SETTINGS, WEIGHTS = "model_config.yaml", "model_weights.ckpt"
 AUXILIARY = "ctc_decoder.decoder_layers.0"  # CTC layer of a hybrid
 LAYER = "decoder.decoder_layers.0"  # of a CTC model
 TRANSDUCER = {"decoder.": "decoder", "joint.": "joint"}  # parts that --head ctc leaves out
+CTC_WEIGHT = 0.3  # of the loss of a hybrid when it is trained further, as in NeMo's recipes
 BYTE = re.compile("<0x[0-9A-F]{2}>")  # a label that is a part of a character
 
 
 def read_nemo(path: Path, head: str | None = None, prompt: str | None = None) -> Imported:
-    """Read a .nemo file of a cache-aware streaming Conformer or FastConformer.
+    """Read a .nemo file of a cache-aware streaming FastConformer.
 
     Args:
         head: head to import: transducer, with the CTC layer of a hybrid, or ctc; None for the
@@ -57,24 +58,18 @@ def read_nemo(path: Path, head: str | None = None, prompt: str | None = None) ->
         ours = encoder_weights(weights, encoder, num_mels)
         if column is not None:
             ours |= adapter_weights(weights, encoder.d_model, column)
-        labels: list[str] = []
         if is_hybrid or not is_transducer:
-            branch = values.get("aux_ctc", {}) if is_hybrid else values
-            ctc = parse(CTC, branch, SETTINGS + ": aux_ctc" * is_hybrid)
-            labels = ctc.decoder.vocabulary
             name = AUXILIARY if is_hybrid else LAYER
             ours |= ctc_weights(weights, name, "head.ctc" if is_transducer else "head")
-        if is_transducer:
+        if not is_transducer:
+            branch = values.get("aux_ctc", {}) if is_hybrid else values
+            labels = parse(CTC, branch, SETTINGS + ": aux_ctc" * is_hybrid).decoder.vocabulary
+        else:
             transducer = parse(Transducer, values, SETTINGS)
-            if is_hybrid and labels != transducer.joint.vocabulary:
-                raise CheckpointError(
-                    "joint.vocabulary and aux_ctc.decoder.vocabulary must be equal; --head ctc "
-                    "imports the CTC head alone"
-                )
             labels = transducer.joint.vocabulary
             ours |= transducer_weights(weights)
             parts["model"]["head"] = head_settings(transducer) | {
-                "ctc_weight": ctc.ctc_loss_weight if is_hybrid else 0.0,
+                "ctc_weight": CTC_WEIGHT if is_hybrid else 0.0,
                 "adapter_dim": None if column is None else 2 * encoder.d_model,
             }
         tokenizer, kind = read_tokenizer(archive, settings, labels)
@@ -82,7 +77,7 @@ def read_nemo(path: Path, head: str | None = None, prompt: str | None = None) ->
     file = assemble(parts, tokenizer, ours)
     left_out = weights.left_out(TRANSDUCER if is_hybrid and not is_transducer else {})
     version = printable(str(settings.nemo_version))[:20]
-    return Imported(file, (path,), f"NeMo {version}".strip(), None, left_out)
+    return Imported(file, (path,), f"NeMo {version}".strip(), left_out)
 
 
 def chosen_head(weights: Weights, head: str | None) -> str:
@@ -91,10 +86,8 @@ def chosen_head(weights: Weights, head: str | None) -> str:
     has_ctc = not {f"{AUXILIARY}.weight", f"{LAYER}.weight"}.isdisjoint(weights)
     if not has_transducer and not has_ctc:
         raise CheckpointError("the model has no CTC head and no transducer: import one with either")
-    if head == "transducer" and not has_transducer:
-        raise CheckpointError("the model has no transducer, which --head asks for: leave it out")
-    if head == "ctc" and not has_ctc:
-        raise CheckpointError("the model has no CTC head, which --head asks for: leave it out")
+    if not {None: True, "transducer": has_transducer, "ctc": has_ctc}[head]:
+        raise CheckpointError(f"the model has no head {head}, got --head {head}: leave it out")
     return head or ("transducer" if has_transducer else "ctc")
 
 
@@ -121,9 +114,6 @@ def prompt_column(settings: Model, weights: Weights, prompt: str | None) -> int 
 
 def model_settings(encoder: Encoder, num_mels: int) -> dict[str, Any]:
     """Return the section `model` of asrkit's configuration."""
-    is_separable, by_8 = encoder.subsampling == "dw_striding", encoder.subsampling_factor == 8
-    if by_8 and not is_separable:
-        raise CheckpointError("encoder.subsampling must be dw_striding by 8, got 'striding'")
     channels = encoder.subsampling_conv_channels
     return {
         "num_mels": num_mels,
@@ -135,7 +125,7 @@ def model_settings(encoder: Encoder, num_mels: int) -> dict[str, Any]:
         "dropout": encoder.dropout,
         "frontend": "slaney",
         "subsampling": {
-            **({"kind": "conv8"} if by_8 else {"kind": "conv4", "separable": is_separable}),
+            "kind": "conv8",
             "channels": encoder.d_model if channels == -1 else channels,
             "pad_stages": True,
         },

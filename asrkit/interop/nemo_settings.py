@@ -15,14 +15,6 @@ Menu = Annotated[  # one pair, or several
     Field(min_length=1),
     BeforeValidator(lambda x: [x] if isinstance(x, list) and int in map(type, x) else x),
 ]
-Share = Annotated[  # only training reads it; a head with both losses needs a part of each
-    float, BeforeValidator(lambda x: x if isinstance(x, float) and 0.0 < x < 1.0 else 0.3)
-]
-Class = Annotated[
-    str,
-    Field(pattern=r"\.EncDec(CTCModel|CTCModelBPE|RNNTModel|RNNTBPEModel|RNNTBPEModelWithPrompt"
-                  r"|HybridRNNTCTCModel|HybridRNNTCTCBPEModel)$"),
-]  # fmt: skip
 
 
 class Features(Part):
@@ -38,21 +30,9 @@ class Features(Part):
     window: Literal["hann"] = "hann"
     window_size: Annotated[float, Field(ge=0.025, le=0.025)]
     window_stride: Annotated[float, Field(ge=0.01, le=0.01)] = 0.01
-    n_window_size: None = None
-    n_window_stride: None = None
     n_fft: Literal[512, None] = None
-    preemph: Annotated[float, Field(ge=0.97, le=0.97)] = 0.97
-    lowfreq: Literal[0] = 0
-    highfreq: Literal[8000, None] = None
     log: Literal[True] = True
-    log_zero_guard_type: Literal["add"] = "add"
-    log_zero_guard_value: Annotated[float, Field(ge=2.0**-24, le=2.0**-24)] = 2.0**-24
-    mag_power: Annotated[float, Field(ge=2.0, le=2.0)] = 2.0
-    mel_norm: Literal["slaney"] = "slaney"
     frame_splicing: Literal[1] = 1
-    exact_pad: Literal[False] = False
-    stft_exact_pad: Literal[False] = False
-    use_torchaudio: Literal[False] = False
 
 
 class Encoder(Part):
@@ -73,18 +53,15 @@ class Encoder(Part):
     dropout: float = 0.1
     use_bias: bool = True
     xscaling: bool = True
-    subsampling: Literal["striding", "dw_striding"] = "striding"
-    subsampling_factor: Literal[4, 8] = 4
+    subsampling: Literal["dw_striding"]
+    subsampling_factor: Literal[8]
     subsampling_conv_channels: int = -1
     causal_downsampling: Literal[True]
     self_attention_model: Literal["rel_pos"] = "rel_pos"
     att_context_style: Literal["chunked_limited"]
     att_context_size: Menu
-    att_chunk_context_size: None = None
     conv_kernel_size: Size = 31
     conv_context_size: Literal["causal"]
-    conv_context_style: Literal["regular"] = "regular"
-    conv_dual_mode: Literal[False] = False
     conv_norm_type: Literal["batch_norm", "layer_norm"] = "batch_norm"
     reduction: None = None
 
@@ -109,10 +86,9 @@ class Model(Part):
         "rnnt_reduction skip_nan_grad compute_eval_loss variational_noise ctc_loss_weight "
         "init_from_nemo_model init_from_pretrained_model init_from_ptl_ckpt token_init_method "
         "token_init_weight_value token_init_bias_value labels log_prediction use_cer name "
-        "num_prompts decoder decoding joint aux_ctc"
+        "num_prompts decoder decoding joint aux_ctc target"
     )
 
-    target: Class | None = None
     nemo_version: Any = ""
     sample_rate: Literal[16000] = 16000
     preprocessor: Features
@@ -128,7 +104,6 @@ class Greedy(Part, extra="ignore"):
 class Decoding(Part, extra="ignore"):
     """The settings of the search, which is asrkit's."""
 
-    temperature: Annotated[float, Field(ge=1.0, le=1.0)] | None = None
     greedy: Greedy | None = None
 
 
@@ -146,8 +121,6 @@ class CTC(Part, extra="ignore"):
     """A CTC model, or the section aux_ctc of a hybrid."""
 
     decoder: Classifier
-    decoding: Decoding | None = None
-    ctc_loss_weight: Share = 0.3
 
 
 class Network(Part):

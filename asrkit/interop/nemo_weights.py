@@ -13,9 +13,10 @@ from asrkit.interop.checkpoint import CheckpointError
 from asrkit.interop.nemo_settings import Encoder
 from asrkit.interop.weights import Names, Weights
 
-PLAIN = {"conv1": "conv.0", "conv2": "conv.2", "out": "out"}
-SEPARABLE = {"conv1": "conv.0", "conv2.0": "conv.2", "conv2.1": "conv.3", "out": "out"}
-SEPARABLE_TWICE = SEPARABLE | {"conv3.0": "conv.5", "conv3.1": "conv.6"}
+SUBSAMPLING = {
+    "conv1": "conv.0", "conv2.0": "conv.2", "conv2.1": "conv.3", "conv3.0": "conv.5",
+    "conv3.1": "conv.6", "out": "out",
+}  # fmt: skip
 PROJECTIONS = {"enc": "from_encoder", "pred": "from_predictor"}  # of joiners
 LAYER: Names = {
     "ffn1.norm": "norm_feed_forward1",
@@ -50,9 +51,7 @@ def check_filters(weights: Weights, num_mels: int) -> None:
 def encoder_weights(weights: Weights, encoder: Encoder, num_mels: int) -> dict[str, Tensor]:
     """Return the encoder's weights, with its normalisation, which NeMo lacks."""
     check_filters(weights, num_mels)
-    names = PLAIN if encoder.subsampling == "striding" else SEPARABLE
-    names = SEPARABLE_TWICE if encoder.subsampling_factor == 8 else names
-    found = weights.take_modules("encoder.subsampling", "encoder.pre_encode", names)
+    found = weights.take_modules("encoder.subsampling", "encoder.pre_encode", SUBSAMPLING)
     if encoder.xscaling:
         for end in ("weight", "bias"):
             found[f"encoder.subsampling.out.{end}"] *= encoder.d_model**0.5

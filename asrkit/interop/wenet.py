@@ -90,7 +90,7 @@ def read_wenet(path: Path) -> Imported:
     }
     file_ = assemble(sections, tokenizer, renamed(weights, settings))
     left_out = weights.left_out({"decoder.": "attention decoder"})
-    return Imported(file_, tuple(folder.read), "WeNet", None, left_out)
+    return Imported(file_, tuple(folder.read), "WeNet", left_out)
 
 
 def model_settings(settings: Settings) -> dict[str, Any]:

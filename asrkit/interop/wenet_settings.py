@@ -7,15 +7,13 @@ from pydantic import Field
 from asrkit.config import MOST_FRAMES
 from asrkit.interop.settings import Part, Size
 
-Epsilon = Annotated[float, Field(strict=False, ge=1e-5, le=1e-5)]  # YAML reads 1e-5 as a string
-
 
 class EncoderPart(Part):
     """The arguments of WeNet's encoder, with WeNet's defaults."""
 
     IGNORED = (
         "positional_dropout_rate attention_dropout_rate use_dynamic_left_chunk "
-        "gradient_checkpointing use_sdpa n_expert n_expert_activated"
+        "gradient_checkpointing use_sdpa"
     )
 
     output_size: Size = 256
@@ -36,21 +34,9 @@ class EncoderPart(Part):
     macaron_style: Literal[True] = True
     normalize_before: Literal[True] = True
     final_norm: Literal[True] = True
-    norm_eps: Epsilon = 1e-5
-    conv_norm_eps: Epsilon = 1e-5
     concat_after: Literal[False] = False
     activation_type: Literal["swish"] = "swish"
     positionwise_conv_kernel_size: Literal[1] = 1
-    query_bias: Literal[True] = True
-    key_bias: Literal[True] = True
-    value_bias: Literal[True] = True
-    conv_bias: Literal[True] = True
-    conv_inner_factor: Literal[2] = 2
-    layer_norm_type: Literal["layer_norm"] = "layer_norm"
-    n_kv_head: None = None
-    head_dim: None = None
-    mlp_type: Literal["position_wise_feed_forward"] = "position_wise_feed_forward"
-    mlp_bias: Literal[True] = True
 
 
 class CTCPart(Part):

@@ -89,7 +89,7 @@ def read_whisper(path: Path, frame_ms: int = FRAME_MS) -> Imported:
     size = tokenizer.vocab_size
     weights |= {"head.weight": torch.zeros(size, dim), "head.bias": torch.zeros(size)}
     file = assemble(settings, tokenizer, weights)
-    return Imported(file, source.read, source.layout.toolkit, None, left_out, is_start=True)
+    return Imported(file, source.read, source.layout.toolkit, left_out, is_start=True)
 
 
 def read_source(path: Path) -> Source:
