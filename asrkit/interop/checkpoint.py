@@ -3,9 +3,7 @@
 Archives are read in place: no member is ever written to a path that the archive names.
 """
 
-import gzip
 import tarfile
-import tempfile
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,9 +22,7 @@ MOST_MEMBERS = 1000  # members of an archive that are read; published archives h
 MOST_TENSORS = 100_000
 MOST_BYTES = 1 << 24  # bytes of a file that is read at once: a configuration, a vocabulary
 LONGEST_YAML = 1 << 20  # characters: twice the length of 10 000 labels, each written three times
-MOST_EXPANSION = 16  # expanded bytes per byte of a compressed archive; weights have 1.1
 MOST_SHARED = 2  # bytes of tensors per byte of a file; some have two names
-GZIP = b"\x1f\x8b"
 
 
 class CheckpointError(UserError):
@@ -61,31 +57,12 @@ class Archive:
 
 @contextmanager
 def open_archive(path: Path) -> Iterator[Archive]:
-    """Open a tar archive, plain or gzipped."""
+    """Open a tar archive that is not compressed."""
     try:
-        with path.open("rb") as file, expanded(file) as plain, tarfile.open(fileobj=plain) as tar:
+        with tarfile.open(path, "r:") as tar:
             yield Archive(tar)
-    except (tarfile.TarError, EOFError, gzip.BadGzipFile) as error:
+    except (tarfile.TarError, EOFError) as error:
         raise CheckpointError(f"not a tar archive, or damaged: {reason(error)}") from None
-
-
-@contextmanager
-def expanded(file: IO[bytes]) -> Iterator[IO[bytes]]:
-    """Yield the file, or the expanded contents of a gzipped file in an unnamed file."""
-    compressed = file.read(2) == GZIP
-    size = file.seek(0, 2)
-    file.seek(0)
-    if not compressed:
-        yield file
-        return
-    most = MOST_EXPANSION * size + MOST_BYTES
-    with tempfile.TemporaryFile() as plain, gzip.open(file) as source:
-        while part := source.read(1 << 20):
-            if plain.tell() + len(part) > most:
-                raise CheckpointError(f"expands to more than {most} bytes")
-            plain.write(part)
-        plain.seek(0)
-        yield plain
 
 
 def read_bytes(file: IO[bytes], name: str) -> bytes:

@@ -36,16 +36,12 @@ def tar(path: Path, *members: tuple[str, bytes], **changes: Any) -> Path:
 
 
 def test_an_archive(tmp_path: Path) -> None:
-    """Plain and compressed, with and without a leading ./"""
-    plain = tar(tmp_path / "a.nemo", ("./a.yaml", b"x: 1"), ("b/c", b"2"))
-    packed = tmp_path / "b.nemo"
-    packed.write_bytes(gzip.compress(plain.read_bytes()))
-    for path in (plain, packed):
-        with open_archive(path) as archive:
-            assert archive.read("a.yaml") == b"x: 1"
-            assert archive.read("b/c") == b"2"
-            with pytest.raises(CheckpointError, match=r"^the archive has no file 'd'$"):
-                archive.read("d")
+    """With and without a leading ./"""
+    with open_archive(tar(tmp_path / "a.nemo", ("./a.yaml", b"x: 1"), ("b/c", b"2"))) as archive:
+        assert archive.read("a.yaml") == b"x: 1"
+        assert archive.read("b/c") == b"2"
+        with pytest.raises(CheckpointError, match=r"^the archive has no file 'd'$"):
+            archive.read("d")
 
 
 @pytest.mark.parametrize(
@@ -81,12 +77,12 @@ def test_an_archive_of_more_members_than_any_model_has(
         assert archive.read("a") == b"1"
 
 
-def test_a_member_without_its_bytes_and_an_archive_that_expands(tmp_path: Path) -> None:
+def test_a_member_without_its_bytes_and_an_archive_that_is_compressed(tmp_path: Path) -> None:
     info, path = tarfile.TarInfo("a"), tmp_path / "x.nemo"
     info.size = 1 << 40
     for data, told in (
         (info.tobuf() + bytes(10240), "or damaged: unexpected end"),
-        (gzip.compress(bytes(40_000_000)), "expands to more than 1"),
+        (gzip.compress(info.tobuf() + bytes(10240)), "not a tar archive, or damaged"),
     ):
         path.write_bytes(data)
         with pytest.raises(CheckpointError, match=told), open_archive(path) as archive:
