@@ -153,8 +153,7 @@ def contexts(encoder: Encoder) -> dict[str, Any]:
 
 def head_settings(transducer: Transducer) -> dict[str, Any]:
     """Return `model.head` of asrkit's configuration, without its CTC layer and adapter."""
-    decoder, joint, decoding = transducer.decoder, transducer.joint.jointnet, transducer.decoding
-    greedy = decoding.greedy if decoding is not None else None
+    decoder, joint = transducer.decoder, transducer.joint.jointnet
     predictor = (
         {"predictor": "stateless", "context": decoder.context_size,
          "predictor_norm": decoder.normalization_mode == "layer"}
@@ -166,7 +165,7 @@ def head_settings(transducer: Transducer) -> dict[str, Any]:
         "predictor_dim": decoder.prednet.pred_hidden,
         "joint_dim": joint.joint_hidden,
         "activation": joint.activation,
-        "max_symbols": (greedy.max_symbols if greedy is not None else None) or 10,
+        "max_symbols": 10,
         "dropout": joint.dropout or 0.0,
     }
 

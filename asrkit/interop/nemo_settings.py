@@ -97,16 +97,6 @@ class Model(Part):
     model_defaults: Defaults = Defaults()
 
 
-class Greedy(Part, extra="ignore"):
-    max_symbols: Size | None = None
-
-
-class Decoding(Part, extra="ignore"):
-    """The settings of the search, which is asrkit's."""
-
-    greedy: Greedy | None = None
-
-
 class Classifier(Part):
     IGNORED = "num_classes init_mode feat_in"
 
@@ -172,4 +162,3 @@ class Joint(Part):
 class Transducer(Part, extra="ignore"):
     decoder: Predictor
     joint: Joint
-    decoding: Decoding | None = None

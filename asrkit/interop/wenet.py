@@ -1,7 +1,7 @@
 """WeNet's model folders: train.yaml, final.pt, units.txt and, in some, a sentencepiece model."""
 
 import re
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -57,16 +57,15 @@ class Folder:
         self.path = path
         self.read: list[Path] = []
 
-    def find(self, *names: str | None) -> Path:
-        """Return the first of these files that exists; only the last part of a path is used."""
-        known = list(dict.fromkeys(PurePath(name).name for name in names if name))
-        for name in known:
+    def find(self, *names: str) -> Path:
+        """Return the first of these files that exists."""
+        for name in names:
             if (self.path / name).is_file():
                 self.read.append(self.path / name)
                 return self.path / name
-        raise CheckpointError(f"the folder has no file {shown(PurePath(' or '.join(known)))}")
+        raise CheckpointError(f"the folder has no file {' or '.join(names)}")
 
-    def content(self, *names: str | None) -> bytes:
+    def content(self, *names: str) -> bytes:
         """Read a small file, found as in `find`."""
         path = self.find(*names)
         with path.open("rb") as file:
@@ -77,7 +76,7 @@ def read_wenet(path: Path) -> Imported:
     """Read the folder of a U2 or U2++ Conformer: encoder and CTC, without the attention decoder."""
     folder = Folder(path)
     settings = parse(Settings, read_settings(folder.content(SETTINGS), SETTINGS), SETTINGS)
-    units = read_units(folder.content(settings.tokenizer_conf.symbol_table_path, *UNITS))
+    units = read_units(folder.content(*UNITS))
     tokenizer, kind = read_tokenizer(folder, settings, units)
     with folder.find(WEIGHTS).open("rb") as file:
         weights = Weights(read_weights(file, WEIGHTS))
@@ -137,7 +136,7 @@ def read_tokenizer(folder: Folder, settings: Settings, units: list[str]) -> tupl
     """Return the tokenizer and its kind; "▁" is a space."""
     models = sorted(each.name for each in folder.path.glob("*.model"))
     if settings.tokenizer == "bpe" or (settings.tokenizer is None and models):
-        model = folder.content(settings.tokenizer_conf.bpe_path, *models or ["*.model"])
+        model = folder.content(*models or ["*.model"])
         return PieceTokenizer(model, units), "pieces"
     return CharTokenizer([unit.replace("▁", " ") for unit in units]), "characters"
 

@@ -73,9 +73,10 @@ class CMVNPart(Part):
 
 
 class TokenizerPart(Part):
-    IGNORED = "is_multilingual non_lang_syms_path num_languages special_tokens split_with_space"
-    symbol_table_path: str | None = None
-    bpe_path: str | None = None
+    IGNORED = (
+        "bpe_path is_multilingual non_lang_syms_path num_languages special_tokens split_with_space "
+        "symbol_table_path"
+    )
     connect_symbol: Literal[""] = ""
 
 

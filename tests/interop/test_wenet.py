@@ -264,11 +264,6 @@ def with_weight(name: str, tensor: Tensor) -> Change:
     return lambda folder: weigh(folder, lambda weights: weights.update({name: tensor})) and None
 
 
-def of_outside(folder: Path) -> None:
-    at("tokenizer", "bpe")(folder)
-    at("tokenizer_conf.bpe_path", "../../x/b.model")(folder)
-
-
 HEAD = "ctc.ctc_lo.weight"
 REFUSED: list[tuple[Change, str]] = [
     (at("encoder_conf.causal", False), "'encoder_conf.causal': input should be True, got False"),
@@ -288,7 +283,6 @@ REFUSED: list[tuple[Change, str]] = [
     (at("dataset_conf.fbank_conf.low_freq", 80), "'dataset_conf.fbank_conf.low_freq'"),
     (at("dataset_conf.resample_conf", {"resample_rate": 8000}), "16000"),
     (at("tokenizer", "bpe"), "the folder has no file *.model"),
-    (of_outside, "the folder has no file b.model or *.model"),
     (shutil.rmtree, "must be a folder with train.yaml"),
     (lambda folder: (folder / "units.txt").unlink(), "the folder has no file units.txt or words"),
     (units("<blank>\na\n"), "line 1 must be a label and 0"),
