@@ -204,6 +204,7 @@ def wired(
     from asrkit.build import build_search
     from asrkit.config import parse_search
     from asrkit.export import sherpa_folder
+    from asrkit.export.sherpa_graphs import tail_samples
     from asrkit.runtime import Recognizer
 
     backend = of_file(paths[0], file, eager(file.model, exported.context), parts=paths[1:])
@@ -218,7 +219,7 @@ def wired(
         theirs = layout.wheel(paths, tokens, file, exported)
         search = build_search(parse_search("greedy"), file.model.head)
         ours = Recognizer(backend, file.tokenizer, search, frontend=layout.frontend(file))
-        tail = layout.tail_samples(file, exported)
+        tail = tail_samples(file, exported)
         sherpa_folder.replay(theirs, ours, [samples for samples, _ in recordings], tail)
     return f"\nsherpa-onnx: the texts of {len(recordings)} recordings are asrkit's"
 

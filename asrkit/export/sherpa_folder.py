@@ -6,7 +6,6 @@ import numpy as np
 import torch
 
 from asrkit.audio import SAMPLE_RATE
-from asrkit.backends.export_metadata import Exported
 from asrkit.errors import UserError, shown
 from asrkit.model import TransducerHead
 from asrkit.model_file import ModelFile
@@ -23,12 +22,6 @@ def features(file: ModelFile) -> tuple[float, float, bool]:
     options = file.config.model.frontend.model_dump()
     high = options["high_frequency"] or SAMPLE_RATE / 2
     return options["low_frequency"], high, options["snip_edges"]
-
-
-def tail_samples(exported: Exported) -> int:
-    """Return the number of zeros to append, so that the chunk of the last frame is whole."""
-    chunk, _, right = exported.context
-    return (chunk + right + 1) * exported.frame_ms * SAMPLE_RATE // 1000
 
 
 def silence_events(file: ModelFile) -> None:

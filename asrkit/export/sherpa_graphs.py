@@ -7,23 +7,37 @@ first. So any state fits into them. The feature frames that precede a window are
 """
 
 import math
-from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from asrkit.audio import HOP
 from asrkit.backends.export_metadata import Exported
 from asrkit.backends.onnx import STATE
 from asrkit.errors import UserError
-from asrkit.model import ConformerEncoder, EncoderState
+from asrkit.model import ConformerEncoder, EncoderState, TransducerHead
 from asrkit.model_file import ModelFile
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
+FACTOR = 4  # of the layouts whose frames have 40 ms
 FLOATS = STATE[:-1]  # the encoder's state without the position
 
-# The frames of a step: those kept from earlier windows, and those of this window, `x`.
-WINDOW = """frames = Concat <axis = 1> (lead, x)
+# From sherpa-onnx's inputs to those of the export. N streams; windows of W frames. The frames of a
+# step are those kept from earlier windows, and those of this window, `x`.
+BEFORE = """
+<ir_version: 9, opset_import: ["": 20]>
+before ({inputs})
+    => (float[N, {step}, {F}] feats, int64[N] lengths, {state}, int64[N] state_position,
+        float[N, {lead}, {F}] new_lead)
+{{
+  {reads}
+  streams = Shape <start = 0, end = 1> (x)
+  sizes = Constant <value_ints = {sizes}> ()
+  {parts} = Split <axis = 1> (rows, sizes)
+  {unpacked}
+
+  frames = Concat <axis = 1> (lead, x)
   start = Constant <value_ints = [0]> ()
   step = Constant <value_ints = [{step}]> ()
   shift = Constant <value_ints = [{shift}]> ()
@@ -31,7 +45,33 @@ WINDOW = """frames = Concat <axis = 1> (lead, x)
   time = Constant <value_ints = [1]> ()
   feats = Slice (frames, start, step, time)
   new_lead = Slice (frames, shift, end, time)
-  lengths = Expand (step, streams)"""
+  lengths = Expand (step, streams)
+}}
+"""
+
+# From the export's outputs to those of sherpa-onnx.
+AFTER = """
+<ir_version: 9, opset_import: ["": 20]>
+after ({output}, int64[N] frames, {news}, int64[N] new_state_position,
+       float[N, {lead}, {F}] new_lead)
+    => ({outputs})
+{{
+  streams = Shape <start = 0, end = 1> (frames)
+  {packed}
+  rows = Concat <axis = 1> ({parts})
+  {writes}
+}}
+"""
+
+
+class Wires(NamedTuple):
+    """The inputs and outputs of an encoder in a layout: texts with names of sizes in braces."""
+
+    inputs: str
+    reads: str  # nodes from the inputs to `x`, `rows`, the state, and `state_position`
+    output: str  # what the export returns for each frame
+    outputs: str
+    writes: str  # nodes from `output`, `rows` and `new_state_position` to the outputs
 
 
 class Windows(NamedTuple):
@@ -98,69 +138,73 @@ def packed(shapes: dict[str, list[int]]) -> str:
     )
 
 
-def check_streams(file: ModelFile, exported: Exported) -> None:
-    """Raise UserError for full context, and for streams that do not start from zeros."""
+def check_streams(
+    file: ModelFile, exported: Exported, is_by_4: bool = False, max_symbols: int = 0
+) -> None:
+    """Raise UserError for a model or a context that no layout holds.
+
+    Args:
+        is_by_4: whether sherpa-onnx computes times as if every frame had 40 ms.
+        max_symbols: most labels that sherpa-onnx writes in a frame of a transducer.
+    """
+    encoder, head = file.model.encoder, file.model.head
     if exported.context.full:
         raise UserError("sherpa-onnx's layouts need chunks, got full context: use --chunk-ms")
-    if any(bool(part.any()) for part in file.model.encoder.init_state(1, exported.context.left)):
+    if any(bool(part.any()) for part in encoder.init_state(1, exported.context.left)):
         raise UserError("sherpa-onnx needs an initial state of zeros")
+    if is_by_4 and encoder.rate.factor != FACTOR:
+        raise UserError(
+            f"sherpa-onnx needs encoder frames of {FACTOR}0 ms for Kaldi's features, this model's "
+            f"have {encoder.rate.frame_ms} ms: use a model with subsampling by {FACTOR}"
+        )
+    if isinstance(head, TransducerHead) and head.max_symbols != max_symbols:
+        raise UserError(
+            f"sherpa-onnx's limit of labels in a frame is {max_symbols} for this model: "
+            f"model.head.max_symbols must be {max_symbols}, got {head.max_symbols}"
+        )
 
 
 def encoder_graph(
-    core: "ModelProto",
-    file: ModelFile,
-    exported: Exported,
-    layout: tuple[str, str],
-    kept: Sequence[str],
-    **more: object,
+    path: Path, file: ModelFile, exported: Exported, wires: Wires, **sizes: object
 ) -> "ModelProto":
     """Return the graph of an encoder that takes windows of features and its state as rows.
 
     Args:
-        layout: texts of the graphs before and after the core, with names of sizes in braces.
-        kept: names that pass by the core, see `between`.
+        path: export of the encoder.
+        sizes: sizes in `wires` that only its layout has.
     """
     encoder, windows = file.model.encoder, windows_of(file.model.encoder, exported)
     shapes = parts_of(file, exported)
     state = {name: shape for name, shape in shapes.items() if name != "lead"}
     values: dict[str, object] = {
         "F": encoder.num_mels, "W": windows.size, "step": windows.step, "shift": windows.shift,
-        "lead": windows.lead, "shift_lead": windows.shift + windows.lead,
-        "total": total_of(file, exported), "D": encoder.dim,
-        "parts": ", ".join(f"flat_{name}" for name in shapes), **more,
+        "lead": windows.lead, "shift_lead": windows.shift + windows.lead, "D": encoder.dim,
+        "V": file.tokenizer.vocab_size, "total": total_of(file, exported), **sizes,
     }  # fmt: skip
-    numbers = [math.prod(shape) for shape in shapes.values()]
-    before, after = layout
-    before = before.format(
-        **values, state=typed(state), sizes=numbers, reshapes=unpacked(shapes),
-        window=WINDOW.format(**values),
-    )  # fmt: skip
-    news = typed({f"new_{name}": shape for name, shape in state.items()})
-    after = after.format(**values, state=news, reshapes=packed(shapes))
-    return between(before, core, after, kept)
+    values |= {
+        name: text.format(**values) for name, text in wires._asdict().items()
+    } | {
+        "parts": ", ".join(f"flat_{name}" for name in shapes), "state": typed(state),
+        "sizes": [math.prod(shape) for shape in shapes.values()], "unpacked": unpacked(shapes),
+        "news": typed({f"new_{name}": shape for name, shape in state.items()}),
+        "packed": packed(shapes),
+    }  # fmt: skip
+    return between(BEFORE.format(**values), path, AFTER.format(**values))
 
 
-def between(before: str, core: "ModelProto", after: str, kept: Sequence[str]) -> "ModelProto":
-    """Return a graph that computes `before`, `core` and `after`.
+def between(before: str, path: Path, after: str) -> "ModelProto":
+    """Return a graph that computes `before`, an export, and `after`.
 
     Args:
-        before: text of a graph whose outputs are the inputs of the core, by name.
-        after: text of a graph whose inputs are outputs of the core, and `kept`, by name.
-        kept: inputs or outputs of `before` that `after` takes.
+        before: text of a graph whose outputs are the inputs of the export, by name.
+        path: path of the export.
+        after: text of a graph whose inputs are outputs of the export or of `before`, by name.
     """
-    from onnx import compose, helper, parser
+    import onnx
+    from onnx import compose, parser
 
-    graphs = [parser.parse_model(text) for text in (before, after)]
-    first, last = graphs
-    given = {each.name for each in first.graph.output}
-    for name in set(kept) - given:  # an input of the first graph
-        value = next(each for each in first.graph.input if each.name == name)
-        first.graph.node.append(helper.make_node("Identity", [name], [f"kept_{name}"]))
-        output = first.graph.output.add()
-        output.CopyFrom(value)
-        output.name = f"kept_{name}"
-    names = {name: name if name in given else f"kept_{name}" for name in kept}
-    for graph in graphs:
+    core, first, last = onnx.load(path), parser.parse_model(before), parser.parse_model(after)
+    for graph in (first, last):
         graph.ir_version = core.ir_version
         del graph.opset_import[:]
         graph.opset_import.extend(core.opset_import)
@@ -168,10 +212,18 @@ def between(before: str, core: "ModelProto", after: str, kept: Sequence[str]) ->
     first = compose.add_prefix(first, "before_", rename_inputs=False, rename_outputs=False)
     last = compose.add_prefix(last, "after_", rename_inputs=False, rename_outputs=False)
     core = compose.add_prefix(core, "core_", rename_inputs=True, rename_outputs=True)
-    inputs = [each.name for each in core.graph.input]
-    links = [(name.removeprefix("core_"), name) for name in inputs]
+    links = [(each.name.removeprefix("core_"), each.name) for each in core.graph.input]
     merged = compose.merge_models(first, core, links)
+    passed = {each.name for each in first.graph.output}
     taken = [each.name for each in last.graph.input]
-    links = [(names.get(name, f"core_{name}"), name) for name in taken]
+    links = [(name if name in passed else f"core_{name}", name) for name in taken]
     outputs = [each.name for each in last.graph.output]
     return compose.merge_models(merged, last, links, outputs=outputs)
+
+
+def describe(model: "ModelProto", **values: object) -> "ModelProto":
+    """Return the graph, with sherpa-onnx's metadata in place of asrkit's."""
+    from onnx import helper
+
+    helper.set_model_props(model, {key: str(value) for key, value in values.items()})
+    return model

@@ -16,7 +16,8 @@ from asrkit.audio import Frontend
 from asrkit.audio import build_frontend as frontend_of_kind
 from asrkit.backends.export_metadata import Exported, read_by
 from asrkit.build import build_frontend
-from asrkit.export import sherpa, sherpa_folder, sherpa_graphs, sherpa_lstm, sherpa_nemo
+from asrkit.export import sherpa, sherpa_folder, sherpa_lstm, sherpa_nemo
+from asrkit.export.sherpa_graphs import tail_samples
 from asrkit.model_file import ModelFile
 
 if TYPE_CHECKING:
@@ -49,9 +50,7 @@ class Layout(NamedTuple):
     check: Callable[[ModelFile, Exported], None]
     wired: Callable[[Sequence[Path], ModelFile, Exported], "list[ModelProto]"]
     options: Callable[[ModelFile, Exported], dict[str, Any]]  # further arguments of the method
-    frontend: Callable[[ModelFile], Frontend]  # that sherpa-onnx has for the model
-    tail_samples: Callable[[ModelFile, Exported], int]
-    blank_last: bool = False
+    is_nemo: bool = False  # NeMo's features, with the blank as the last label
     sets_features: bool = False  # the method has no arguments for Kaldi's features
 
     @property
@@ -60,7 +59,14 @@ class Layout(NamedTuple):
 
     def tokens(self, file: ModelFile) -> str:
         """Return tokens.txt."""
-        return sherpa_folder.tokens(file, self.blank_last)
+        return sherpa_folder.tokens(file, self.is_nemo)
+
+    def frontend(self, file: ModelFile) -> Frontend:
+        """Return the frontend that sherpa-onnx has for the model."""
+        model = file.config.model
+        if not self.is_nemo:
+            return build_frontend(model)
+        return frontend_of_kind("sherpa_nemo", model.num_mels, model.rate.lead_frames)
 
     def arguments(
         self, paths: Sequence[Path | str], tokens: Path | str, file: ModelFile, exported: Exported
@@ -94,7 +100,7 @@ class Layout(NamedTuple):
             call += SET_FEATURES.format(*features)
         chunk_ms, left_ms, right_ms = (frames * exported.frame_ms for frames in exported.context)
         return README.format(
-            name=name, layout=self.name, call=call, tail=self.tail_samples(file, exported),
+            name=name, layout=self.name, call=call, tail=tail_samples(file, exported),
             chunk_ms=chunk_ms, left_ms=left_ms, right_ms=right_ms,
         )  # fmt: skip
 
@@ -104,17 +110,6 @@ def layout_of(file: ModelFile) -> Layout:
     if read_by(file.model.head) == "transducer":
         return LSTM_TRANSDUCER if sherpa_lstm.fits(file) else NEMO_TRANSDUCER
     return WENET_CTC if file.config.model.frontend.kind == "kaldi" else NEMO_CTC
-
-
-def nemo_frontend(file: ModelFile) -> Frontend:
-    """Return the frontend of sherpa-onnx for models of NeMo."""
-    model = file.config.model
-    return frontend_of_kind("sherpa_nemo", model.num_mels, model.rate.lead_frames)
-
-
-def kaldi_frontend(file: ModelFile) -> Frontend:
-    """Return the model's frontend, whose features sherpa-onnx computes too."""
-    return build_frontend(file.config.model)
 
 
 def chunks(_: ModelFile, exported: Exported) -> dict[str, Any]:
@@ -132,15 +127,15 @@ def kaldi_options(file: ModelFile, _: Exported) -> dict[str, Any]:
 
 PARTS = ("encoder", "decoder", "joiner")
 WENET_CTC = Layout(
-    "wenet-ctc", "from_wenet_ctc", ("model",), sherpa.check, sherpa.wired, chunks, kaldi_frontend,
-    lambda _, exported: sherpa_folder.tail_samples(exported), sets_features=True,
+    "wenet-ctc", "from_wenet_ctc", ("model",), sherpa.check, sherpa.wired, chunks,
+    sets_features=True,
 )  # fmt: skip
 NEMO_CTC = Layout(
     "nemo-ctc", "from_nemo_ctc", ("model",), sherpa_nemo.check, sherpa_nemo.wired, lambda *_: {},
-    nemo_frontend, sherpa_graphs.tail_samples, blank_last=True,
+    is_nemo=True,
 )  # fmt: skip
 NEMO_TRANSDUCER = NEMO_CTC._replace(name="nemo-transducer", method="from_transducer", inputs=PARTS)
 LSTM_TRANSDUCER = Layout(
     "lstm-transducer", "from_transducer", PARTS, sherpa_lstm.check, sherpa_lstm.wired,
-    kaldi_options, kaldi_frontend, sherpa_graphs.tail_samples,
+    kaldi_options,
 )  # fmt: skip

@@ -16,7 +16,15 @@ from typing import TYPE_CHECKING
 
 from asrkit.backends.export_metadata import Exported
 from asrkit.errors import UserError
-from asrkit.export.sherpa_graphs import between, check_streams, encoder_graph, total_of, windows_of
+from asrkit.export.sherpa_graphs import (
+    Wires,
+    between,
+    check_streams,
+    describe,
+    encoder_graph,
+    total_of,
+    windows_of,
+)
 from asrkit.model import TransducerHead
 from asrkit.model.transducer import LSTMPredictor
 from asrkit.model_file import ModelFile
@@ -27,47 +35,27 @@ if TYPE_CHECKING:
 FRONTENDS = ("sherpa_nemo", "slaney")
 MAX_SYMBOLS = 10  # most labels that sherpa-onnx writes in a frame
 
-# From sherpa-onnx's inputs to those of the export. N streams; windows of W frames.
-BEFORE = """
-<ir_version: 9, opset_import: ["": 20]>
-before (float[N, {F}, {W}] audio_signal, int64[N] length,
+WIRES = Wires(
+    inputs="""float[N, {F}, {W}] audio_signal, int64[N] length,
         float[N, 1, 1, {total}] cache_last_channel, float[N, 1, 1, 1] cache_last_time,
-        int64[N] cache_last_channel_len)
-    => (float[N, {step}, {F}] feats, int64[N] lengths, {state}, int64[N] state_position,
-        float[N, {lead}, {F}] new_lead)
-{{
-  streams = Shape <start = 0, end = 1> (audio_signal)
-  flat_shape = Constant <value_ints = [0, -1]> ()
-  flat = Reshape (cache_last_channel, flat_shape)
-  sizes = Constant <value_ints = {sizes}> ()
-  {parts} = Split <axis = 1> (flat, sizes)
-  {reshapes}
-
-  x = Transpose <perm = [0, 2, 1]> (audio_signal)
-  {window}
-  state_position = Identity (cache_last_channel_len)
-}}
-"""
-
-# From the export's outputs to those of sherpa-onnx.
-AFTER = """
-<ir_version: 9, opset_import: ["": 20]>
-after ({first}, int64[N] frames, {state}, int64[N] new_state_position,
-       float[N, {lead}, {F}] new_lead, float[N, 1, 1, 1] cache_last_time)
-    => ({output}, int64[N] encoded_lengths, float[N, 1, 1, {total}] cache_last_channel_next,
-        float[N, 1, 1, 1] cache_last_time_next, int64[N] cache_last_channel_len_next)
-{{
-  streams = Shape <start = 0, end = 1> (frames)
-  {reshapes}
-  flat = Concat <axis = 1> ({parts})
-  shape = Constant <value_ints = [0, 1, 1, {total}]> ()
-  cache_last_channel_next = Reshape (flat, shape)
-  cache_last_time_next = Identity (cache_last_time)
-  cache_last_channel_len_next = Identity (new_state_position)
+        int64[N] cache_last_channel_len""",
+    reads="""x = Transpose <perm = [0, 2, 1]> (audio_signal)
+  flat = Constant <value_ints = [0, -1]> ()
+  rows = Reshape (cache_last_channel, flat)
+  state_position = Identity (cache_last_channel_len)""",
+    output="{encoded}",
+    outputs="""{returned}, int64[N] encoded_lengths,
+        float[N, 1, 1, {total}] cache_last_channel_next, float[N, 1, 1, 1] cache_last_time_next,
+        int64[N] cache_last_channel_len_next""",
+    writes="""{convert}
   encoded_lengths = Identity (frames)
-  {convert}
-}}
-"""
+  shape = Constant <value_ints = [0, 1, 1, {total}]> ()
+  cache_last_channel_next = Reshape (rows, shape)
+  ones = Constant <value_ints = [1, 1, 1]> ()
+  unused = Concat <axis = 0> (streams, ones)
+  cache_last_time_next = ConstantOfShape (unused)
+  cache_last_channel_len_next = Identity (new_state_position)""",
+)
 OUTPUTS = {  # of the export, of sherpa-onnx, and the conversion
     "transducer": (
         "float[N, E, {D}] encoded",
@@ -103,14 +91,13 @@ before (int32[N, 1] targets, int32[N] target_length, float[{L}, N, {H}] states_1
 """
 PREDICTED = """
 <ir_version: 9, opset_import: ["": 20]>
-after (float[N, {J}] predicted, float[N, {L}, {H}] new_state_0, float[N, {L}, {H}] new_state_1,
-       int32[N] target_length)
-    => (float[N, {J}, 1] outputs, int32[N] prednet_lengths, float[{L}, N, {H}] states,
+after (float[N, {J}] predicted, float[N, {L}, {H}] new_state_0, float[N, {L}, {H}] new_state_1)
+    => (float[N, {J}, 1] outputs, int64[1] prednet_lengths, float[{L}, N, {H}] states,
         float[{L}, N, {H}] states_next)
 {{
   last = Constant <value_ints = [2]> ()
   outputs = Unsqueeze (predicted, last)
-  prednet_lengths = Identity (target_length)
+  prednet_lengths = Constant <value_ints = [1]> ()
   states = Transpose <perm = [1, 0, 2]> (new_state_0)
   states_next = Transpose <perm = [1, 0, 2]> (new_state_1)
 }}
@@ -140,23 +127,18 @@ after (float[N, {V}] logits) => (float[N, 1, 1, {V}] outputs)
 
 def check(file: ModelFile, exported: Exported) -> None:
     """Raise UserError for a model or a context that these layouts cannot hold."""
-    head = file.model.head
-    check_streams(file, exported)
-    if file.config.model.frontend.kind not in FRONTENDS:
+    head, kind = file.model.head, file.config.model.frontend.kind
+    if kind not in FRONTENDS:
         raise UserError(
             f"sherpa-onnx computes NeMo's features for this layout, this model has the frontend "
-            f"{file.config.model.frontend.kind}: train with model.frontend={FRONTENDS[0]}"
+            f"{kind}: train with model.frontend={FRONTENDS[0]}"
         )
     if isinstance(head, TransducerHead) and not isinstance(head.predictor, LSTMPredictor):
         raise UserError(
             "sherpa-onnx's layout for models of NeMo holds an LSTM, this model has a stateless "
             "predictor: train with model.frontend=kaldi and model.head.max_symbols=1"
         )
-    if isinstance(head, TransducerHead) and head.max_symbols != MAX_SYMBOLS:
-        raise UserError(
-            f"sherpa-onnx writes at most {MAX_SYMBOLS} labels in a frame: model.head.max_symbols "
-            f"must be {MAX_SYMBOLS}, got {head.max_symbols}"
-        )
+    check_streams(file, exported, max_symbols=MAX_SYMBOLS)
 
 
 def wired(paths: Sequence[Path], file: ModelFile, exported: Exported) -> list["ModelProto"]:
@@ -165,57 +147,27 @@ def wired(paths: Sequence[Path], file: ModelFile, exported: Exported) -> list["M
     Args:
         paths: encoder, predictor and joiner; for CTC one export from features.
     """
-    import onnx
-    from onnx import helper
-
-    cores = [onnx.load(path) for path in paths]
-    head = file.model.head
-    widths = {"D": file.model.encoder.dim, "V": head.vocab_size, "labels": head.vocab_size - 1}
-    first, output, convert = (text.format(**widths) for text in OUTPUTS[exported.what])
-    kept = ["new_lead", "cache_last_time"]
-    encoder = encoder_graph(
-        cores[0], file, exported, (BEFORE, AFTER), kept, first=first, output=output, convert=convert
-    )
-    models = [encoder]
-    sizes: dict[str, object] = metadata(file, exported)
-    if isinstance(head, TransducerHead):
-        models += [predictor_graph(cores[1], head), joiner_graph(cores[2], head)]
-        layers, width = head.start(1)[0].shape[1:]
-        sizes |= {"pred_rnn_layers": layers, "pred_hidden": width}
-    about = {**sizes, **file.terms.properties()}
-    for model, values in zip(models, (about, {}, {}), strict=False):
-        helper.set_model_props(model, {key: str(value) for key, value in values.items()})
-    return models
-
-
-def metadata(file: ModelFile, exported: Exported) -> dict[str, object]:
-    """Return the metadata of an encoder without those of a predictor."""
-    windows, total = windows_of(file.model.encoder, exported), total_of(file, exported)
-    caches = {"channel": (1, 1, total), "time": (1, 1, 1)}
-    return {
-        "vocab_size": file.tokenizer.vocab_size - 1, "window_size": windows.size,
+    head, windows = file.model.head, windows_of(file.model.encoder, exported)
+    sizes = {"D": file.model.encoder.dim, "V": head.vocab_size, "labels": head.vocab_size - 1}
+    names = ("encoded", "returned", "convert")
+    texts = (text.format(**sizes) for text in OUTPUTS[exported.what])
+    encoder = encoder_graph(paths[0], file, exported, WIRES, **dict(zip(names, texts, strict=True)))
+    about: dict[str, object] = {
+        "vocab_size": head.vocab_size - 1, "window_size": windows.size,
         "chunk_shift": windows.shift, "subsampling_factor": file.model.encoder.rate.factor,
         "normalize_type": "",
-        **{
-            f"cache_last_{name}_dim{i}": size
-            for name, sizes in caches.items()
-            for i, size in enumerate(sizes, start=1)
-        },
     }  # fmt: skip
-
-
-def predictor_graph(core: "ModelProto", head: TransducerHead) -> "ModelProto":
-    """Return the graph of the predictor, which sherpa-onnx calls the decoder."""
-    layers, width = head.start(1)[0].shape[1:]
-    sizes = {"L": layers, "H": width, "V": head.vocab_size, "J": head.from_predictor.out_features}
-    before, after = PREDICTOR.format(**sizes), PREDICTED.format(**sizes)
-    return between(before, core, after, ["target_length"])
-
-
-def joiner_graph(core: "ModelProto", head: TransducerHead) -> "ModelProto":
-    """Return the graph of the joiner."""
-    sizes = {
-        "D": head.from_encoder.in_features, "J": head.from_predictor.out_features,
-        "V": head.vocab_size, "labels": head.vocab_size - 1,
-    }  # fmt: skip
-    return between(JOINER.format(**sizes), core, JOINED.format(**sizes), [])
+    for name, width in (("channel", total_of(file, exported)), ("time", 1)):
+        about |= {f"cache_last_{name}_dim{i}": (1, 1, width)[i - 1] for i in (1, 2, 3)}
+    parts = []
+    if isinstance(head, TransducerHead):
+        layers, width = head.start(1)[0].shape[1:]
+        about |= {"pred_rnn_layers": layers, "pred_hidden": width}
+        sizes |= {"L": layers, "H": width, "J": head.from_predictor.out_features}
+        parts = [
+            describe(between(before.format(**sizes), path, after.format(**sizes)))
+            for before, path, after in zip(
+                (PREDICTOR, JOINER), paths[1:], (PREDICTED, JOINED), strict=True
+            )
+        ]
+    return [describe(encoder, **about, **file.terms.properties()), *parts]

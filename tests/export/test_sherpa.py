@@ -9,7 +9,7 @@ import torch
 import asrkit
 from asrkit.backends.export_metadata import Exported
 from asrkit.config import parse_config
-from asrkit.export import sherpa, sherpa_folder, sherpa_layouts
+from asrkit.export import sherpa_folder, sherpa_graphs, sherpa_layouts
 from asrkit.export.__main__ import main
 from asrkit.model import Context, Network, TransducerHead, build_head
 from asrkit.model_file import ModelFile, load_model, save_model
@@ -47,7 +47,7 @@ def test_the_wheels_texts_are_asrkits(context: Exported, file: ModelFile, tmp_pa
     theirs = sherpa_layouts.WENET_CTC.wheel(
         [folder / "model.onnx"], folder / "tokens.txt", file, context
     )
-    tail = sherpa_folder.tail_samples(context)
+    tail = sherpa_graphs.tail_samples(file, context)
     sherpa_folder.replay(theirs, ours, recordings, tail)
     with pytest.raises(asrkit.errors.UserError, match="sherpa-onnx recognised"):  # control
         sherpa_folder.replay(theirs, recognizer_of(file, Context(2, 16)), recordings, tail)
@@ -96,7 +96,7 @@ def test_int8_and_its_own_features(tmp_path: Path, file: ModelFile) -> None:
     )  # fmt: skip
     paths = RECORDINGS.glob("an4/audio/f*/*.flac")
     recordings = [soundfile.read(path, dtype="float32")[0] for path in paths]
-    tail = sherpa_folder.tail_samples(Exported("ctc", Context(8, 64, 4)))
+    tail = sherpa_graphs.tail_samples(file, Exported("ctc", Context(8, 64, 4)))
     sherpa_folder.replay(theirs, asrkit.load(model), recordings, tail)
 
 
@@ -105,4 +105,4 @@ def test_spaces_of_any_tokenizer(file: ModelFile) -> None:
     assert lines[0] == "<blk> 0"
     assert len(lines) == file.tokenizer.vocab_size
     assert all(len(line.split(" ")) == 2 for line in lines)
-    assert file.model.encoder.rate.factor == sherpa.FACTOR
+    assert file.model.encoder.rate.factor == sherpa_graphs.FACTOR

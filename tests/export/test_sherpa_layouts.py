@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import soundfile
 import torch
@@ -12,10 +11,8 @@ from asrkit.audio import HOP, features
 from asrkit.backends.export_metadata import Exported
 from asrkit.build import build_frontend
 from asrkit.errors import UserError
-from asrkit.export import onnx as onnx_export
 from asrkit.export import sherpa_folder, sherpa_graphs, sherpa_layouts, sherpa_lstm
 from asrkit.export.__main__ import main
-from asrkit.export.verification import eager_step
 from asrkit.model import Context, TransducerHead
 from asrkit.model_file import ModelFile, save_model
 from asrkit.runtime import recognizer_of
@@ -64,24 +61,6 @@ def model_of(head: object, frontend: str, subsampling: object, context: Context)
 
 
 @pytest.mark.slow
-def test_frames_of_a_year_are_counted(tmp_path: Path) -> None:
-    """More than a float counts: `c` has two numbers."""
-    onnx, onnxruntime = pytest.importorskip("onnx"), pytest.importorskip("onnxruntime")
-    file, exported = file_of(num_layers=1, head=STATELESS), Exported("transducer", Context(4, 8))
-    onnx_export.write(eager_step(file, exported), tmp_path / "step", exported, file)
-    core, most = onnx.load(tmp_path / "step"), sherpa_lstm.MOST_COUNTED
-    graphs = sherpa_lstm.BEFORE, sherpa_lstm.AFTER
-    model = sherpa_graphs.encoder_graph(core, file, exported, graphs, ["new_lead"], most=most)
-    session = onnxruntime.InferenceSession(model.SerializeToString())
-    sizes = {each.name: each.shape for each in session.get_inputs()}
-    x, h = np.zeros((1, *sizes["x"][1:]), "f4"), np.zeros((1, 1, sizes["h"][2]), "f4")
-    for before in (0, 25 * 3600 * 24 * 365):
-        c = np.array([[divmod(before, most)]], np.float32)
-        high, low = session.run(["next_c"], {"x": x, "h": h, "c": c})[0][0, 0].astype(int)
-        assert high * most + low == before + 4
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(ARGUMENTS, CASES)
 def test_texts_of_the_wheel_are_asrkits(
     head: object, frontend: str, subsampling: object, context: Context, tmp_path: Path
@@ -91,7 +70,7 @@ def test_texts_of_the_wheel_are_asrkits(
     save_model(model, file)
     exported, rate = exported_of(file, context), file.model.encoder.rate
     layout = sherpa_layouts.layout_of(file)
-    tail, shift = layout.tail_samples(file, exported), rate.chunk_frames(context)
+    tail, shift = sherpa_graphs.tail_samples(file, exported), rate.chunk_frames(context)
     recordings = []  # whose last chunk is whole for both, because these models write in silence
     paths = sorted(RECORDINGS.glob("an4/audio/*/*.flac"), key=lambda path: path.stat().st_size)
     for path in paths[-10:]:
@@ -141,10 +120,7 @@ def test_zeros_at_the_end_complete_the_last_chunk(
         ({"head": LSTM}, Context(4, 8), "train with model.frontend=sherpa_nemo"),
         ({"frontend": "sherpa_nemo", "head": LSTM | {"max_symbols": 5}}, Context(4, 8), "got 5"),
         ({"frontend": "slaney", "head": STATELESS}, Context(4, 8), "has a stateless predictor"),
-        ({"frontend": "slaney"}, Context(1 << 30), "need chunks, got full context"),
-        ({"head": STATELESS | {"max_symbols": 10}}, Context(4, 8), "at most 1 label in a frame"),
-        ({"head": STATELESS, "subsampling": "conv8"}, Context(4, 8), "frames of 40 ms"),
-        ({"head": STATELESS}, Context(1 << 30), "need chunks, got full context"),
+        ({"head": STATELESS | {"max_symbols": 10}}, Context(4, 8), "labels in a frame is 1 for"),
         ({"subsampling": "conv4_valid"}, Context(8, 16), "look-ahead, this model has conv4_valid"),
         ({"subsampling": "conv8"}, Context(8, 16), "frames of 40 ms"),
         ({"kind": "absolute_keys"}, Context(8, 16), "keys as wide as values"),

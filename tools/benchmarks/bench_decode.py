@@ -20,7 +20,8 @@ from benchmarks import compared, environment, parser, report, round_robin, timed
 from asrkit import audio
 from asrkit.backends.export_metadata import Exported
 from asrkit.data.inputs import jobs_of
-from asrkit.export.sherpa_folder import tail_samples, text_of
+from asrkit.export.sherpa_folder import text_of
+from asrkit.export.sherpa_graphs import tail_samples
 from asrkit.export.sherpa_layouts import WENET_CTC
 from asrkit.model_file import load_model
 from asrkit.runtime import recognizer_of
@@ -60,7 +61,7 @@ def main() -> None:
     for folder in options.sherpa:
         exported = Exported("ctc", spec.context, spec.rate.frame_ms)
         theirs = WENET_CTC.wheel([folder / "model.onnx"], folder / "tokens.txt", file, exported)
-        tail = np.zeros(tail_samples(exported), np.float32)
+        tail = np.zeros(tail_samples(file, exported), np.float32)
         passes[f"sherpa-onnx, {folder.name}"] = lambda theirs=theirs, tail=tail: [
             text_of(theirs, np.concatenate([each, tail])) for each in samples
         ]
