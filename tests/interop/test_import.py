@@ -87,7 +87,6 @@ REFUSED: dict[str, Change] = {
     "'encoder.att_context_size.0.0': input": of("encoder", "att_context_size", [-1, 13]),
     "'encoder.att_context_size.1': list should": of("encoder", "att_context_size", [[1, 1], [1]]),
     "should be 'rel_pos', got 'rel_pos_lo'": of("encoder", "self_attention_model", "rel_pos_lo"),
-    "ConformerEncoder', got": of("encoder", "_target_", "x.SqueezeformerEncoder"),
     "d_model': input should be less than": of("encoder", "d_model", 10**9),
     "the weight 'encoder.layers.1": of("encoder", "n_layers", 60_000),
     "must be a multiple of num_heads": of("encoder", "n_heads", 3),

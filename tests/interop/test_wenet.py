@@ -267,7 +267,6 @@ def with_weight(name: str, tensor: Tensor) -> Change:
 HEAD = "ctc.ctc_lo.weight"
 REFUSED: list[tuple[Change, str]] = [
     (at("encoder_conf.causal", False), "'encoder_conf.causal': input should be True, got False"),
-    (at("encoder_conf.input_layer", "linear"), "input should be 'conv2d', 'conv2d6'"),
     (at("encoder_conf.pos_enc_layer_type", "no_pos"), "input should be 'rel_pos', got 'no_pos'"),
     (at("encoder_conf.final_norm", False), "'encoder_conf.final_norm': input should be True"),
     (at("encoder_conf.look_back", 3), "unknown key 'encoder_conf.look_back'"),
@@ -293,7 +292,6 @@ REFUSED: list[tuple[Change, str]] = [
     (with_weight(HEAD, torch.zeros(30, 31)), "must be (30, 32), got (30, 31)"),
     (with_weight("encoder.encoders.0.self_attn.linear_q.weight", torch.zeros(())),
      "is inconsistent: zero-dim"),
-    (with_weight(HEAD, torch.zeros(30, 32, dtype=torch.int64)), "got torch.int64"),
     (lambda folder: weigh(folder, forget(HEAD)) and None, f"'{HEAD}' is missing"),
     (lambda folder: weigh(folder, forget("cmvn.mean")) and None, "cmvn.mean' is missing"),
     (with_weight("encoder.embed.conv.pe", torch.zeros(3)), "'encoder.embed.conv.pe' is unknown"),

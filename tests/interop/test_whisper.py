@@ -1,11 +1,7 @@
-"""Whisper's encoder equals a reference in plain torch, in three containers; then it streams.
-
-ASRKIT_WHISPER names a folder with a model of CTranslate2, which is compared with its own encoder.
-"""
+"""Whisper's encoder equals a reference in plain torch, in three containers; then it streams."""
 
 import json
 import math
-import os
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -334,20 +330,3 @@ def test_an_export_from_samples(tmp_path: Path) -> None:
     kinds = {node.op_type for node in onnx.load(graph).graph.node}
     assert "MatMul" in kinds
     assert "DFT" not in kinds
-
-
-@pytest.mark.slow
-@torch.no_grad()
-def test_whispers_own_weights_equal_ctranslate2() -> None:
-    folder = os.environ.get("ASRKIT_WHISPER")
-    ctranslate2 = pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed")
-    if folder is None:
-        pytest.skip("ASRKIT_WHISPER names no model of CTranslate2")
-    encoder = import_checkpoint("whisper", folder, frame_ms=20).file.model.encoder
-    feats = torch.randn(1, 3000, encoder.num_mels).clamp(-1.0, 1.5)
-    view = ctranslate2.StorageView.from_array(feats.transpose(1, 2).contiguous().numpy())
-    model = ctranslate2.models.Whisper(folder, device="cpu", compute_type="float32")
-    expected = torch.from_numpy(np.array(model.encode(view, to_cpu=True)))
-    padded = functional.pad(feats, (0, 0, 0, 1))
-    found = encoder(padded, torch.tensor([3001]), encoder.init_state(1, 0), FULL_CONTEXT)
-    assert (found.frames - expected).abs().mean() < 1e-3  # its positions are in float16
