@@ -29,6 +29,10 @@ from asrkit.version import __version__
 
 MODEL = re.compile(r"(nova|enhanced|base|general|whisper|flux)\b[\w.-]*")  # Deepgram's own
 SHORTEST_MS = 200  # pause: a shorter one is also within words
+REFUSED = {  # options that a client relies on, and why they cannot be had
+    "callback": "the server calls no other address: read the response",
+    "redact": "the server removes nothing from the text",
+}
 OFF = ("", "false", "0")
 
 
@@ -73,11 +77,13 @@ def options_of(kind: type[Kind], query: QueryParams) -> tuple[Kind, list[str]]:
     """Return the options of a request, and warnings about them.
 
     Raises:
-        UserError: for an invalid value.
+        UserError: for an invalid value, and for an option that the client relies on.
     """
     given: dict[str, Any] = {**query, "keyterm": query.getlist("keyterm")}
     others = [name for name in query if name not in kind.model_fields and name != "token"]
     without = [name for name in others if query[name].lower() not in OFF]
+    for name in REFUSED.keys() & without:
+        raise UserError(f"{name}: {REFUSED[name]}")
     options = checked(kind.model_validate, given)
     warnings = [*filter(None, [without_effect(without)])]
     pause = options.endpointing if isinstance(options, LiveOptions) else True
