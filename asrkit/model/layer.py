@@ -6,7 +6,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from asrkit.model import cpu_training
 from asrkit.model.attention import ChunkAttention, LayerStep
 from asrkit.model.chunks import joined_windows, split_ahead
 from asrkit.model.cpu_training import Dropout
@@ -111,17 +110,11 @@ class CausalConvolution(nn.Module):
             block = x.size(1) // num_blocks
             window = past.size(2) + block
             image = joined_windows(history.unsqueeze(3), seen, block, window).squeeze(4)
-        convolved = self.convolve(image, self.depthwise.weight[:, :, None], bias)
+        weight = self.depthwise.weight[:, :, None]
+        convolved = functional.conv2d(image, weight, bias, groups=self.depthwise.groups)
         x = convolved.flatten(2).transpose(1, 2)  # (B, T, D)
         x = self.project(functional.silu(self.depthwise_norm(x)))
         return self.dropout(x), history[:, :, history.size(2) - past.size(2) :]
-
-    def convolve(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """(B, D, n, K-1+C), (D, 1, 1, K), (D,) -> (B, D, n, C)."""
-        if not torch.jit.is_scripting():  # noqa: SIM102, or TorchScript would compile it
-            if cpu_training.serves(x, weight):
-                return cpu_training.Depthwise.apply(x, weight, bias)
-        return functional.conv2d(x, weight, bias, groups=self.depthwise.groups)
 
 
 class LayerPast(NamedTuple):

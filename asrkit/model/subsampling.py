@@ -17,23 +17,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from asrkit.model import cpu_training
 from asrkit.model.context import FrameRate
 from asrkit.registry import Kinds
 
 PIECE = 64  # encoder frames of all rows whose subsampling is computed at once
-
-
-class OneChannelConvolution(nn.Conv2d):
-    """A first convolution: features have one channel."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        if not torch.jit.is_scripting():  # noqa: SIM102, or TorchScript would compile it
-            if cpu_training.serves(x, self.weight):
-                return cpu_training.OneChannel.apply(
-                    x, self.weight, self.bias, self.stride, self.padding
-                )
-        return self._conv_forward(x, self.weight, self.bias)
 
 
 class Subsampling(nn.Module):
@@ -131,7 +118,7 @@ class CausalSubsampling(Subsampling):
         super().__init__(rate, [1, num_mels], [channels, 1, sum(widths[:-1])])
         self.widths, self.lopsided = widths[:-1], lopsided
         padding = (0, 0) if lopsided else (0, 1)
-        self.conv1 = OneChannelConvolution(1, channels, 3, stride=2, padding=padding)
+        self.conv1 = nn.Conv2d(1, channels, 3, stride=2, padding=padding)
         for number in range(2, num_stages + 1):
             groups = channels if separable else 1
             conv = nn.Conv2d(channels, channels, 3, stride=2, padding=padding, groups=groups)
@@ -228,8 +215,8 @@ class ValidSubsampling(Subsampling):
         super().__init__(rate, [0, num_mels], [channels, 0, 1])
         layers: list[nn.Module] = []
         for i, (size, stride) in enumerate(self.stages):
-            width, kind = (channels, nn.Conv2d) if i else (1, OneChannelConvolution)
-            layers += [kind(width, channels, size, stride=stride), nn.ReLU(inplace=True)]
+            width = channels if i else 1
+            layers += [nn.Conv2d(width, channels, size, stride=stride), nn.ReLU(inplace=True)]
         self.conv = nn.Sequential(*layers)
         self.out = nn.Linear(channels * ((num_mels - rate.lookahead) // rate.factor), dim)
 
