@@ -59,7 +59,7 @@ def test_every_command_takes_a_name(
     assert run("report", "--manifest", dev, "tiny-en") == 0
     page = Path("tiny-en.html").read_text(encoding="utf-8")
     assert "<title>tiny-en – asrkit report</title>" in page
-    assert "asrkit.train" not in page  # of a model alone no command is known
+    assert "asrkit train --config" not in page  # of a model alone no command is known
     assert run("report", "--manifest", dev, "tiny-de") == 2
     assert not Path("tiny-de.html").exists()
 
@@ -102,21 +102,6 @@ def test_a_folder_stands_for_the_model_in_it(tiny: Path) -> None:
         model_path(folder)
     wanted = save_tiny(folder / "model.safetensors")
     assert model_path("exp") == load_model(folder).path == wanted
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("m.onnx", "--backend this file"),
-        ("m.ts", "the .safetensors that it was made from"),
-        ("exp/latest.pt", "the .safetensors that training writes"),
-    ],
-)
-def test_what_is_no_model_but_belongs_to_one(tiny: Path, name: str, message: str) -> None:
-    with pytest.raises(ModelFileError) as error:
-        load_model(name)
-    assert str(error.value).startswith(f"{name} is ")
-    assert message in str(error.value)
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
