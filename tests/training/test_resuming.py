@@ -136,14 +136,14 @@ def test_settings_that_are_free(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("override", "is_schedule"),
-    [("model.position.dropout=0.5", True), ("model.head.dropout=0.5", True),
+    [("model.dropout=0.5", True), ("model.head.dropout=0.5", True),
      ("model.head.predictor_dim=8", False)],
 )  # fmt: skip
 def test_parts_of_the_model_without_weights(
     override: str, is_schedule: bool, tmp_path: Path
 ) -> None:
     """The others stay as they are, even with --change-schedule."""
-    start = ["model.position.kind=sinusoidal", "model.head.kind=transducer"]
+    start = ["model.head.kind=transducer"]
     found, config = config_of(tmp_path, *start), config_of(tmp_path, *start, override)
     told = override.partition("=")[0] if is_schedule else "the configuration's model differ"
     with pytest.raises(ConfigError, match=told):
