@@ -10,7 +10,6 @@ import numpy as np
 
 from asrkit.audio.resampler import SAMPLE_RATE
 from asrkit.audio.samples import MAX_CHANNELS, AudioError
-from asrkit.errors import reason
 
 OTHERS = re.compile(  # the beginnings of other formats
     rb"fLaC|OggS|RF64|FORM|\x1aE\xdf\xa3|ID3|\xff[\xf1-\xf3\xf9-\xfb]|....ftyp", re.DOTALL
@@ -72,14 +71,11 @@ def wav_format(read: Callable[[int], bytes]) -> tuple[int, int, int]:
         with wave.open(stream, "rb") as head:  # which leaves the stream open
             rate, channels, width = head.getframerate(), head.getnchannels(), head.getsampwidth()
             size = head.getnframes() * channels * width
+        if width != 2 or channels > MAX_CHANNELS:
+            raise wave.Error(f"samples of {8 * width} bits in {channels} channels")
     except (wave.Error, EOFError) as error:
-        problem = reason(error) if error.args else "its header is cut off"
+        problem = str(error) or "its header is cut off"
         raise AudioError(
             f"the WAV file on standard input is not read ({problem}); {ADVICE}"
         ) from None
-    if width != 2 or channels > MAX_CHANNELS:
-        raise AudioError(
-            f"the WAV file on standard input has samples of {8 * width} bits in {channels} "
-            f"channels; {ADVICE}"
-        )
     return rate, channels, size if 0 < size < KNOWN else KNOWN

@@ -44,8 +44,8 @@ def test_wav_of_any_length_that_its_header_states() -> None:
 
 @pytest.mark.parametrize(("data", "said"), [
     (b"", "standard input is empty"),
-    (written(format="WAV", subtype="PCM_U8"), "has samples of 8 bits in 1 channels; asrkit stream"),
-    (written(np.zeros((9, 65), np.int16), format="WAV"), "WAV file on standard input "),
+    (written(format="WAV", subtype="PCM_U8"), "samples of 8 bits in 1 channels.; asrkit"),
+    (written(np.zeros((9, 65), np.int16), format="WAV"), "samples of 16 bits in 65 channels"),
     (written(format="WAV", subtype="FLOAT"), "is not read .unknown format: 3.; asrkit stream"),
     (wav()[:30], "is not read .its header is cut off"),
     (b"RIFF\0\0\0\0AVI ", "is not read .not a WAVE file"),

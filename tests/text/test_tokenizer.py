@@ -57,12 +57,7 @@ TOKENIZERS: dict[str, Callable[[list[str]], Any]] = {
 }
 
 
-@pytest.fixture(params=TOKENIZERS)
-def kind(request: pytest.FixtureRequest) -> str:
-    name: str = request.param
-    return name
-
-
+@pytest.mark.parametrize("kind", TOKENIZERS)
 def test_round_trip_and_unknown_symbols(kind: str) -> None:
     """A message names the unknown symbol and a part of a long text."""
     tokenizer = TOKENIZERS[kind](TEXTS)
@@ -82,6 +77,7 @@ def test_round_trip_and_unknown_symbols(kind: str) -> None:
     assert len(str(error.value)) < 1500
 
 
+@pytest.mark.parametrize("kind", TOKENIZERS)
 def test_symbols_are_appended(kind: str) -> None:
     tokenizer = TOKENIZERS[kind](TEXTS)
     if kind in ("unigram", "bpe"):
@@ -188,5 +184,3 @@ def test_a_training_adds_an_end_of_turn(kind: str) -> None:
     assert label is not None
     assert label not in tokenizer.encode("no yes")
     assert decode(tokenizer, [*tokenizer.encode("no yes"), label]) == "no yes"
-    without = train_tokenizer(config.model_copy(update={"end_of_turn": False}), texts)
-    assert end_of_turn(without) is None
