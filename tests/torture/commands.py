@@ -12,22 +12,16 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
 from tqdm import tqdm
 
 from asrkit.__main__ import main
-from asrkit.build import build_model
-from asrkit.config import load_config
-from asrkit.model_file import ModelFile, load_model, save_model
 from tests.torture.cage import CHANGES, WRITES
 
 KEPT = Path(__file__).parents[1] / "kept"
 USED = ("audio", "train.jsonl", "dev.jsonl", "config.yaml")
 MODEL, OTHER = "models/exported.safetensors", "models/position-none.safetensors"
 DECODE = ["decode", "--model", MODEL]
-TRANSDUCER = "models/transducer.safetensors"
 EXPORT = ["export", "--model", MODEL, "--audio", "audio/0.flac", "--output", "out/m", "--format"]
-PARTS = ["--model", TRANSDUCER]  # three files
 WIDE = ["--chunk-ms", "640"]
 NGRAM = ["ngram", "train.jsonl", "--output", "out/lm.arpa", "--order"]
 SRT = [*DECODE, "--output-dir", "out", "--format", "srt", "--search", "prefix_beam", "audio"]
@@ -39,7 +33,6 @@ DEEDS: dict[str, list[list[str]]] = {  # the command, and one that wrote older r
     "pack": [["pack", "--model", each, "--output", "out/m"] for each in (MODEL, OTHER)],
     "ngram": [[*NGRAM, "3"], [*NGRAM, "2"]],
     "onnx": [[*EXPORT, "onnx"], [*EXPORT, "onnx", *WIDE]],
-    "transducer": [[*EXPORT, "onnx", *PARTS], [*EXPORT, "onnx", *PARTS, "--chunk-ms", "320"]],
     "decode": [[*SRT, "--beam", "4"], [*SRT, "--postprocess", "spelled"]],
     "corpus": [[*DECODE, "--manifest", "train.jsonl", *BY_WORKERS]],
 }  # fmt: skip
@@ -118,8 +111,6 @@ def prepared(name: str, folder: Path) -> Run:
         source = KEPT / each
         (shutil.copytree if source.is_dir() else shutil.copyfile)(source, folder / each)
     command, *before = DEEDS[name]
-    if name == "transducer":
-        write_transducer(folder / TRANSDUCER)
     for each in before:
         former = started(each, folder)
         assert former.status == 0, former.text
@@ -132,15 +123,6 @@ def prepared(name: str, folder: Path) -> Run:
         assert whole.status == 0, whole.text
     (folder / "out").rename(folder / "whole")
     return whole
-
-
-def write_transducer(path: Path) -> None:
-    """Write a model file with a transducer that is not trained."""
-    file = load_model(KEPT / MODEL)
-    torch.manual_seed(0)
-    config = load_config(KEPT / "config.yaml", ["model.head=transducer"])
-    model = build_model(config.model, file.tokenizer.vocab_size).eval()
-    save_model(path, ModelFile(model, file.tokenizer, config, {}))
 
 
 def here(command: list[str], folder: Path) -> Run:
