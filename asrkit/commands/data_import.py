@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
-from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -17,7 +15,6 @@ from asrkit.errors import UserError, shown
 
 if TYPE_CHECKING:
     from asrkit.data.corpora.source import Source
-    from asrkit.data.splits import Row
 
 PROGRAM = "asrkit data import"
 DEV = 0.1  # share of the hours for dev
@@ -55,11 +52,6 @@ def main(argv: list[str] | None = None) -> int:
         "--audio-root", type=Path, metavar="FOLDER",
         help="folder in which relative paths of audio begin (default: that of SOURCE)",
     )  # fmt: skip
-    arguments.add_argument(
-        "--speaker-pattern", type=pattern, metavar="REGEX",
-        help="regular expression that finds the speaker in the path of a recording; its first "
-        "group, if any (default: the speaker that the corpus states)",
-    )  # fmt: skip
     return arguments.run(import_corpus, argv)
 
 
@@ -77,15 +69,6 @@ def columns(text: str) -> dict[str, str]:
     return found
 
 
-def pattern(text: str) -> re.Pattern[str]:
-    try:
-        return re.compile(text)
-    except (re.error, RecursionError, OverflowError) as error:
-        raise argparse.ArgumentTypeError(
-            f"must be a regular expression, got {shown(text)}: {error}"
-        ) from None
-
-
 def import_corpus(options: argparse.Namespace) -> int:
     from asrkit.data.corpora.registry import READERS, kind_of
     from asrkit.data.corpora.rows import rows_of
@@ -99,8 +82,7 @@ def import_corpus(options: argparse.Namespace) -> int:
     with new_folder(output) as folder:
         sources = [source_of(*pair, folder, options) for pair in zip(paths, kinds, strict=True)]
         values = chain.from_iterable(
-            spoken_by(READERS[kind](source, omitted), source.path, options.speaker_pattern)
-            for kind, source in zip(kinds, sources, strict=True)
+            READERS[kind](source, omitted) for kind, source in zip(kinds, sources, strict=True)
         )
         rows = rows_of(values, omitted)
         for line in omitted.lines():
@@ -133,18 +115,3 @@ def source_of(path: Path, kind: str, folder: Path, options: argparse.Namespace) 
         raise UserError(f"--audio-root {shown(options.audio_root)} is not a folder")
     part = split_of(Path(path.name, path.parent.name)) if len(options.sources) > 1 else None
     return Source(path, options.audio_root, options.columns or {}, folder / "audio", part)
-
-
-def spoken_by(rows: Iterable[Row], folder: Path, pattern: re.Pattern[str] | None) -> Iterator[Row]:
-    """Yield the rows with the speakers that a pattern finds in the paths of their audio.
-
-    The first group of the pattern is the speaker, or the whole match.
-    """
-    if pattern is None:
-        yield from rows
-        return
-    for row in rows:
-        place = Path(str(row["audio"]))
-        below = place.relative_to(folder) if place.is_relative_to(folder) else place
-        match = pattern.search(below.with_suffix("").as_posix())
-        yield row | {"speaker": match and match[min(1, pattern.groups)]}

@@ -55,8 +55,7 @@ def test_options_are_explained_and_bounded(
     for option in parser._actions:
         assert option.help or option.choices or option.metavar
         assert option.type not in (int, float)  # of any size
-        is_text = option.type in (None, Path, Target) or option.dest == "speaker_pattern"
-        if is_text or not option.option_strings:
+        if option.type in (None, Path, Target) or not option.option_strings:
             continue
         is_name = option.dest == "backends"  # which means something later
         for value in ODD:

@@ -90,14 +90,6 @@ def test_what_is_left_out_is_counted(
     assert ".hidden" not in errors
 
 
-def test_speakers_by_a_pattern(tmp_path: Path) -> None:
-    for name in ("s1_a", "s1_b", "s2_a"):
-        sound(tmp_path / "in" / f"{name}.wav").with_suffix(".txt").write_text("yes")
-    arguments = ("import", "folder", tmp_path / "in", "--output", tmp_path / "out")
-    assert run("data", *arguments, "--speaker-pattern", r"^(\w+)_") == 0
-    assert {each["speaker"] for each in imported(tmp_path / "out").values()} == {"s1", "s2"}
-
-
 def test_dev_does_not_depend_on_where_the_audio_lies() -> None:
     found, said = [], list[str]()
     for place in range(6):  # by paths, six places would agree once in 8 ** 5
@@ -119,7 +111,6 @@ def test_train_alone(recordings: Path, tmp_path: Path) -> None:
     [
         ("--columns=audio=a", "has no effect on the kind folder, only on table, "),
         ("--audio-root=.", "has no effect on the kind folder, only on table, "),
-        ("--speaker-pattern=(", "must be a regular expression, got '('"),
         ("--output=/", "/ exists already: name a new folder"),
     ],
 )
