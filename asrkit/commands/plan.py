@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from asrkit.atomic_write import replacing
-from asrkit.cli.options import MODEL
 from asrkit.cli.parser import Parser, Target
 from asrkit.cli.progress import bar
 
@@ -30,10 +29,6 @@ def main(argv: list[str] | None = None) -> int:
     arguments.add_argument(
         "--output", required=True, type=Target, metavar="FILE", help="configuration to write, YAML"
     )
-    arguments.add_argument(
-        "--start-from", metavar="MODEL",
-        help=f"model to fine-tune: {MODEL} (default: training begins anew)",
-    )  # fmt: skip
     return arguments.run(plan, argv)
 
 
@@ -47,7 +42,6 @@ class Row(NamedTuple):
     base: str  # configuration of conf/
     vocab_size: int | None  # number of sub-words; None for characters
     settings: dict[str, Any]  # other differences from the base
-    millions: float  # parameters
     speed: float  # seconds of audio a second of training
     machine: str  # where this speed was measured, or estimated from that of another size
 
@@ -55,12 +49,12 @@ class Row(NamedTuple):
 AUTO = {"training.epochs": "auto", "training.average": "auto"}
 WIDER = {"model.num_layers": 6, "model.dim": 144, "model.ffn_dim": 576, "training.epochs": 20}
 ROWS = (
-    Row(2, "conformer", None, {}, 1, 36, "one CPU core"),
-    Row(4, "librispeech5", None, AUTO, 1, 61, "two CPU cores"),
-    Row(8, "librispeech5", 128, AUTO, 1, 61, "two CPU cores"),
-    Row(40, "librispeech5", 256, AUTO | WIDER, 3, 20, "two CPU cores"),
-    Row(400, "librispeech100", 300, {}, 32, 4500, "an H200"),
-    Row(math.inf, "librispeech", 500, {}, 78, 1800, "an H200"),
+    Row(2, "conformer", None, {}, 36, "one CPU core"),
+    Row(4, "librispeech5", None, AUTO, 61, "two CPU cores"),
+    Row(8, "librispeech5", 128, AUTO, 61, "two CPU cores"),
+    Row(40, "librispeech5", 256, AUTO | WIDER, 20, "two CPU cores"),
+    Row(400, "librispeech100", 300, {}, 4500, "an H200"),
+    Row(math.inf, "librispeech", 500, {}, 1800, "an H200"),
 )
 FEW_WORDS, OFTEN = 300, 10  # most words of a set of commands, least mean occurrence of each
 SCRIPT = 500  # different characters from which each is a syllable or a word
@@ -76,21 +70,17 @@ def tokenizer_of(row: Row, train: Counter[str], dev: Counter[str]) -> str:
     return "characters" if many or row.vocab_size is None else "unigram"
 
 
-def planned(row: Row, tokenizer: str, start: str | None, chosen: dict[str, Any]) -> Values:
+def planned(row: Row, tokenizer: str, chosen: dict[str, Any]) -> Values:
     """Return the values of a configuration.
 
     Args:
-        start: model to fine-tune, which has its own network and labels; None to begin anew.
         chosen: more settings, by dotted key: the manifests and the folder.
     """
     from asrkit.config.read_yaml import read_values
 
-    if start is None:
-        chosen = chosen | row.settings | {"text.tokenizer": tokenizer, "text.case": "keep"}
-        chosen |= {"text.vocab_size": row.vocab_size} if tokenizer == "unigram" else {}
-    else:
-        chosen = chosen | {"training.start_from": start}
-    values: Values = read_values(row.base if start is None else "finetune", [])
+    chosen = chosen | row.settings | {"text.tokenizer": tokenizer, "text.case": "keep"}
+    chosen |= {"text.vocab_size": row.vocab_size} if tokenizer == "unigram" else {}
+    values: Values = read_values(row.base, [])
     for section, keys in (("data", NOT_OURS), ("text", ("vocab_size",))):
         for key in keys:
             values.get(section, {}).pop(key, None)
@@ -101,10 +91,8 @@ def planned(row: Row, tokenizer: str, start: str | None, chosen: dict[str, Any])
 
 
 def plan(options: argparse.Namespace) -> int:
-    import torch
     import yaml
 
-    from asrkit.build import build_model
     from asrkit.commands.data_check import refuse_twice
     from asrkit.data.checks.measure import inspect_all, valid_entries
     from asrkit.training.progress import duration
@@ -121,20 +109,17 @@ def plan(options: argparse.Namespace) -> int:
     seconds = sum(each.seconds or 0.0 for each in train)
     row = next(row for row in ROWS if seconds / 3600 < row.hours)
     words = [Counter(w for each in part for w in each.text.split()) for part in (train, dev)]
-    start, output = options.start_from, Path(options.output)
+    output = Path(options.output)
     chosen = {"data.train": paths[0], "data.dev": paths[1],
               "training.output_dir": f"exp/{output.stem}"}  # fmt: skip
-    base = f"conf/{row.base}.yaml" if start is None else f"conf/finetune.yaml, from {start}"
-    about = f"begins with {base}, for {seconds / 3600:.2f} h and {len(words[0])} words"
+    hours = f"{seconds / 3600:.2f} h"
+    about = f"begins with conf/{row.base}.yaml, for {hours} and {len(words[0])} words"
     with replacing(output) as temporary:
-        values = planned(row, tokenizer_of(row, *words), start, chosen)
+        values = planned(row, tokenizer_of(row, *words), chosen)
         text = yaml.safe_dump(values, sort_keys=False, allow_unicode=True)
         temporary.write_text(f"# A plan by asrkit plan: {about}\n{text}", encoding="utf-8")
         config = load_training(temporary, [])
     print(about)
-    with torch.device("meta"):
-        size = sum(p.numel() for p in build_model(config.model, 256).parameters()) / 1e6
-    row = min(ROWS, key=lambda each: abs(math.log(each.millions / size)))
     audio = seconds * sum(1.0 / factor for factor in config.augmentation.speed_factors)
     audio *= int(resolved(config, audio).training.epochs)
     print(
