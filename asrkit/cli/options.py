@@ -1,10 +1,9 @@
 """Options that several commands share."""
 
 import argparse
-from collections.abc import Iterable
 from pathlib import Path
 
-from asrkit.cli.parser import Parser, one_of, real, whole, word_or
+from asrkit.cli.parser import Parser, real, whole, word_or
 from asrkit.errors import UserError, checked_token, shown
 from asrkit.lm import LIMIT
 from asrkit.lm.hotwords import WEIGHT
@@ -12,7 +11,21 @@ from asrkit.terms import Terms, checked_languages, checked_licence
 
 MODEL = "a .safetensors model file, a name of asrkit models, or hf://owner/name"
 LONGEST_MS = 3_600_000  # limit of times in options
+WITH_MANIFEST = 'with --manifest, whose lines have a "channel" and a "track"'
 MULTIPLE = "a multiple of the model's frame, usually 40 ms"
+
+
+def refuse(options: argparse.Namespace, why: str, *names: str) -> None:
+    """Raise UserError for options that were given but have no effect.
+
+    Args:
+        why: phrase for the message, such as "without --lm".
+        names: options that have no effect.
+    """
+    for name in names:
+        if getattr(options, name) not in (None, False):
+            option = f"--{name.replace('_', '-')}"
+            raise UserError(f"{option} has no effect {why}: leave it out")
 
 
 def add_model_file(arguments: Parser) -> None:
@@ -124,7 +137,7 @@ def add_segments(arguments: Parser, live: bool = False) -> None:
         help="length from which a segment ends at its next pause of 200 ms (default: no limit)",
     )  # fmt: skip
     group.add_argument(
-        "--end-of-turn", type=one_of(eagerness, "off"), metavar="EAGERNESS", default="off",
+        "--end-of-turn", metavar="EAGERNESS", default="off",
         help="also end a segment where a model with a label for it expects the end of a turn: low,"
         " medium or high eagerness (default off)",
     )  # fmt: skip
@@ -168,12 +181,6 @@ def add_channel(arguments: Parser, split: bool = False) -> None:
     )  # fmt: skip
 
 
-def refuse_channel(options: argparse.Namespace) -> None:
-    """Raise UserError for a channel or a track if a manifest names the files."""
-    if options.channel is not None or options.track is not None:
-        raise UserError('--channel and --track need files; in a manifest, use the key "channel"')
-
-
 def add_batch(arguments: Parser) -> None:
     arguments.add_argument(
         "--batch-seconds", type=real(0.1, 86_400.0), default=120.0, metavar="SECONDS",
@@ -181,26 +188,14 @@ def add_batch(arguments: Parser) -> None:
     )  # fmt: skip
 
 
-def eagerness() -> Iterable[str]:
-    from asrkit.runtime.endpoint import EAGERNESS
-
-    return ["off", *EAGERNESS]
-
-
 def add_output(arguments: Parser, form: str) -> None:
     """Add the options for the format and the place of the output."""
     group = arguments.group("output")
     group.add_argument(
-        "--format", type=one_of(formats, form), metavar="FORMAT", default=form,
+        "--format", metavar="FORMAT", default=form,
         help=f"output format: txt, jsonl, json, srt, vtt or textgrid (default {form})",
     )  # fmt: skip
     group.add_argument("--output-dir", metavar="DIR", help="write a file for each recording there")
-
-
-def formats() -> Iterable[str]:
-    from asrkit.runtime.formats import FORMATS
-
-    return FORMATS
 
 
 def token_in(path: Path | None) -> str | None:

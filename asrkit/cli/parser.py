@@ -6,7 +6,7 @@ import io
 import math
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn, TypeVar
@@ -14,12 +14,12 @@ from typing import NoReturn, TypeVar
 from asrkit.cli.interrupt import end_at_next_interrupt
 from asrkit.errors import UserError, printable, shown
 from asrkit.extras import EXTRA_OF, REQUIRED, missing
-from asrkit.registry import refusal
 
 LONGEST_LINE = 1000  # characters on standard error
 MOST_LINES = 50
 
 Number = TypeVar("Number", int, float)
+Value = TypeVar("Value")
 
 
 class Target(str):
@@ -148,30 +148,14 @@ def complain(name: str, message: object) -> None:
         print(printable(line[:LONGEST_LINE]) + more, file=sys.stderr)
 
 
-def one_of(names: Callable[[], Iterable[str]], default: str | None = None) -> Callable[[str], str]:
-    """Return a type of argument: a name.
-
-    Args:
-        names: function that returns the known names. It may import torch, so it is called only for
-            a value that is not the option's default.
-    """
-
-    def name(text: str) -> str:
-        if text != default and text not in (known := list(names())):
-            raise argparse.ArgumentTypeError(refusal(text, known))
-        return text
-
-    return name
-
-
 def whole(lowest: int, highest: float = math.inf) -> Callable[[str], int]:
     """Return a type of argument: whole numbers from `lowest` to `highest`."""
-    return _between(int, "a whole number", lowest, highest)
+    return number(int, "a whole number", lowest, highest)
 
 
 def real(lowest: float, highest: float) -> Callable[[str], float]:
     """Return a type of argument: numbers from `lowest` to `highest`."""
-    return _between(float, "a number", lowest, highest)
+    return number(float, "a number", lowest, highest)
 
 
 def word_or(word: str, number: Callable[[str], int]) -> Callable[[str], str | int]:
@@ -187,16 +171,32 @@ def word_or(word: str, number: Callable[[str], int]) -> Callable[[str], str | in
     return read
 
 
-def _between(
+def number(
     read: Callable[[str], Number], name: str, lowest: float, highest: float
 ) -> Callable[[str], Number]:
+    """Return a type of argument: numbers with limits."""
+
+    def limited(text: str) -> Number:
+        value = read(text)
+        if not lowest <= value <= highest:
+            raise ValueError
+        return value
+
     limits = f"from {lowest} to {highest}" if highest < math.inf else f"from {lowest}"
+    return typed(f"{name} {limits}", limited)
 
-    def number(text: str) -> Number:
-        with suppress(ValueError):
-            value = read(text)
-            if lowest <= value <= highest:
-                return value
-        raise argparse.ArgumentTypeError(f"must be {name} {limits}, got {shown(text)}")
 
-    return number
+def typed(name: str, read: Callable[[str], Value]) -> Callable[[str], Value]:
+    """Return a type of argument: values with this name in messages.
+
+    Args:
+        read: function that returns the value of a text, or raises ValueError.
+    """
+
+    def value(text: str) -> Value:
+        try:
+            return read(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"must be {name}, got {shown(text)}") from None
+
+    return value

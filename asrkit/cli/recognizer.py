@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import torch
 
+from asrkit.cli.options import refuse
 from asrkit.cli.parser import complain
 from asrkit.config import (
     ConfigError,
@@ -21,37 +22,29 @@ from asrkit.lm.hotwords import WEIGHT, read_hotwords
 from asrkit.model import FULL, Context
 from asrkit.model_file import ModelFile, load_model
 from asrkit.runtime import Endpointer, Recognizer, recognizer_of
+from asrkit.runtime.endpoint import PAUSE_MS
 from asrkit.runtime.postprocess import find_postprocess
 from asrkit.runtime.threads import leave_cores, set_threads
 from asrkit.search import KINDS
 
+WITH_FULL = "with --chunk-ms full, in which every frame sees all others"
+
 
 def endpointer_of(options: argparse.Namespace) -> Endpointer | None:
-    chosen = {
-        "max_segment_ms": options.max_segment_ms,
-        "vad": options.vad or None,
-        "end_of_turn": None if options.end_of_turn == "off" else options.end_of_turn,
-    }
-    chosen = {name: value for name, value in chosen.items() if value is not None}
-    if options.endpoint_ms == "off" and options.end_of_turn == "off":
-        if chosen:
-            raise UserError("options of segments need --endpoint-ms: give it, or leave them out")
+    turn = None if options.end_of_turn == "off" else options.end_of_turn
+    if options.endpoint_ms == "off" and turn is None:
+        refuse(options, "without --endpoint-ms", "max_segment_ms", "vad")
         return None
-    if options.endpoint_ms is not None:
-        chosen["pause_ms"] = None if options.endpoint_ms == "off" else options.endpoint_ms
-    try:
-        return Endpointer(**chosen)
-    except ValueError as error:
-        raise UserError(f"endpoint: {error}") from None
+    pause = None if options.endpoint_ms == "off" else options.endpoint_ms or PAUSE_MS
+    return Endpointer(pause, options.max_segment_ms, options.vad, turn)
 
 
 def search_of(options: argparse.Namespace, file: ModelFile) -> SearchConfig:
     search = file.config.search if options.search is None else asked_search(options.search)
     if options.beam is None:
         return search
-    with_beam = [kind for kind in KINDS if "beam" in KINDS.options(kind)]
-    if search.kind not in with_beam:
-        raise UserError(f"--beam needs --search {' or '.join(with_beam)}, got {search.kind}")
+    if "beam" not in KINDS.options(search.kind):
+        refuse(options, f"with --search {search.kind}", "beam")
     return parse_search(search.model_dump() | {"beam": options.beam})
 
 
@@ -67,20 +60,18 @@ def asked_search(text: str, option: str = "--search") -> SearchConfig:
 def lm_of(options: argparse.Namespace) -> LanguageModelConfig | None:
     given = {"units": options.lm_units, "weight": options.lm_weight,
              "word_bonus": options.word_bonus}  # fmt: skip
-    given = {name: value for name, value in given.items() if value is not None}
     if options.lm is None:
-        if given:
-            raise UserError("--lm-units, --lm-weight and --word-bonus need an --lm")
+        refuse(options, "without --lm", "lm_units", "lm_weight", "word_bonus")
         return None
+    given = {name: value for name, value in given.items() if value is not None}
     return parse_language_model({"path": options.lm, **given})
 
 
 def hotwords_of(options: argparse.Namespace) -> dict[str, float] | None:
-    weight = options.hotword_weight
     if options.hotwords is None:
-        if weight is not None:
-            raise UserError("--hotword-weight needs --hotwords")
+        refuse(options, "without --hotwords", "hotword_weight")
         return None
+    weight = options.hotword_weight
     return read_hotwords(options.hotwords, WEIGHT if weight is None else weight)
 
 
@@ -123,11 +114,7 @@ def context_of(options: argparse.Namespace, file: ModelFile) -> Context:
     """Return the context that the options describe; missing numbers are the model's own."""
     rate = file.model.encoder.rate
     if options.chunk_ms == "full":
-        if options.left_ms is not None or options.right_ms is not None:
-            raise UserError(
-                "--left-ms and --right-ms have no effect with --chunk-ms full, in which every "
-                "frame sees all others: leave them out"
-            )
+        refuse(options, WITH_FULL, "left_ms", "right_ms")
         return FULL
     chunk_size, left, right = (
         None if value is None else rate.frames(name, value, lowest)
@@ -145,21 +132,15 @@ def second_pass_of(options: argparse.Namespace, file: ModelFile) -> int | str | 
     is_full = options.chunk_ms == "full"
     chosen: str = options.second_pass or ("off" if is_full else options.second_pass_default)
     if is_full and chosen == "full":
-        raise UserError(
-            "--second-pass full has no effect with --chunk-ms full, whose text is the same: "
-            "leave one of them out"
-        )
+        refuse(options, WITH_FULL, "second_pass")
     if chosen in ("off", "full"):
         return None if chosen == "off" else chosen
     return file.model.encoder.rate.frames("--second-pass", chosen, 1)
 
 
 def second_search_of(options: argparse.Namespace, second_pass: object) -> SearchConfig | None:
-    if options.second_search is not None and second_pass is None:
-        raise UserError(
-            "--second-search has no effect without a second pass: give --second-pass MS, or "
-            "leave it out"
-        )
+    if second_pass is None:
+        refuse(options, "without a second pass", "second_search")
     search = options.second_search
     return None if search is None else asked_search(search, "--second-search")
 

@@ -6,7 +6,14 @@ import argparse
 import sys
 from typing import TYPE_CHECKING
 
-from asrkit.cli.options import add_channel, add_context, add_model, add_output, refuse_channel
+from asrkit.cli.options import (
+    WITH_MANIFEST,
+    add_channel,
+    add_context,
+    add_model,
+    add_output,
+    refuse,
+)
 from asrkit.cli.parser import Parser
 from asrkit.errors import UserError
 
@@ -44,7 +51,7 @@ def align(options: argparse.Namespace) -> int:
         raise UserError("--text needs an audio file; --manifest takes none")
     left_out: list[LeftOut] = []
     if options.manifest:
-        refuse_channel(options)
+        refuse(options, WITH_MANIFEST, "channel", "track")
         jobs = jobs_of([], options.manifest, left_out)
     else:
         where = {"channel": options.channel, "track": options.track}

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from asrkit.cli.options import (
+    WITH_MANIFEST,
     add_batch,
     add_channel,
     add_model,
     add_output,
     add_recognizer,
-    refuse_channel,
+    refuse,
 )
-from asrkit.cli.parser import Parser, one_of, whole
+from asrkit.cli.parser import Parser, whole
 from asrkit.errors import UserError, reason, shown
+from asrkit.registry import refusal
 
 if TYPE_CHECKING:
     from asrkit.data.manifest import LeftOut
@@ -63,15 +65,9 @@ def add_corpus(arguments: Parser) -> None:
         help="processes that share the recordings (default 1)",
     )  # fmt: skip
     group.add_argument(
-        "--engine", type=one_of(engines, "processes"), metavar="ENGINE", default="processes",
+        "--engine", metavar="ENGINE", default="processes",
         help="kind of the workers: processes of this machine, or ray, tasks of a Ray cluster",
     )  # fmt: skip
-
-
-def engines() -> Iterable[str]:
-    from asrkit.transcription.engines import ENGINES
-
-    return ENGINES
 
 
 JSON = ("json", "jsonl")
@@ -81,13 +77,16 @@ def decode(options: argparse.Namespace) -> int:
     from asrkit.cli.recognizer import load_recognizer
     from asrkit.data.inputs import jobs_of
     from asrkit.runtime.formats import calls
+    from asrkit.transcription.engines import ENGINES
     from asrkit.transcription.output import Output, report
 
+    if options.engine not in ENGINES:
+        raise UserError(f"--engine {refusal(options.engine, ENGINES)}")
     if not options.files and not options.manifest:
         raise UserError("nothing to decode: name audio files, or a --manifest")
     left_out: list[LeftOut] = []
     if options.manifest:
-        refuse_channel(options)
+        refuse(options, WITH_MANIFEST, "channel", "track")
     jobs = jobs_of(options.files, options.manifest, left_out, options.channel, options.track)
     for line in left_out:
         print(f"asrkit decode: {line}", file=sys.stderr)

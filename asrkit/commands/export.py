@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterable
 from contextlib import ExitStack, suppress
 from importlib.util import find_spec
 from itertools import islice
@@ -12,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from asrkit.atomic_write import replacing
-from asrkit.cli.options import add_context, add_model_file
-from asrkit.cli.parser import Parser, Target, one_of
+from asrkit.cli.options import add_context, add_model_file, refuse
+from asrkit.cli.parser import Parser, Target
 from asrkit.cli.progress import bar
 from asrkit.errors import UserError, shown
 from asrkit.extras import need, pip_install
@@ -52,7 +51,7 @@ def main(argv: list[str] | None = None) -> int:
     )
     arguments.add_argument("--format", choices=EXPORTS, default="torchscript")
     arguments.add_argument(
-        "--what", type=one_of(contents), metavar="WHAT",
+        "--what", metavar="WHAT",
         help="encoder: log mels to encoder frames; ctc: log mels to log-probabilities; transducer: "
         "log mels to encoder frames, with predictor and joiner in files of their own; model: "
         "samples to log-probabilities, or to a transducer's three parts (default: encoder for "
@@ -64,12 +63,6 @@ def main(argv: list[str] | None = None) -> int:
         "--manifest", help="recordings with texts on which int8 is tried (default: the dev set)"
     )
     return arguments.run(export, argv)
-
-
-def contents() -> Iterable[str]:
-    from asrkit.backends.export_metadata import CONTENTS
-
-    return CONTENTS
 
 
 REPLAYED = 3  # recordings that sherpa-onnx also recognises
@@ -90,8 +83,8 @@ def export(options: argparse.Namespace) -> int:
     from asrkit.model import TransducerHead
 
     is_int8 = options.format.endswith("int8")
-    if options.manifest is not None and not is_int8:
-        raise UserError(f"--manifest is for a test of int8, got --format {options.format}")
+    if not is_int8:
+        refuse(options, f"with --format {options.format}, only with int8", "manifest")
     file = load_file(options)
     exported = exported_of(options, file)
     if exported.what != "encoder":
@@ -272,7 +265,7 @@ def exported_of(options: argparse.Namespace, file: ModelFile) -> Exported:
     if what not in fitting:
         raise UserError(
             f"--what must be {' or '.join(sorted(fitting))} for this model as {form}"
-            f"{' in full context' * context.full}, got {what}"
+            f"{' in full context' * context.full}, got {shown(what)}"
         )
     if context.full and form == "torchscript":
         raise UserError("full context needs --format onnx or onnx-int8, got torchscript")

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from asrkit.cli.options import add_terms, terms_of
-from asrkit.cli.parser import Parser, Target, one_of, whole
+from asrkit.cli.parser import Parser, Target, whole
 from asrkit.errors import UserError, shown
 from asrkit.hub import PREFIX, address_of
+from asrkit.registry import refusal
 from asrkit.terms import UNKNOWN
 
 if TYPE_CHECKING:
@@ -22,10 +22,7 @@ def main(argv: list[str] | None = None) -> int:
         "asrkit import", __doc__,
         "asrkit import nemo stt_en.nemo --output stt_en.safetensors --licence CC-BY-4.0",
     )  # fmt: skip
-    arguments.add_argument(
-        "format", type=one_of(toolkits), metavar="TOOLKIT",
-        help="toolkit that wrote the checkpoint: nemo, wenet or whisper",
-    )  # fmt: skip
+    arguments.add_argument("format", metavar="TOOLKIT", help="its toolkit: nemo, wenet or whisper")
     arguments.add_argument(
         "checkpoint", help="file or folder of the checkpoint, or hf://owner/name"
     )
@@ -48,16 +45,12 @@ def main(argv: list[str] | None = None) -> int:
     return arguments.run(import_, argv)
 
 
-def toolkits() -> Iterable[str]:
-    from asrkit.interop import FORMATS
-
-    return FORMATS
-
-
 def import_(options: argparse.Namespace) -> int:
-    from asrkit.interop import import_checkpoint, recorded
+    from asrkit.interop import FORMATS, import_checkpoint, recorded
     from asrkit.model_file import save_model
 
+    if options.format not in FORMATS:
+        raise UserError(f"the toolkit {refusal(options.format, FORMATS)}")
     source = hub_source(options)
     path = Path(options.checkpoint) if source is None else source.fetch()
     if source is not None and len(source.names) == 1:

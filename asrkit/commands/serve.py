@@ -19,8 +19,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from asrkit import hub
-from asrkit.cli.options import MODEL, add_device, add_recognizer, token_in
-from asrkit.cli.parser import Parser, complain, real, whole
+from asrkit.cli.options import MODEL, add_device, add_recognizer, refuse, token_in
+from asrkit.cli.parser import Parser, complain, real, typed, whole
 from asrkit.errors import UserError, reason, shown
 from asrkit.extras import need
 
@@ -72,6 +72,25 @@ def add_models(arguments: Parser) -> None:
     add_device(arguments)
 
 
+ORIGIN = re.compile(  # as browsers write it, which leave out the own port of a scheme
+    r"(?!http://[^/]*:80$|https://[^/]*:443$)[a-z][a-z0-9+.-]*://[a-z0-9._:\[\]-]+|\*|null"
+)
+AN_ORIGIN = "a scheme and a host in lower case without the scheme's own port, or '*' for all"
+OF_ALL_SITES = "*", "null"  # any page can make a sandboxed frame, whose origin is null
+A_NETWORK = "an address or a network, such as 127.0.0.1 or 10.0.0.0/8"
+
+
+def origin(text: str) -> str:
+    if not ORIGIN.fullmatch(text):
+        raise ValueError
+    return text
+
+
+def network(text: str) -> str:
+    ipaddress.ip_network(text, strict=False)
+    return text
+
+
 def add_network(arguments: Parser) -> None:
     """Add the options of addresses, of access and of encryption."""
     group = arguments.group("network")
@@ -95,7 +114,7 @@ def add_network(arguments: Parser) -> None:
         help="allow an address that other machines reach without a token",
     )
     group.add_argument(
-        "--origin", action="append", default=[], metavar="URL",
+        "--origin", type=typed(AN_ORIGIN, origin), action="append", default=[], metavar="URL",
         help="other site whose pages may connect, such as https://example.org, or '*' for all; may "
         "be repeated",
     )  # fmt: skip
@@ -105,7 +124,8 @@ def add_network(arguments: Parser) -> None:
         "always allowed; may be repeated",
     )  # fmt: skip
     group.add_argument(
-        "--trust-proxy", action="append", default=[], metavar="ADDRESS",
+        "--trust-proxy", type=typed(A_NETWORK, network), action="append", default=[],
+        metavar="ADDRESS",
         help="address or network of a proxy in front, whose X-Forwarded-For names the client; "
         "may be repeated",
     )  # fmt: skip
@@ -160,10 +180,6 @@ DEFAULT = "small-en-alnum"
 BACKLOG = 2048  # connections that wait to be accepted, as uvicorn's
 FAILED = 3  # exit status of a process that does not start; uvicorn's supervisor then ends
 CALLS = "calls.sqlite"  # file in --state-dir
-ORIGIN = re.compile(  # as browsers write it, which leave out the own port of a scheme
-    r"(?!http://[^/]*:80$|https://[^/]*:443$)[a-z][a-z0-9+.-]*://[a-z0-9._:\[\]-]+"
-)
-OF_ALL_SITES = "*", "null"  # any page can make a sandboxed frame, whose origin is null
 
 
 def serve(options: argparse.Namespace) -> int:
@@ -175,7 +191,6 @@ def serve(options: argparse.Namespace) -> int:
 
     token = token_of(options)
     check_origins(options, token)
-    check_proxies(options)
     if options.wyoming is not None:
         refuse_token(options, token)
     set_threads()
@@ -360,8 +375,8 @@ def store_of(options: argparse.Namespace) -> tuple[Store | None, bytes | None]:
     if folder is not None:
         file = SqliteStore(folder / CALLS, seconds)
         return file, file.key()
-    if options.save_seconds is not None and options.workers == 1:  # several have a folder later
-        raise UserError("--save-seconds needs --state-dir or --redis")
+    if options.workers == 1:  # several have a folder later
+        refuse(options, "without --state-dir or --redis", "save_seconds")
     return None, None
 
 
@@ -377,30 +392,13 @@ def token_of(options: argparse.Namespace) -> str | None:
 
 
 def check_origins(options: argparse.Namespace, token: str | None) -> None:
-    """Raise UserError for an --origin that no browser sends, or that lets in every page."""
+    """Raise UserError for an --origin that lets in every page."""
     for each in options.origin:
-        if each not in OF_ALL_SITES and not ORIGIN.fullmatch(each):
-            raise UserError(
-                "--origin must be a scheme and a host in lower case without a path or the scheme's "
-                f"own port, such as https://example.org, or '*' for all, got {shown(each)}"
-            )
         if each in OF_ALL_SITES and token is None and not options.insecure:
             raise UserError(
                 f"--origin '{each}' lets the pages of all sites use the server: give --token-file, "
                 "or --insecure if they may"
             )
-
-
-def check_proxies(options: argparse.Namespace) -> None:
-    """Raise UserError for a --trust-proxy that is neither an address nor a network."""
-    for each in options.trust_proxy:
-        try:
-            ipaddress.ip_network(each, strict=False)
-        except ValueError:
-            raise UserError(
-                "--trust-proxy must be an address or a network, such as 127.0.0.1 or 10.0.0.0/8, "
-                f"got {shown(each)}"
-            ) from None
 
 
 def refuse_token(options: argparse.Namespace, token: str | None) -> None:

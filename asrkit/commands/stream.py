@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from asrkit.cli.interrupt import until_interrupted
-from asrkit.cli.options import add_model, add_recognizer
+from asrkit.cli.options import add_model, add_recognizer, refuse
 from asrkit.cli.parser import Parser
 from asrkit.cli.source import add_live_output, add_source
 from asrkit.errors import UserError, shown
@@ -84,12 +84,10 @@ def screen_of(options: argparse.Namespace) -> Screen:
     """Return the screen that prints results as the options describe."""
     from asrkit.cli.terminal import JsonLines, Screen
 
-    if options.partials and options.format == "jsonl":
-        raise UserError(
-            "--partials has no effect with --format jsonl, which has every partial result: leave "
-            "one of them out"
-        )
-    return JsonLines() if options.format == "jsonl" else Screen(options.partials)
+    if options.format == "txt":
+        return Screen(options.partials)
+    refuse(options, "with --format jsonl, which has every partial result", "partials")
+    return JsonLines()
 
 
 def check_source(options: argparse.Namespace) -> None:
@@ -99,13 +97,12 @@ def check_source(options: argparse.Namespace) -> None:
             "needs one source: FILE, --mic, or - for standard input, got "
             f"{len(options.source) + options.mic} (asrkit decode takes several files)"
         )
-    if not options.mic and options.mic_device is not None:
-        raise UserError("--mic-device needs --mic")
-    live = options.mic or options.source == ["-"]
-    if live and (options.channel not in (None, "split") or options.track is not None):
-        raise UserError("--channel N and --track need a file")
-    if options.mic and options.simulate_realtime:
-        raise UserError("--simulate-realtime needs a file: a microphone is in real time")
+    if options.mic:
+        refuse(options, "with --mic", "simulate_realtime", "sample_rate")
+    else:
+        refuse(options, "without --mic", "mic_device")
+    if options.mic or options.source == ["-"]:
+        refuse(options, "without a file", "track", *["channel"] * (options.channel != "split"))
 
 
 class Live(Protocol):

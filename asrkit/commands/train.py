@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from asrkit.atomic_write import replacing, write_text
+from asrkit.cli.options import refuse
 from asrkit.cli.parser import Parser
 from asrkit.extras import need
 from asrkit.registry import refusal
@@ -51,12 +52,11 @@ MODEL, LABELS = "model.safetensors", "tokenizer"
 
 
 def train(options: argparse.Namespace) -> int:
-    from asrkit.config import ConfigError
     from asrkit.training.distributed import Ranks
     from asrkit.training.warm_start import CONFIG, load_training
 
-    if options.change_schedule and not options.resume:
-        raise ConfigError("--change-schedule needs --resume")
+    if not options.resume:
+        refuse(options, "without --resume", "change_schedule")
     config = load_training(options.config, options.overrides, options.resume)
     # Now, not when the corpus has been made and read.
     need("tensorboard", *config.training.trackers, *["whisper_normalizer"] * config.text.written)

@@ -13,6 +13,7 @@ from asrkit.data.recording import Recording
 from asrkit.errors import UserError, printable
 from asrkit.evaluation.wer import cer, wer
 from asrkit.extras import need
+from asrkit.registry import refusal
 from asrkit.runtime import Recognizer, Result, Segment, formats
 from asrkit.runtime.formats import FORMATS, Call, write
 from asrkit.runtime.words import far_from_model
@@ -44,6 +45,8 @@ class Output:
     """A writer of transcripts, to standard output or to one file per recording."""
 
     def __init__(self, form: str, folder: str | None, jobs: Sequence[Recording]) -> None:
+        if form not in FORMATS:
+            raise UserError(f"--format {refusal(form, FORMATS)}")
         self.form, self.several = form, len(jobs) > 1
         self.folder = None if folder is None else Path(folder)
         if self.folder is None:

@@ -123,10 +123,10 @@ def test_a_stream_of_each_channel(
         ("decode", ["--channel", "2", "FILE"], "has the channels 0 to 1, got channel 2"),
         ("decode", ["--track", "3", "FILE"], "has audio tracks 0 to 0, got track 3"),
         ("decode", ["--channel", "x", "FILE"], "must be split or a whole number from 0, got"),
-        ("decode", ["--channel", "1", "--manifest", "m.jsonl"], "need files"),
+        ("decode", ["--channel", "1", "--manifest", "m.jsonl"], "no effect with --manifest"),
         ("align", ["--text", "a", "--channel", "split", "FILE"], "must be a whole number"),
-        ("stream", ["--channel", "1", "-"], "need a file"),
-        ("align", ["--channel", "1", "--manifest", "m.jsonl"], "need files"),
+        ("stream", ["--channel", "1", "-"], "--channel has no effect without a file"),
+        ("align", ["--channel", "1", "--manifest", "m.jsonl"], "no effect with --manifest"),
     ],
 )
 def test_a_channel_that_is_not_there(

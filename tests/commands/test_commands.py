@@ -39,7 +39,7 @@ def test_asrkit_alone(capsys: Output) -> None:
         assert all(f"  {command}" in shown for command in COMMANDS)
         assert max(map(len, shown.splitlines())) <= 80
     assert main(["data"]) == 0
-    assert "  segment  " in capsys.readouterr().out
+    assert "  normalize  " in capsys.readouterr().out
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"asrkit {asrkit.__version__}\n"
 
@@ -183,8 +183,8 @@ FULL = ["--chunk-ms", "full"]
         ("decode", [], "nothing to decode: name audio files, or a --manifest"),
         ("decode", ["--search", "bean", "x.wav"], "'search.kind': must be one of greedy, prefix_"),
         ("decode", ["--search", "{kind: x", "x.wav"], "--search must be a kind or YAML, got"),
-        ("decode", ["--beam", "4", "x.wav"], "--beam needs --search prefix_beam, got greedy"),
-        ("decode", ["--max-segment-ms", "9", "x.wav"], "options of segments need --endpoint-ms"),
+        ("decode", ["--beam", "4", "x.wav"], "--beam has no effect with --search greedy"),
+        ("decode", ["--max-segment-ms", "9", "x.wav"], "no effect without --endpoint-ms: leave"),
         ("decode", ["--endpoint-ms", "soon", "x.wav"], "--endpoint-ms: must be off or a whole"),
         ("decode", ["--word-bonus", "-1e3", "x.wav"], "begins with - after =, as in --name=-5"),
         ("decode", ["--word-bonus=-1e3", "x.wav"], "from -20.0 to 20.0, got '-1e3'"),
@@ -195,17 +195,21 @@ FULL = ["--chunk-ms", "full"]
         ("stream", [], "needs one source: FILE, --mic, or -"),
         ("stream", ["-", "x.wav"], "needs one source: FILE, --mic, or -"),
         ("stream", ["x.wav", "--mic"], "needs one source: FILE, --mic, or -"),
-        ("stream", ["x.wav", "--mic-device", "1"], "--mic-device needs --mic"),
-        ("stream", ["--mic", "--simulate-realtime"], "--simulate-realtime needs a file"),
+        ("stream", ["x.wav", "--mic-device", "1"], "--mic-device has no effect without --mic"),
+        ("stream", ["--mic", "--simulate-realtime"], "-realtime has no effect with --mic"),
+        ("decode", ["--format", "doc", "x.wav"], "--format must be one of txt, jsonl"),
+        ("decode", ["--engine", "dask", "x.wav"], "--engine must be one of processes, ray, got"),
+        ("decode", ["--end-of-turn", "now", "x.wav"], "end_of_turn must be low, medium, high"),
+        ("export", ["--what", "all", "--output", "x.ts"], "--what must be encoder for this mod"),
         # Options without effect beside another one.
-        ("decode", [*FULL, "--left-ms", "640", "x.wav"], "--right-ms have no effect with"),
-        ("decode", [*FULL, "--right-ms", "160", "x.wav"], "--right-ms have no effect with"),
-        ("decode", [*FULL, "--second-pass", "full", "x.wav"], "--second-pass full has no effect"),
+        ("decode", [*FULL, "--left-ms", "640", "x.wav"], "--left-ms has no effect with"),
+        ("decode", [*FULL, "--right-ms", "160", "x.wav"], "--right-ms has no effect with"),
+        ("decode", [*FULL, "--second-pass", "full", "x.wav"], "--second-pass has no effect with"),
         ("decode", ["--second-search", "greedy", "x.wav"], "has no effect without a second pass"),
         ("evaluate", ["--second-search", "greedy", "x.jsonl"], "effect without a second pass"),
         ("stream", [*FULL, "--second-search", "greedy", "x.wav"], "effect without a second pass"),
         ("stream", ["--partials", "--format", "jsonl", "x.wav"], "--partials has no effect with"),
-        ("export", ["--manifest", "x.jsonl", "--output", "x.ts"], "--manifest is for a test of"),
+        ("export", ["--manifest", "x.jsonl", "--output", "x.ts"], "no effect with --format torch"),
     ],
 )  # fmt: skip
 def test_bad_options(

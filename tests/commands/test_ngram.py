@@ -95,7 +95,7 @@ def test_mistakes(
         ([*beam, "--lm", arpa, "--lm-units", "tokens"], "its words are 'NO', 'YES', expected"),
         ([*beam, "--lm", wav], "x.wav:"),
         ([*beam, "--lm", "none"], "the language model none does not exist"),
-        ([*beam, "--lm-weight", "1"], "--lm-units, --lm-weight and --word-bonus need an"),
+        ([*beam, "--lm-weight", "1"], "--lm-weight has no effect without --lm: leave"),
         ([*ngram, "none.txt"], "no text or manifest none.txt"),
         ([*ngram, "--units", "tokens", texts], "--units tokens needs a --model"),
         ([*ngram, latin], "latin:2: not UTF-8"),

@@ -147,7 +147,7 @@ def test_the_final_text_is_of_full_context(wav: Path, quiet: Path, shown: Shown)
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (["--second-pass", "full"], "--second-pass full has no effect with --chunk-ms full"),
+        (["--second-pass", "full"], "--second-pass has no effect with --chunk-ms full"),
         (["--second-pass", "640"], "larger context than the first pass, full, got 640 ms"),
         (["--second-pass", "off", "--second-search", "greedy"], "has no effect without a second"),
         (["--second-pass", "30"], "--second-pass must be a multiple of 40 ms from 40 to"),
