@@ -100,17 +100,13 @@ class Disk(io.BytesIO):
 
 
 def test_a_full_disk_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As what it is, an OSError, which commands print as one line, wherever the disk is full."""
-    written, told = {"step": 1, "weights": {"w": torch.zeros(1000)}}, set()
-    for size in range(0, 4000, 100):
-        disk = Disk(size)
-        monkeypatch.setattr(checkpoints, "replacing", lambda path, disk=disk: nullcontext(disk))
-        with pytest.raises(OSError, match="No space left on device"):
-            Checkpoints(tmp_path).save(1, written)
-        with pytest.raises((OSError, RuntimeError)) as error:
-            torch.save(written, Disk(size))
-        told.add(error.type)
-    assert told == {OSError, RuntimeError}  # the control: torch says both
+    """As an OSError, which commands print as one line; control: torch raises a RuntimeError."""
+    written = {"step": 1, "weights": {"w": torch.zeros(1000)}}
+    monkeypatch.setattr(checkpoints, "replacing", lambda path: nullcontext(Disk(2000)))
+    with pytest.raises(OSError, match="No space left on device"):
+        Checkpoints(tmp_path).save(1, written)
+    with pytest.raises(RuntimeError):
+        torch.save(written, Disk(2000))
 
 
 def test_a_flipped_bit_anywhere_is_noticed_or_harmless(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ import itertools
 import json
 import logging
 import math
-import multiprocessing
 from pathlib import Path
 
 import pytest
@@ -103,24 +102,6 @@ def test_an_epoch_ends_where_the_next_begins(corpus: Path, tmp_path: Path) -> No
     assert seconds > 2 * subject.corpus.seconds
 
 
-def test_workers_live_from_epoch_to_epoch(corpus: Path, tmp_path: Path) -> None:
-    subject = trainer(corpus, tmp_path)
-    one = subject.config.data.model_copy(update={"num_workers": 1})
-    subject.batches.config = subject.config.model_copy(update={"data": one})
-    others = set(multiprocessing.active_children())
-    numbers, seeds = [], []
-    for epoch in (0, 1, 1):
-        if len(numbers) == 2:
-            del subject.batches.loader  # the control: another loader has other workers
-        subject.progress = Progress(epoch, 0, 0, 0.0)
-        seeds.append([step.batches[0].seed for step in subject.steps()])
-        workers = set(multiprocessing.active_children()) - others
-        numbers.append({process.pid for process in workers})
-    assert len(numbers[0]) == 1
-    assert numbers[0] == numbers[1] != numbers[2]
-    assert seeds[0] != seeds[1] == seeds[2]  # each epoch has its own batches
-
-
 def test_a_loss_that_is_not_finite_skips_the_step(
     corpus: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -178,17 +159,6 @@ def test_a_training_that_diverges_is_a_users_error(
     assert train(corpus, tmp_path / "out", **options) == 2
     assert told in capsys.readouterr().err
     assert not (tmp_path / "out" / "model.safetensors").exists()
-
-
-def test_unusable_utterances_are_reported(corpus: Path, tmp_path: Path) -> None:
-    (corpus / "audio" / "train3.flac").write_bytes(b"")
-    assert train(corpus, tmp_path / "out", epochs=1) == 0
-    report = [
-        json.loads(line) for line in (tmp_path / "out" / "left_out.jsonl").read_text().splitlines()
-    ]
-    assert [u["id"] for u in report] == ["train3"]
-    assert "is empty" in report[0]["reason"]
-    assert "1 utterances left out" in (tmp_path / "out" / "train.log").read_text()
 
 
 def test_gradient_checkpointing_changes_no_gradient() -> None:
