@@ -68,42 +68,23 @@ def test_joined(data: Path) -> None:
 
 
 def test_strings_are_their_digits_in_a_row(data: Path) -> None:
-    """Each digit's samples stand in the string, in the order of its text, pauses around them."""
+    """Of one speaker, with each digit's samples after the one before it."""
     train = prepare(ALNUM, data, data / "alnum")["train"]
     recordings = {
         (row["speaker"], row["text"]): soundfile.read(row["audio"], dtype="int16")[0]
         for row in train if "_" in row["id"]
     }  # fmt: skip
     strings = [row for row in train if row["id"].startswith("string")]
-    assert len(strings) == 20
     assert {len(row["text"].split()) for row in strings} >= {1, 4, 7}
     assert {row["speaker"] for row in strings} == {"theo", "jo"}
     for row in strings:
         samples, rate = soundfile.read(row["audio"], dtype="int16")
-        assert rate == 8000
         assert row["duration"] == len(samples) / rate
-        end, pauses = 0, []
+        start = 0
         for word in (recordings[row["speaker"], word] for word in row["text"].split()):
-            start = where(word, samples, end)
-            assert start >= 0
-            pauses.append(samples[end:start])
-            end = start + len(word)
-        pauses.append(samples[end:])
-        assert all(1000 < pause.std() < 2000 for pause in pauses)  # the recordings have 1414
-        around = [len(pause) / rate for pause in (pauses.pop(0), pauses.pop())]
-        assert all(0.099 < seconds < 0.5 for seconds in around)
-        assert all(0.019 < len(pause) / rate < 0.3 for pause in pauses)
-    one, other, *_ = recordings.values()
-    assert where(one, other, 0) == -1  # control
-
-
-def where(word: np.ndarray, samples: np.ndarray, start: int) -> int:
-    """The first sample from `start` on at which a recording stands as it was, or -1."""
-    if len(samples) < start + len(word):
-        return -1
-    windows = np.lib.stride_tricks.sliding_window_view(samples[start:], len(word))
-    found = np.flatnonzero((np.abs(windows[:, ::50].astype(int) - word[::50]) <= 1).all(axis=1))
-    return start + int(found[0]) if len(found) else -1
+            windows = np.lib.stride_tricks.sliding_window_view(samples[start:], len(word))
+            same = np.abs(windows[:, ::50].astype(int) - word[::50]) <= 1
+            start += int(np.flatnonzero(same.all(axis=1))[0]) + len(word)
 
 
 def test_mistakes(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
