@@ -101,17 +101,6 @@ def test_bad_rows(tmp_path: Path, capsys: Output) -> None:
     assert sorted(each.name for each in (tmp_path / "out/audio").iterdir()) == ["5.flac", "y.mp3"]
 
 
-@pytest.mark.parametrize("values", [[5, 6], [[1.0], [2.0, 3.0]], [{"path": 7}, {"path": 8}]])
-def test_audio_that_is_neither_a_path_nor_bytes(
-    values: list[Any], tmp_path: Path, capsys: Output
-) -> None:
-    table = pyarrow.table({"audio": values, "text": ["a", "b"]})
-    path = write_parquet(table, tmp_path / "d.parquet")
-    assert run("data", "import", "auto", path, "--output", tmp_path / "out") == 2
-    problem = "left out 2, impossible value: d.parquet: row 1: 'audio': input should be a valid"
-    assert problem in capsys.readouterr().err
-
-
 def test_what_is_not_a_dataset(tmp_path: Path, capsys: Output) -> None:
     (tmp_path / "bad.parquet").write_bytes(b"PAR1" + bytes(100))
     write_parquet(table_of(tmp_path).drop_columns(["sentence"]), tmp_path / "no-text.parquet")

@@ -29,11 +29,7 @@ def test_nemo(audio: Path, tmp_path: Path, capsys: Output) -> None:
          "offset": None},
         {"audio_filepath": "audio/c.wav", "text": "three", "duration": 0.2, "offset": 0.1},
         {"audio_filepath": "audio/c.wav", "text": "four", "duration": 0.2, "offset": 0.3},
-        {"audio_filepath": "audio/c.wav", "text": "five", "duration": 0.9, "offset": 0.3},
-        {"audio_filepath": "audio/d.wav", "duration": 0.5},
-        {"audio_filepath": ["a"], "text": "x"}, {"audio_filepath": "audio/d.wav", "text": {"a": 1}},
-        [1], {"audio_filepath": "audio/d.wav", "text": "x", "duration": True and "long"},
-        {"audio_filepath": "e.wav", "text": "in a tar", "shard_id": 0},
+        {"audio_filepath": ["a"], "text": "x"}, [1],
     )  # fmt: skip
     with path.open("a") as file:
         file.write("{not json\n" + "[" * 100_000 + "\n")
@@ -44,15 +40,8 @@ def test_nemo(audio: Path, tmp_path: Path, capsys: Output) -> None:
                                "c": ("three", 0.1, 0.2), "c-2": ("four", 0.3, 0.2)}  # fmt: skip
     assert found["a"]["speaker"] == "7"
     errors = capsys.readouterr().err
-    for line in (
-        "left out 3, line that is not a JSON object: train_manifest.json:9",
-        "left out 1, time outside the file: c-3: 0.30 to 1.20 s of 0.50 s",
-        "left out 1, empty text: d", "left out 1, audio that cannot be read: ",
-        "left out 3, impossible value: train_manifest.json:7: 'audio': input should be a valid st",
-        "; train_manifest.json:8: 'text': input should be a valid string, got {'a': 1};",
-        "'duration': input should be a valid number, unable to parse string as a number, got 'lo",
-    ):  # fmt: skip
-        assert line in errors, line
+    assert "left out 3, line that is not a JSON object: train_manifest.json:6" in errors
+    assert "left out 1, impossible value: train_manifest.json:5: 'audio': input sh" in errors
 
 
 LINES = '{"path": "audio/a.wav", "sentence": "one", "client_id": "x"}\n'
@@ -76,15 +65,7 @@ def test_json_lines_with_other_keys(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (audio / "recordings.jsonl").write_text(line)
-    command = (
-        "import",
-        "auto",
-        audio / "recordings.jsonl",
-        "--dev",
-        0,
-        "--output",
-        tmp_path / "out",
-    )
+    command = ("import", "auto", audio / "recordings.jsonl", "--dev", 0, "--output", "out")
     assert run("data", *command, *options) == 0
     one = imported(tmp_path / "out", "train")["a"]
     assert (one["text"], one["speaker"], one["audio"]) == ("one", "x", "../in/audio/a.wav")

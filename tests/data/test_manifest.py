@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from asrkit.audio import AudioError
 from asrkit.commands.data_check import default_config
 from asrkit.config import ModelConfig
 from asrkit.data import manifest
-from asrkit.data.dataset import SpeechDataset, TextEncoder
+from asrkit.data.dataset import TextEncoder
 from asrkit.data.manifest import LeftOut, ManifestError, read_manifest
 from asrkit.data.recordings import load_recordings
 from asrkit.model.head import ctc_frames
@@ -73,22 +72,6 @@ def test_what_cannot_be_used_is_named(tmp_path: Path) -> None:
     assert reasons["3"] == "empty text"
     assert "not in the vocabulary: '!'" in reasons["4"]
     assert reasons["5"] == "too short: 5 encoder frames, but its labels need 8"
-
-
-def test_a_file_that_breaks_later_is_left_out_of_its_batch(corpus: Path) -> None:
-    recordings = load_recordings(str(corpus / "train.jsonl"), [])
-    (corpus / "audio" / "train1.flac").write_bytes(b"no longer audio")
-    (corpus / "audio" / "train2.flac").unlink()
-    with pytest.raises(AudioError, match=r"train2\.flac does not exist$") as error:
-        recordings.load(2)
-    assert "\n" not in str(error.value)
-    batch = SpeechDataset(recordings, ENCODE)[("seed", [0, 1, 2, 3])]
-    assert batch.ids == ["train0", "train3"]
-    assert [u.id for u in batch.left_out] == ["train1", "train2"]
-    assert batch.samples.shape[0] == 2
-    nothing = SpeechDataset(recordings, ENCODE)[("seed", [1])]
-    assert nothing.ids == []
-    assert len(nothing.left_out) == 1
 
 
 @pytest.mark.parametrize("is_packed", [False, True])

@@ -4,19 +4,16 @@ import json
 import pickle
 import tarfile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow
 import pytest
 import soundfile
 
-from asrkit.data import recording
 from asrkit.data.dataset import SpeechDataset
 from asrkit.data.inputs import read_recordings
 from asrkit.data.manifest import LeftOut, ManifestError
-from asrkit.data.recordings import Recordings, load_recordings
-from asrkit.data.sampling import EpochBatches
+from asrkit.data.recordings import load_recordings
 from asrkit.data.shards import INDEX, lossless_form, pack
 from tests.conftest import speech, write_manifest, write_wav
 from tests.data.encoding import ENCODE
@@ -24,19 +21,6 @@ from tests.running import run
 
 SPEEDS = (0.9, 1.0, 1.1)
 LEVEL = speech(1.0) / np.abs(speech(1.0)).max()
-
-
-@pytest.fixture
-def reads(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
-    """The parts of shards that are read: path and first byte."""
-    parts, read = [], recording.part_of_bytes
-
-    def recorded(path: str, first_byte: int, num_bytes: int | None) -> Any:
-        parts.append((path, first_byte))
-        return read(path, first_byte, num_bytes)
-
-    monkeypatch.setattr(recording, "part_of_bytes", recorded)
-    return parts
 
 
 def packed(manifest: Path, output: Path) -> list[LeftOut]:
@@ -93,43 +77,6 @@ def test_a_part_of_a_file_keeps_its_samples_in_a_shard(
     assert np.array_equal(after[0].read()[0], before[0].read()[0])
     assert np.array_equal(after.load(0), before.load(0))
     assert lossless_form(before[0].read()[0])["format"].lower() == suffix
-
-
-def test_a_file_that_its_manifest_contradicts_is_not_packed(tmp_path: Path) -> None:
-    write_wav(tmp_path / "x.wav", LEVEL)
-    right = {"id": "right", "audio": "x.wav", "text": "a", "duration": 1.0, "sample_rate": 16000}
-    wrong = [right | {"id": "rate", "sample_rate": 8000}, right | {"id": "length", "duration": 2.0}]
-    manifest = write_manifest(tmp_path / "x.jsonl", right, *wrong)
-    reasons = dict(packed(manifest, tmp_path / "shards"))
-    assert "the manifest has 8000 Hz, the file has 16000 Hz" in reasons["rate"]
-    assert "has 1.00 s, the manifest 2.00 s: correct" in reasons["length"]
-    assert len(load_recordings(str(tmp_path / "shards"), []).load(0)) == 16000
-
-
-def test_planning_reads_no_audio_and_a_rank_its_own(
-    shards: Path, reads: list[tuple[str, int]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    recordings = load_recordings(str(shards), [])
-    rows = [(each.audio, each.first_byte) for each in recordings]
-    dataset = SpeechDataset(recordings, ENCODE)
-
-    def read_by(rank: int, start: int = 0) -> list[tuple[str, int]]:
-        reads.clear()
-        batches = list(EpochBatches(recordings.durations, 4.0, 2, 0, 0, start, rank, world_size=2))
-        assert not reads
-        assert [dataset[batch].left_out for batch in batches] == [[]] * len(batches)
-        assert reads == [rows[place] for _, places in batches for place in places]
-        return list(reads)
-
-    first, second = read_by(0), read_by(1)
-    assert sorted(first + second) == sorted(rows)  # each by one rank, once
-    assert 0 < len(first) < len(rows)
-    assert 0 < len(read_by(0, start=2)) < len(first)
-    # Control: a rank that reads what is not its own is found.
-    load = Recordings.load
-    monkeypatch.setattr(Recordings, "load", lambda self, at: (load(self, 0), load(self, at))[1])
-    with pytest.raises(AssertionError):
-        read_by(1)
 
 
 def test_other_processes_map_the_same_index(shards: Path, corpus: Path) -> None:
