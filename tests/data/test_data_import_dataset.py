@@ -32,25 +32,8 @@ def write_parquet(table: Any, path: Path) -> Path:
     return path
 
 
-def write_stream(table: Any, path: Path) -> Path:
-    """A file of save_to_disk."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with pyarrow.ipc.new_stream(str(path), table.schema) as writer:
-        writer.write_table(table)
-    (path.parent / "dataset_info.json").write_text("{}")
-    (path.parent / "state.json").write_text("{}")
-    return path
-
-
-@pytest.mark.parametrize(
-    ("write", "name"),
-    [
-        (write_parquet, "ds/data/train-00000-of-00001.parquet"),
-        (write_stream, "ds/data-00000-of-00001.arrow"),
-    ],
-)
-def test_a_dataset(write: Any, name: str, tmp_path: Path) -> None:
-    path = write(table_of(tmp_path), tmp_path / name)
+def test_a_dataset(tmp_path: Path) -> None:
+    path = write_parquet(table_of(tmp_path), tmp_path / "ds/data/train-00000-of-00001.parquet")
     for source, out in ((tmp_path / "ds", "out"), (path, "out2")):
         assert run("data", "import", "auto", source, "--output", tmp_path / out) == 0
         found = imported(tmp_path / out)
@@ -66,14 +49,12 @@ def test_parts_of_a_dataset_are_kept(tmp_path: Path) -> None:
     table = table_of(tmp_path)
     for part, first in (("train", 0), ("validation", 2), ("test", 4)):
         write_parquet(table.slice(first, 2), tmp_path / f"ds/data/{part}-00000-of-00001.parquet")
-        write_stream(table.slice(first, 2), tmp_path / f"dict/{part}/data-00000-of-00001.arrow")
-    for name in ("ds", "dict"):
-        command = ("import", "huggingface", tmp_path / name, "--output", tmp_path / f"o-{name}")
-        assert run("data", *command) == 0
-        found = imported(tmp_path / f"o-{name}", "train", "dev", "test")
-        assert [found[name]["split"] for name in "012345"] == [
-            "train", "train", "dev", "dev", "test", "test",
-        ]  # fmt: skip
+    command = ("import", "huggingface", tmp_path / "ds", "--output", tmp_path / "out")
+    assert run("data", *command) == 0
+    found = imported(tmp_path / "out", "train", "dev", "test")
+    assert [found[name]["split"] for name in "012345"] == [
+        "train", "train", "dev", "dev", "test", "test",
+    ]  # fmt: skip
 
 
 def test_bad_rows(tmp_path: Path, capsys: Output) -> None:

@@ -13,6 +13,6 @@ KINDS = {  # kinds of corpora, with their meanings for the help
     "nemo": "manifest of NeMo: audio_filepath, text, duration, offset",
     "kaldi": "folder with wav.scp and text, perhaps segments and utt2spk",
     "librispeech": "folders of speakers and chapters with .trans.txt",
-    "huggingface": "parquet files, or a folder of save_to_disk",
+    "huggingface": "parquet files",
     "lhotse": "cuts or Shar of lhotse, or their folder",
 }

@@ -1,4 +1,4 @@
-"""Hugging Face's datasets: parquet files and folders of save_to_disk by pyarrow."""
+"""Hugging Face's datasets: parquet files by pyarrow."""
 
 import os
 import re
@@ -18,7 +18,6 @@ from asrkit.extras import need
 
 ROWS = 32  # rows of which the audio is in memory
 MAGIC = {b"RIFF": ".wav", b"fLaC": ".flac", b"OggS": ".ogg"}  # others are .mp3
-DATA = re.compile(r"(?!cache-|tmp|indices).*\.(parquet|arrow)")  # names of files, without caches
 
 
 def read_dataset(source: Source, omitted: Omitted) -> Iterator[Row]:
@@ -31,7 +30,7 @@ def read_dataset(source: Source, omitted: Omitted) -> Iterator[Row]:
 
     names, root = Ids(), source.audio_root or source.path
     for path in files_of(source.path) if source.path.is_dir() else [source.path]:
-        if not DATA.fullmatch(path.name):
+        if path.suffix != ".parquet":
             continue
         split = split_of(path.relative_to(source.path.parent))
         try:
@@ -50,11 +49,10 @@ def read_dataset(source: Source, omitted: Omitted) -> Iterator[Row]:
 
 def rows_in(path: Path, source: Source) -> Iterator[Row]:
     """Yield the values of the columns that are read, by the key of a manifest."""
-    from pyarrow import ipc, memory_map, parquet
+    from pyarrow import parquet
 
-    file = parquet.ParquetFile(path) if path.suffix == ".parquet" else None
-    data = file or ipc.open_stream(memory_map(str(path)))
-    schema = file.schema_arrow if file else data.schema
+    file = parquet.ParquetFile(path)
+    schema = file.schema_arrow
     kinds = {name: str(schema.field(name).type) for name in schema.names}
     sound = [name for name in kinds if field_of(name) == "audio" and kinds[name] != "string"]
     # Beside a column with audio, others may have its path.
@@ -63,12 +61,9 @@ def rows_in(path: Path, source: Source) -> Iterator[Row]:
     ]
     places = columns_of(path, header, source.columns)
     chosen = {field: schema.names[place] for field, place in places.items()}
-    names = [*chosen.values()]
-    batches = file.iter_batches(ROWS, columns=names) if file else (b.select(names) for b in data)
-    for batch in batches:
-        for first in range(0, len(batch), ROWS):
-            for row in batch.slice(first, ROWS).to_pylist():
-                yield {field: row[name] for field, name in chosen.items()}
+    for batch in file.iter_batches(ROWS, columns=[*chosen.values()]):
+        for row in batch.to_pylist():
+            yield {field: row[name] for field, name in chosen.items()}
 
 
 def audio_of(value: Any, folder: Path, names: Ids) -> Any:

@@ -35,7 +35,7 @@ OPTIONS = {"columns": NAMED, "audio_root": (*NAMED, "kaldi", "lhotse")}  # kinds
 FILES = {  # kinds by paths in a folder, or by a file's name
     "kaldi": re.compile(r"wav\.scp"),
     "lhotse": re.compile(r"(cuts|[^/]*recordings)[^/]*\.jsonl(\.gz)?"),
-    "huggingface": re.compile(r".*\.(parquet|arrow)"),
+    "huggingface": re.compile(r".*\.parquet"),
     "librispeech": re.compile(r".*\.trans\.txt"),
 }
 
