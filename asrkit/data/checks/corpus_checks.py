@@ -25,16 +25,12 @@ def repeated_ids(facts: Sequence[Facts], rules: Rules) -> Found:
 
 
 def repeated_audio(facts: Sequence[Facts], rules: Rules) -> Found:
-    for first, again in _repeats(facts, _audio):
+    # Silence has another check.
+    for first, again in _repeats(facts, lambda f: f.signal and f.signal.rms and f.signal.digest):
         same = rules.encode.normalize(first.text) == rules.encode.normalize(again.text)
         place = "" if first.manifest == again.manifest else f" in {first.manifest}"
         text = "" if same else ", but with another text"
         yield again, f"as {first.utterance.id}{place}{text}"
-
-
-def _audio(facts: Facts) -> Hashable:
-    """Return a key that is equal for equal samples; None for silence, which has another check."""
-    return facts.signal.digest if facts.signal and facts.signal.rms else None
 
 
 def shared_speakers(facts: Sequence[Facts], rules: Rules) -> Found:
@@ -52,11 +48,11 @@ def shared_speakers(facts: Sequence[Facts], rules: Rules) -> Found:
 def _repeats(
     facts: Sequence[Facts], key: Callable[[Facts], Hashable]
 ) -> Iterator[tuple[Facts, Facts]]:
-    """Yield pairs of the first and a later utterance with the same key; skip the key None."""
+    """Yield pairs of the first and a later utterance with the same key, which is true."""
     seen: dict[Hashable, Facts] = {}
     for each in facts:
         value = key(each)
-        first = each if value is None else seen.setdefault(value, each)
+        first = seen.setdefault(value, each) if value else each
         if first is not each:
             yield first, each
 
