@@ -166,7 +166,7 @@ def test_wrong_columns(value: str, tmp_path: Path, capsys: Output) -> None:
 
 
 def test_speakers_of_calls_are_roles(tmp_path: Path, capsys: Output) -> None:
-    """No call is in both parts, and each has both roles; the check names a mix of both voices."""
+    """No call is in both parts, and each has both roles."""
     lines = ["file,who,start,end,text,channel"]
     for number in range(10):
         voices = [speech(1.0, seed=2 * number + channel) for channel in range(2)]
@@ -175,10 +175,10 @@ def test_speakers_of_calls_are_roles(tmp_path: Path, capsys: Output) -> None:
                   f"c{number}.wav,customer,0.4,0.9,hello,1"]  # fmt: skip
     calls = tmp_path / "calls.csv"
     calls.write_text("\n".join(lines))
-    command = ("data", "import", "auto", calls, "--columns=speaker=who", "--output")
-    assert run(*command, tmp_path / "apart") == 0
+    command = ("data", "import", "auto", calls, "--columns=speaker=who")
+    assert run(*command, "--output", tmp_path / "out") == 0
     assert "or speakers who share recordings: dev is split by rec" in capsys.readouterr().err
-    found = imported(tmp_path / "apart")
+    found = imported(tmp_path / "out")
     assert {(each["speaker"], each["channel"]) for each in found.values()} == {
         ("agent", 0), ("customer", 1),
     }  # fmt: skip
@@ -186,9 +186,3 @@ def test_speakers_of_calls_are_roles(tmp_path: Path, capsys: Output) -> None:
               if each["split"] == part} for part in ("train", "dev")]  # fmt: skip
     assert {role for _, role in parts[1]} == {"agent", "customer"}
     assert not {audio for audio, _ in parts[0]} & {audio for audio, _ in parts[1]}
-    calls.write_text("\n".join(line.rpartition(",")[0] for line in lines))
-    assert run(*command, tmp_path / "mixed") == 0
-    for name, is_mixed in (("apart", False), ("mixed", True)):
-        capsys.readouterr()
-        assert run("data", "check", tmp_path / name / "train.jsonl") == 0
-        assert ("the mean of 2 channels that differ" in capsys.readouterr().out) == is_mixed

@@ -32,12 +32,8 @@ def test_paths_are_relative_to_the_manifest(corpus: Path) -> None:
 def test_speed(corpus: Path) -> None:
     recordings = load_recordings(str(corpus / "dev.jsonl"), []).at_speeds([0.9, 1.0, 1.1])
     assert len(recordings) == 9
-    assert [each.id for each in recordings][:4] == [
-        "dev0_sp0.9",
-        "dev0",
-        "dev0_sp1.1",
-        "dev1_sp0.9",
-    ]
+    ids = [each.id for each in recordings]
+    assert ids[:4] == ["dev0_sp0.9", "dev0", "dev0_sp1.1", "dev1_sp0.9"]
     seconds = sorted(len(recordings.load(place)) / 16000 for place in range(3))
     assert seconds == pytest.approx([1 / 1.1, 1.0, 1 / 0.9], abs=1e-3)
 
@@ -48,14 +44,8 @@ def test_what_cannot_be_used_is_named(tmp_path: Path) -> None:
     write_wav(tmp_path / "short.wav", speech(0.2))
     (tmp_path / "empty.wav").write_bytes(b"")
     (tmp_path / "text.wav").write_text("no audio")
-    bad = [
-        ("missing", "yes"),
-        ("empty", "yes"),
-        ("text", "yes"),
-        ("ok", ""),
-        ("ok", "yes!"),
-        ("short", "yes nono"),
-    ]
+    bad = [("missing", "yes"), ("empty", "yes"), ("text", "yes"), ("ok", ""), ("ok", "yes!")]
+    bad.append(("short", "yes nono"))
     utterances = [
         {"id": f"{i}", "audio": f"{name}.wav", "text": text} for i, (name, text) in enumerate(bad)
     ]

@@ -74,7 +74,7 @@ def keys() -> list[str]:
 def test_what_is_done_is_not_done_again(
     command: list[str], read: Callable[[], list[str]], capsys: Printed
 ) -> None:
-    """Unless it is missing, its audio is new or the options change; a bad file is tried again."""
+    """Unless it is missing, or its audio, model or options change; a bad file is tried again."""
     assert run("decode", *command, *OUT) == 1
     first, texts, said = read(), written(), capsys.readouterr().err
     assert (first, len(texts)) == (ALL, 5)
@@ -94,22 +94,9 @@ def test_what_is_done_is_not_done_again(
         for expected in (ALL, [BAD]):
             run("decode", *command, *OUT, *options)
             assert read() == expected
-
-
-def test_transcripts_of_another_model_are_replaced(
-    command: list[str], read: Callable[[], list[str]]
-) -> None:
-    """Under the same name, and again when the first model comes back: their content counts."""
-    found = []
-    model = Path("m.safetensors")
-    one = model.read_bytes()
-    other = talkative_model(Path("o.safetensors"), labels=LETTERS[::-1]).read_bytes()
-    for data in (one, other, one):
-        model.write_bytes(data)
-        run("decode", *command, *OUT)
-        assert read() == ALL
-        found.append(written())
-    assert found[0] == found[2] != found[1]
+    talkative_model(Path("m.safetensors"), labels=LETTERS[::-1])  # the same name
+    run("decode", *command, *OUT)
+    assert read() == ALL
 
 
 def test_a_function_without_identity(
