@@ -3,7 +3,8 @@
 import inspect
 import socket
 import threading
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -67,3 +68,17 @@ def serving(
         running.should_exit = True
         thread.join(120)
         assert not thread.is_alive(), "the server does not end"
+
+
+def wait_until(holds: Callable[[], bool], seconds: float = 10.0) -> None:
+    until = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def call_of(recordings: Recordings, *numbers: int) -> np.ndarray:
+    """A call in which these recordings are the channels: (n, channels) int16."""
+    channels = [recordings[number][1] for number in numbers]
+    length = max(map(len, channels))
+    return np.stack([np.pad(each, (0, length - len(each))) for each in channels], axis=1)

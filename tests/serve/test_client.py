@@ -21,7 +21,7 @@ from asrkit.serve.client import RemoteSession
 from asrkit.serve.dialects.messages import Start
 from asrkit.serve.server import Limits, Server
 from tests.running import run
-from tests.serve.running import Recordings, serving
+from tests.serve.running import Recordings, call_of, serving
 
 Output = pytest.CaptureFixture[str]
 
@@ -253,3 +253,22 @@ def test_an_odd_host_is_one_line(tmp_path: Path, capsys: Output) -> None:
     for host in ("x" * 300, "a..b"):
         assert run("listen", f"http://{host}:9", tmp_path / "x.wav") == 2
         assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_channels(
+    served: Recognizer, address: str, recordings: Recordings, tmp_path: Path,
+    capsys: Output,
+) -> None:  # fmt: skip
+    """However often the connection is cut, the segments of each channel are those of it alone."""
+    call = call_of(recordings, 1, 2)
+    soundfile.write(tmp_path / "call.wav", call, 16000)
+    with cutting(address, cuts=4, seed=1, most=24_000) as cutter:
+        options = ["--channel", "split", "--format", "jsonl"]
+        assert run("listen", f"http://{cutter.address}", tmp_path / "call.wav", *options) == 0
+        assert cutter.done == 5
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    for channel, name in enumerate(["channel 0", "channel 1"]):
+        own = [each for each in lines if (each["channel"], each["speaker"]) == (channel, name)]
+        finals = [(each["text"], each["start"]) for each in own if each["type"] == "final"]
+        expected = served.transcribe(call[:, channel]).segments
+        assert finals == [(each.text, each.spoken) for each in expected]

@@ -1,7 +1,11 @@
-"""Uploads are decoded in other processes: whatever happens to these, the server goes on."""
+"""Uploads: decoded in other processes, whose ends and whose clients' ends leave nothing behind."""
 
 import asyncio
+import io
 import os
+import signal
+import socket
+import subprocess
 import sys
 import tempfile
 import threading
@@ -20,11 +24,11 @@ from asrkit.serve import uploads
 from asrkit.serve.decode import NICE
 from asrkit.serve.server import Limits, Server
 from asrkit.serve.uploads import Decoders
+from tests.conftest import PROJECT
 from tests.running import python
 from tests.serve import decoders
-from tests.serve.running import Recordings, serving
+from tests.serve.running import Recordings, serving, wait_until
 from tests.serve.test_stream import converse, in_bytes, start, text_of
-from tests.serve.test_uploads import wait_until
 
 URL = "http://{}/v1/audio/transcriptions"
 linux = pytest.mark.skipif(sys.platform != "linux", reason="limits of Linux")
@@ -139,12 +143,8 @@ def test_uploads_wait_for_a_free_process(
 
 def children() -> set[str]:
     """Numbers of this process's children."""
-    found = set()
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError):
-            if path.read_text().rpartition(")")[2].split()[1] == str(os.getpid()):
-                found.add(path.parent.name)
-    return found
+    files = Path("/proc/self/task").glob("*/children")
+    return {number for each in files for number in each.read_text().split()}
 
 
 @linux
@@ -174,19 +174,8 @@ def test_no_process_is_left_by_a_client_that_leaves_while_it_starts(
         assert asyncio.run(leave()) == set()
 
 
-def test_channels_that_cancel_each_other_out_are_a_warning(
-    served: Recognizer, noise: Path, tmp_path: Path
-) -> None:
-    samples = soundfile.read(noise)[0][:, :1]
-    soundfile.write(tmp_path / "x.wav", np.concatenate([samples, -samples], 1), 44100)
-    with serving(Server({"m": served})) as address:
-        warned = upload(address, tmp_path / "x.wav").headers["X-Asrkit-Warning"]
-        assert "channels that cancel each other out" in warned
-        assert "X-Asrkit-Warning" not in upload(address, noise).headers  # control
-
-
 def test_a_body_is_bounded_before_it_is_read(served: Recognizer) -> None:
-    """An endless one is refused when it exceeds the limit; so are forms of other kinds."""
+    """An endless one is refused when it exceeds the limit."""
     sent = 0
 
     def endless() -> Iterator[bytes]:
@@ -198,18 +187,73 @@ def test_a_body_is_bounded_before_it_is_read(served: Recognizer) -> None:
 
     form = {"content-type": "multipart/form-data; boundary=x"}
     with serving(Server({"m": served}, Limits(upload_mb=1))) as address:
-        url = URL.format(address)
         with suppress(httpx.TransportError):  # or the answer comes before the connection is closed
-            assert httpx.post(url, content=endless(), headers=form).status_code == 413
+            answer = httpx.post(URL.format(address), content=endless(), headers=form)
+            assert answer.status_code == 413
         assert sent < 50_000_000
-        for headers, body, told in (
-            ({}, b"", "file"),
-            ({"content-type": "application/json"}, b"{}", "multipart/form-data"),
-            ({"content-type": "application/x-www-form-urlencoded"}, b"a=b&" * 9999, "multipart"),
-            ({"content-type": "multipart/form-data"}, b"", "boundary"),
-            (form, b"--x\r\ngarbage", ""),
-            (form, b'--x\r\ncontent-disposition: form-data; name="a"\r\n\r\nb\r\n' * 30, "fields"),
-        ):
-            answer = httpx.post(url, content=body, headers=headers)
-            assert answer.status_code == 400, answer.text
-            assert told in answer.json()["error"]["message"]
+
+
+BODY = b'--b\r\nContent-Disposition: form-data; name="file"; filename="%s"\r\n\r\n%s\r\n--b--\r\n'
+HEAD = (
+    b"POST /v1/audio/transcriptions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %d\r\n"
+    b"Content-Type: multipart/form-data; boundary=b\r\n\r\n"
+)
+
+
+def silence(seconds: int) -> bytes:
+    """FLAC: an hour takes 100 kB."""
+    file = io.BytesIO()
+    soundfile.write(file, np.zeros(16_000 * seconds, np.int16), 16_000, format="FLAC")
+    return file.getvalue()
+
+
+def uploading(address: str, data: bytes, name: str = "a") -> socket.socket:
+    """A connection that has uploaded a file, and waits for its text."""
+    host, _, port = address.partition(":")
+    one = socket.create_connection((host, int(port)), timeout=10)
+    body = BODY % (name.encode(), data)
+    one.sendall(HEAD % len(body) + body)
+    return one
+
+
+def test_hours_of_silence_whose_clients_leave_keep_no_place(
+    served: Recognizer, recordings: Recordings
+) -> None:
+    server = Server({"m": served}, Limits(decoders=2, uploads_waiting=10))
+    data = silence(3600)
+    with serving(server) as address:
+        gone = [uploading(address, data) for _ in range(6)]
+        wait_until(lambda: server.streams == 2)
+        for one in gone:
+            one.close()
+        wait_until(lambda: server.streams == 0)
+        path = recordings[0][0]
+        files = {"file": (path.name, path.read_bytes())}
+        url = f"http://{address}/v1/audio/transcriptions"
+        answer = httpx.post(url, files=files, timeout=30)
+        assert answer.json()["text"] == served.transcribe(path).text
+
+
+def holds_a_file(process: int, folder: Path) -> bool:
+    """Whether a process has a file open that is, or was, in a folder."""
+    with suppress(OSError):  # one is closed meanwhile
+        files = Path(f"/proc/{process}/fd").iterdir()
+        return any(os.readlink(each).startswith(f"{folder}/") for each in files)
+    return False
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="files without names are Linux's")
+@pytest.mark.parametrize(("name", "how"), [("a", signal.SIGTERM), ("a.gsm", signal.SIGKILL)])
+def test_a_server_that_ends_leaves_no_upload_behind(tmp_path: Path, how: int, name: str) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "asrkit", "serve", "--port", "0", "--streams", "5"],
+        cwd=PROJECT, stderr=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(tmp_path)},
+    )  # fmt: skip
+    assert process.stderr is not None
+    address = process.stderr.readline().strip().rpartition("http://")[2].rstrip("/")
+    threading.Thread(target=process.stderr.read, daemon=True).start()
+    with uploading(address, silence(3600) + bytes(2_000_000), name):
+        wait_until(lambda: holds_a_file(process.pid, tmp_path), 60.0)
+        process.send_signal(how)
+        process.wait(timeout=30)
+    assert list(tmp_path.iterdir()) == []

@@ -1,8 +1,9 @@
-"""The files in deploy/: the steps of the image, and the service behind the proxy."""
+"""The files in deploy/: the image, the service behind the proxy, and Kubernetes."""
 
 import configparser
 import json
 import os
+import re
 import shlex
 import shutil
 import socket
@@ -14,12 +15,18 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from string import Template
+from typing import Any
 
 import httpx
 import pytest
 import soundfile
+import yaml
 
 import asrkit
+from asrkit.commands.serve import arguments_of
+from asrkit.serve.app import app_of
+from asrkit.serve.metrics import Figures
+from asrkit.serve.server import Server
 from tests.conftest import PROJECT, skip
 from tests.serve.running import connected
 from tests.serve.test_restart import free_port
@@ -184,3 +191,29 @@ def test_attacks_from_another_address_harm_no_neighbour(
     assert rejected > 0  # control: the proxy has seen the attack
     p95, p95_beside = (sorted(seconds for _, seconds in calls)[-2] for calls in (alone, beside))
     assert p95_beside < 1.5 * p95 + 0.2
+
+
+SAVE_S = 20  # seconds to close connections and save calls, at most
+
+
+def test_the_manifest_fits_the_server() -> None:
+    text = (PROJECT / "deploy/kubernetes.yaml").read_text()
+    objects: dict[Any, Any] = {
+        (each["kind"], each["metadata"]["name"]): each["spec"] for each in yaml.safe_load_all(text)
+    }
+    template = objects["Deployment", "asrkit"]["template"]
+    (container,) = template["spec"]["containers"]
+    options = arguments_of().parse_args(container["args"])
+    folder = container["volumeMounts"][0]["mountPath"]
+    assert str(options.state_key_file) == f"{folder}/state_key"
+    assert f'"{folder}/asrkit_token"' in (PROJECT / "deploy/Dockerfile").read_text()
+    probes = {name: container[f"{name}Probe"]["httpGet"] for name in ("startup", "liveness")}
+    paths = {getattr(route, "path", "") for route in app_of(Server({})).routes}
+    assert {each["path"] for each in probes.values()} <= paths
+    assert container["readinessProbe"]["httpGet"]["path"] == "/readyz" in paths
+    drain = int(container["lifecycle"]["preStop"]["exec"]["command"][1])
+    assert template["spec"]["terminationGracePeriodSeconds"] >= drain + SAVE_S
+    (metric,) = objects["HorizontalPodAutoscaler", "asrkit"]["metrics"]
+    exported = re.findall(r"^# TYPE (\S+)", Figures().exposition().decode(), re.M)
+    assert metric["pods"]["metric"]["name"] in exported
+    assert objects["Service", "asrkit"]["selector"] == template["metadata"]["labels"]

@@ -12,7 +12,7 @@ from websockets.sync.client import connect
 
 from asrkit.runtime import Recognizer
 from asrkit.serve.server import Limits, Server
-from tests.serve.running import Recordings, serving
+from tests.serve.running import Recordings, serving, wait_until
 from tests.serve.test_dialects import (
     CLEAR,
     COMMIT,
@@ -27,7 +27,6 @@ from tests.serve.test_dialects import (
 )
 from tests.serve.test_stream import converse, in_bytes, text_of
 from tests.serve.test_stream import start as call
-from tests.serve.test_uploads import wait_until
 
 AUDIO = b"\x10\x20" * 800
 CONVERSATIONS: dict[str, list[str | bytes]] = {

@@ -21,8 +21,7 @@ from websockets.sync.client import connect
 
 from asrkit.runtime import Recognizer, formats
 from asrkit.serve.server import Server
-from tests.serve.running import Recordings, serving
-from tests.serve.test_stream_channels import call_of
+from tests.serve.running import Recordings, call_of, serving
 
 BROWSER = shutil.which("chromium")
 pytestmark = [

@@ -32,9 +32,8 @@ from asrkit.runtime import Recognizer
 from asrkit.serve.dialects.audio import MU_LAW
 from asrkit.serve.server import Limits, Server
 from tests.conftest import PROJECT, skip
-from tests.serve.running import Recordings, serving, spans, spoken
+from tests.serve.running import Recordings, serving, spans, spoken, wait_until
 from tests.serve.test_dialects import CONNECTED, STOP, media, start
-from tests.serve.test_uploads import wait_until
 
 try:
     from deepgram import DeepgramClient

@@ -24,9 +24,8 @@ from asrkit.runtime import Recognizer
 from asrkit.serve.server import Limits, Server
 from asrkit.serve.store import MEMORY, RedisStore, SqliteStore, Store, StoredCall
 from tests.conftest import PROJECT
-from tests.serve.running import Recordings, connected, serving
+from tests.serve.running import Recordings, connected, serving, wait_until
 from tests.serve.test_stream import assert_is
-from tests.serve.test_uploads import wait_until
 
 PACKET = 1600
 

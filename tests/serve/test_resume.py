@@ -11,11 +11,10 @@ from websockets.sync.client import ClientConnection, connect
 
 from asrkit.runtime import Recognizer
 from asrkit.serve.server import Limits, Server
-from tests.serve.running import Recordings, connected, serving
+from tests.serve.running import Recordings, connected, serving, wait_until
 from tests.serve.test_client import cutting
 from tests.serve.test_restart import Caller
 from tests.serve.test_stream import answers, assert_is
-from tests.serve.test_uploads import wait_until
 
 
 class Client:

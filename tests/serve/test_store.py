@@ -16,9 +16,8 @@ from asrkit.runtime import Recognizer
 from asrkit.serve.resumption import name_of
 from asrkit.serve.server import Limits, Server
 from asrkit.serve.store import MEMORY, SqliteStore, StoredCall
-from tests.serve.running import Recordings, serving
+from tests.serve.running import Recordings, serving, wait_until
 from tests.serve.test_restart import Caller
-from tests.serve.test_uploads import wait_until
 
 KEY = b"k" * 16
 

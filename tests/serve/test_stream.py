@@ -1,10 +1,14 @@
 """/v1/stream: what comes back is what the recogniser makes of the same samples alone."""
 
+import asyncio
 import itertools
 import json
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock
 
 import numpy as np
 import pytest
@@ -14,11 +18,17 @@ from websockets.sync.client import ClientConnection, connect
 from asrkit import Endpointer
 from asrkit.errors import UserError
 from asrkit.runtime import Recognizer, Result
-from asrkit.serve.calls import Call
+from asrkit.serve import resumption
+from asrkit.serve.calls import Call, CallUpdate, SavedCall
 from asrkit.serve.dialects.asrkit_stream import AsrkitStream
+from asrkit.serve.dialects.messages import Start
+from asrkit.serve.resumable import ResumableConversation
+from asrkit.serve.resumption import SuspendedCall
 from asrkit.serve.server import Limits, Server
+from asrkit.serve.store import SqliteStore
 from asrkit.serve.worker import Worker
-from tests.serve.running import Recordings, connected, serving, spans
+from tests.serve.offline import segment, update
+from tests.serve.running import Recordings, call_of, connected, serving, spans
 
 
 def start(address: str, **options: object) -> ClientConnection:
@@ -211,3 +221,95 @@ def test_audio_far_ahead_waits_in_the_socket(
         messages = converse(client, [each.tobytes() for each in packets])
     assert_is(messages, served.transcribe(samples), len(samples))
     assert 2.0 < max(most) < 2.5
+
+
+NAMES = ["agent", "caller"]
+
+
+def of_channel(messages: list[dict[str, Any]], channel: int) -> list[dict[str, Any]]:
+    kinds = ("started", "final", "ended")
+    return [
+        each
+        for each in messages
+        if each["type"] in kinds and each.get("channel", channel) == channel
+    ]
+
+
+def test_each_channel_is_what_it_would_be_alone(
+    address: str, served: Recognizer, recordings: Recordings
+) -> None:
+    call = call_of(recordings, 1, 2)
+    messages = converse(start(address, channels=2, speakers=NAMES), in_bytes(call, 0))
+    for channel, name in enumerate(NAMES):
+        own = of_channel(messages, channel)
+        assert_is(own, served.transcribe(call[:, channel]), len(call))
+        assert {each["speaker"] for each in own[1:-1]} == {name}
+        with pytest.raises(AssertionError):  # control: the other one
+            assert_is(own, served.transcribe(call[:, 1 - channel]), len(call))
+
+
+def test_a_commit_is_for_all_channels(
+    address: str, served: Recognizer, recordings: Recordings
+) -> None:
+    call = call_of(recordings, 0, 1)
+    half = len(call) // 2
+    parts = [call[:half].tobytes(), '{"type": "commit"}', call[half:].tobytes()]
+    messages = converse(start(address, channels=2), parts)
+    for channel in range(2):
+        texts = [each["text"] for each in of_channel(messages, channel)[1:-1]]
+        alone = [served.transcribe(part[:, channel]).text for part in (call[:half], call[half:])]
+        assert " ".join(texts).split() == " ".join(alone).split()
+
+
+def test_channels_are_streams(served: Recognizer) -> None:
+    """They count against the limits, and a call that is refused takes none."""
+    server = Server({"m": served}, Limits(streams=2))
+    with serving(server) as address:
+        (message,) = answers(start(address, channels=3))
+        assert (message["reason"], server.streams) == ("streams", 0)
+        with start(address, channels=2) as client:
+            names = json.loads(client.recv(timeout=10))
+            assert (names["type"], server.streams) == ("started", 2)
+        with connected(f"ws://{address}/v1/stream") as client:
+            resume = {"type": "resume", "id": names["id"], "token": names["token"], "finals": 3}
+            client.send(json.dumps(resume))
+            text = json.loads(client.recv(timeout=10))["message"]
+            assert text == "finals: expected 2 numbers, got 3"
+
+
+def test_states_as_bytes() -> None:
+    saved = SavedCall(b"ab\nc", 5, 1), SavedCall(b"\nd", 5, 1)
+    value = SuspendedCall(Start(type="start", channels=2), saved)
+    data = resumption.to_bytes(value, b"k" * 32, "n")
+    assert resumption.from_bytes(data, b"k" * 32, "n") == value
+
+
+def test_no_audio_is_acknowledged_before_it_is_saved(served: Recognizer, tmp_path: Path) -> None:
+    """Not even while a channel has ended, and texts of the other one are still written."""
+    has_ended, sent = asyncio.Event(), list[dict[str, Any]]()
+
+    async def send(message: str) -> None:
+        sent.append(json.loads(message))
+        await has_ended.wait()
+
+    def ended(*updates: CallUpdate) -> Any:
+        return SimpleNamespace(received=100, next_update=AsyncMock(side_effect=[*updates, None]))
+
+    async def main() -> None:
+        server = Server({"m": served}, store=SqliteStore(tmp_path / "calls", 60.0))
+        line: Any = SimpleNamespace(send=send)
+        talk = ResumableConversation(line, server, dialect := AsrkitStream())
+        talk.last = SuspendedCall(Start(type="start", channels=2))
+        dialect.begin(talk.last)
+        last = update(segment("one"), segment("two"), is_final=True)
+        talk.calls = [ended(), ended(last)]
+        writer = asyncio.ensure_future(talk.write(1, talk.calls[1]))
+        while not sent:
+            await asyncio.sleep(0)
+        await talk.write(0, talk.calls[0])
+        has_ended.set()
+        await writer
+        server.close()
+
+    asyncio.run(main())
+    assert [(each["text"], each["ack"]) for each in sent] == [("one", 0), ("two", 0)]

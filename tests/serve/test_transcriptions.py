@@ -21,8 +21,7 @@ from asrkit.runtime import Recognizer, formats
 from asrkit.serve.dialects.openai_files import Transcription
 from asrkit.serve.server import Limits, Server
 from asrkit.terms import Terms
-from tests.serve.running import Recordings, serving, spans, spoken
-from tests.serve.test_stream_channels import call_of
+from tests.serve.running import Recordings, call_of, serving, spans, spoken
 
 URL = "http://{}/v1/audio/transcriptions"
 
@@ -112,22 +111,36 @@ def test_channels_are_streams(served: Recognizer) -> None:
         assert server.streams == 0
 
 
+def kind(text: str) -> dict[str, str]:
+    return {"content-type": text}
+
+
+MULTI = kind("multipart/form-data; boundary=x")
+GOOD = ("a.wav", file_of(np.zeros(1600))[1])
+REFUSED: list[tuple[dict[str, Any], int, str]] = [
+    ({}, 400, "file"),
+    ({"files": {"file": ("a.wav", b"RIFF nothing")}}, 400, "the file is not audio"),
+    ({"files": {"file": ("a.wav", bytes(2_100_000))}}, 413, "2 MB"),
+    ({"files": {"file": GOOD}, "data": {"model": "../x"}}, 404, "is not served: choose from"),
+    ({"files": {"file": GOOD, "model": GOOD}}, 400, "Too many files"),
+    ({"content": b"{}", "headers": kind("application/json")}, 400, "multipart/form-data"),
+    ({"data": {str(i): "a" for i in range(9999)}}, 400, "multipart"),
+    ({"headers": kind("multipart/form-data")}, 400, "boundary"),
+    ({"content": b"--x\r\ngarbage", "headers": MULTI}, 400, ""),
+    ({"content": b'--x\r\ncontent-disposition: form-data; name="a"\r\n\r\nb\r\n' * 30,
+      "headers": MULTI}, 400, "fields"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("request_", "status", "told"), REFUSED)
 def test_refusals(
-    address: str, recordings: Recordings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    good = ("a.flac", recordings[0][0].read_bytes())
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request_: dict[str, Any],
+    status: int, told: str,
+) -> None:  # fmt: skip
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    requests: list[tuple[dict[str, str], dict[str, tuple[str, bytes]], int, str]] = [
-        ({}, {}, 400, "file"),
-        ({}, {"file": ("a.wav", b"RIFF nothing")}, 400, "the file is not audio"),
-        ({}, {"file": ("a.wav", b"\0" * 2_100_000)}, 413, "2 MB"),
-        ({"model": "../../etc/passwd"}, {"file": good}, 404, "is not served: choose from"),
-        ({}, {"file": good, "model": good}, 400, "Too many files"),
-    ]
-    for data, uploads, status, told in requests:
-        answer = httpx.post(URL.format(address), data=data, files=uploads or None)
-        assert answer.status_code == status, answer.text
-        assert told in answer.json()["error"]["message"]
+    answer = httpx.post(URL.format(address), **request_)
+    assert answer.status_code == status, answer.text
+    assert told in answer.json()["error"]["message"]
     assert not list(tmp_path.iterdir())
 
 
