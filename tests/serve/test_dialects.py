@@ -14,6 +14,7 @@ from wyoming.event import Event
 from asrkit.errors import UserError
 from asrkit.runtime import Endpointer, Recognizer
 from asrkit.serve.converse import Append, Commit, Finish
+from asrkit.serve.dialects.asrkit_stream import AsrkitStream
 from asrkit.serve.dialects.audio import A_LAW, MU_LAW
 from asrkit.serve.dialects.deepgram_live import Deepgram
 from asrkit.serve.dialects.openai_realtime import Realtime
@@ -91,7 +92,11 @@ COMMIT, CLEAR = of(type="input_audio_buffer.commit"), of(type="input_audio_buffe
 CLEARED = {"type": "input_audio_buffer.cleared"}
 
 
-# Vosk, Twilio and Wyoming
+# asrkit's own, Vosk, Twilio and Wyoming
+
+
+def asrkit(server: Server) -> Offline:
+    return Offline(AsrkitStream(), server)
 
 
 def vosk(server: Server) -> Offline:
@@ -341,6 +346,14 @@ def test_requests_that_are_rejected(server: Server, kind: Kind, why: str) -> Non
 
 
 REFUSED: list[tuple[Kind, list[Any], str]] = [
+    *((asrkit, [message], why) for message, why in (
+        ("not json", "Invalid JSON"), (of(type="end"), "must be a start or a resume"),
+        (b"\0\0", "must be a start or a resume"), (of(type="start", sample_rate=5), "sample_rate"),
+        (of(type="start", encoding="mp3"), "encoding"), (of(type="start", channels=9), "channels"),
+        (of(type="start", channels=2, speakers=["a"]), "2 channels, but 1 speakers"),
+        (of(type="start", more=1), "more: Extra inputs are not permitted"),
+        (of(type="start", hotwords=["x" * 300]), "hotwords"),
+    )),
     *((deepgram(), [text], "expected audio, or an object whose type is one of")
       for text in ("{", "[]", '{"type": 7}', '{"type": "Configure"}', "[" * 2000)),
     *((realtime(), [message], why) for message, why in (
@@ -403,6 +416,7 @@ def test_what_cannot_be_followed(server: Server, kind: Kind, messages: list[Any]
     before = vars(talk.dialect).get("session")
     with pytest.raises(UserError, match=re.escape(why)) as caught:
         talk.answer(messages[-1])
+    assert len(str(caught.value)) < 400
     assert fits(talk.dialect.wrong(caught.value), ANSWERS.get(type(talk.dialect)))
     assert vars(talk.dialect).get("session") == before
 

@@ -7,7 +7,7 @@ import httpx
 import pytest
 from starlette.routing import Route, WebSocketRoute
 from websockets.exceptions import InvalidStatus
-from websockets.sync.client import ClientConnection, connect
+from websockets.sync.client import connect
 
 from asrkit.commands.serve import arguments_of, check_proxies
 from asrkit.errors import UserError
@@ -111,27 +111,27 @@ def test_pages_of_named_origins_use_http(
 
 
 @pytest.mark.parametrize(
-    ("offered", "chosen"),
-    [(["token", "KEY"], "token"), (["bearer", "KEY"], "bearer"), (["other"], None),
-     (["realtime", "openai-insecure-api-key.KEY", "openai-beta.v1"], "realtime")],
+    ("offered", "chosen", "token"),
+    [
+        (["token", "KEY"], "token", "KEY"), (["bearer", "KEY"], "bearer", "KEY"),
+        (["other"], None, ""), (["realtime", "openai-beta.v1"], "realtime", ""),
+        (["realtime", "openai-insecure-api-key.KEY", "openai-beta.v1"], "realtime", "KEY"),
+    ],
 )  # fmt: skip
-def test_subprotocols_carry_the_token(
-    served: Recognizer, offered: list[str], chosen: str | None
-) -> None:
-    """The server chooses one, without which a browser closes, and never repeats the key."""
+def test_subprotocols_carry_the_token(offered: list[str], chosen: str | None, token: str) -> None:
+    assert app.subprotocol_of({"subprotocols": offered}) == (chosen, token)
+
+
+def test_the_chosen_subprotocol_never_has_the_token(served: Recognizer) -> None:
+    """Without one a browser closes."""
     with serving(Server({"m": served}, token="secret")) as address:
-
-        def opened(key: str) -> ClientConnection:
-            names: Any = [each.replace("KEY", key) for each in offered]
-            return connect(f"ws://{address}/v1/stream", subprotocols=names)
-
-        if chosen is not None:
-            with opened("secret") as client:
-                assert client.subprotocol == chosen
-                assert client.response is not None
-                assert "secret" not in str(client.response.headers)
+        url = f"ws://{address}/v1/stream"
+        names: Any = ["realtime", "openai-insecure-api-key.secret"]
+        with connect(url, subprotocols=names) as client:
+            assert client.subprotocol == "realtime"
+            assert "secret" not in str(client.response and client.response.headers)
         with pytest.raises(InvalidStatus):
-            opened("wrong")
+            connect(url, subprotocols=names[:1])
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ from websockets.exceptions import ConnectionClosedError, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from asrkit import Endpointer
-from asrkit.errors import UserError
 from asrkit.runtime import Recognizer, Result
 from asrkit.serve import resumption
 from asrkit.serve.calls import Call, CallUpdate, SavedCall
@@ -125,21 +124,6 @@ def test_audio_that_ends_within_a_sample_is_said(
     text = "the audio ends within a sample: 3 bytes are not used"
     assert ended == {"type": "ended", "ack": len(samples), "warning": text}
     assert text_of(messages) == served.transcribe(path).text
-
-
-@pytest.mark.parametrize(
-    "message",
-    [
-        "not json", '{"type": "end"}', '{"type": "start", "sample_rate": 5}', b"\0\0",
-        '{"type": "start", "encoding": "mp3"}', '{"type": "start", "channels": 9}',
-        '{"type": "start", "channels": 2, "speakers": ["a"]}', '{"type": "start", "more": 1}',
-        '{"type": "start", "hotwords": ["' + "x" * 300 + '"]}',
-    ],
-)  # fmt: skip
-def test_what_is_no_start(message: str | bytes) -> None:
-    with pytest.raises(UserError) as caught:
-        list(AsrkitStream().read(message))
-    assert 5 < len(str(caught.value)) < 400
 
 
 def test_a_start_that_cannot_be_is_told_so(address: str) -> None:
