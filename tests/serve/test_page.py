@@ -176,29 +176,3 @@ def test_two_channels_of_another_model(
                 assert {*tab.evaluate(names)} == {f"channel {channel}"}
                 assert [each for each in found if each not in ("channel", str(channel))] == expected
                 assert all(tab.evaluate(f"{lines}.map((line) => line.dataset.end)"))
-
-
-@pytest.mark.parametrize("named", [True, False])
-def test_pages_of_other_sites(served: Recognizer, tmp_path: Path, named: bool) -> None:
-    """They use HTTP and WebSockets if their origin is named, otherwise neither."""
-    with (
-        serving(Server({"theirs": served})) as site,
-        serving(Server({"m": served}, token="secret", origins=(f"http://{site}",) * named)) as own,
-        page(f"http://{site}/", tmp_path / "profile") as tab,
-    ):
-        tab.evaluate(
-            f"fetch('http://{own}/v1/models', {{ headers: {{ Authorization: 'Bearer secret' }} }})"
-            ".then((answer) => answer.json()).then(({ data }) => data[0].id)"
-            ".catch(() => 'blocked').then((found) => { window.found = found })"
-        )
-        assert tab.wait("window.found") == ("m" if named else "blocked")
-        for path, names in (
-            ("listen?encoding=linear16&sample_rate=16000", ["token", "secret"]),
-            ("realtime?intent=transcription", ["realtime", "openai-insecure-api-key.secret"]),
-        ):
-            tab.evaluate(
-                f"window.chosen = ''; socket = new WebSocket('ws://{own}/v1/{path}', {names});"
-                "socket.onopen = () => { window.chosen = socket.protocol };"
-                "socket.onerror = () => { window.chosen = 'blocked' }"
-            )
-            assert tab.wait("window.chosen") == (names[0] if named else "blocked")

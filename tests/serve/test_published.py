@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import hashlib
+import io
 import json
 import socket
 import subprocess
@@ -17,6 +18,7 @@ import httpx
 import numpy as np
 import openai
 import pytest
+import soundfile
 import soxr
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
@@ -32,7 +34,7 @@ from asrkit.runtime import Recognizer
 from asrkit.serve.dialects.audio import MU_LAW
 from asrkit.serve.server import Limits, Server
 from tests.conftest import PROJECT, skip
-from tests.serve.running import Recordings, serving, spans, spoken, wait_until
+from tests.serve.running import Recordings, call_of, serving, spans, spoken, wait_until
 from tests.serve.test_dialects import CONNECTED, STOP, media, start
 
 try:
@@ -102,18 +104,24 @@ def test_deepgram_live(address: str, served: Recognizer, recordings: Recordings)
 
 
 def test_deepgram_file(address: str, served: Recognizer, recordings: Recordings) -> None:
-    path, _ = recordings[0]
-    media, expected = deepgram(address).listen.v1.media, served.transcribe(path)
-    found = media.transcribe_file(
-        request=path.read_bytes(), model="nova-3", utterances=True, punctuate=True,
-    )  # fmt: skip
-    ((best,),) = (channel.alternatives for channel in found.results.channels)
-    assert best.transcript == expected.text
-    assert [(w.word, w.start, w.end) for w in best.words] == spans(expected.words)
-    said = [(u.transcript, u.start, u.end) for u in found.results.utterances]
-    assert said == spoken(expected.segments)
-    assert found.metadata.sha256 == hashlib.sha256(path.read_bytes()).hexdigest()
+    """Each channel is what it would be alone."""
+    call, file = call_of(recordings, 1, 2), io.BytesIO()
+    soundfile.write(file, call, 16000, format="wav")
+    media, data = deepgram(address).listen.v1.media, file.getvalue()
+    options: Any = {"model": "nova-3", "utterances": True, "punctuate": True}
+    found = media.transcribe_file(request=data, multichannel=True, **options)
+    for number, (channel, own) in enumerate(zip(found.results.channels, call.T, strict=True)):
+        (best,), expected = channel.alternatives, served.transcribe(own)
+        assert best.transcript == expected.text
+        assert [(w.word, w.start, w.end) for w in best.words] == spans(expected.words)
+        said = [each for each in found.results.utterances if each.channel == number]
+        utterances = [(each.transcript, each.start, each.end) for each in said]
+        assert utterances == spoken(expected.segments)
+    assert (found.metadata.channels, found.metadata.sha256) == (2, hashlib.sha256(data).hexdigest())
     assert found.metadata.warnings == [NOVA, "no effect here: punctuate"]
+    mixed = media.transcribe_file(request=data, **options)
+    ((best,),) = (channel.alternatives for channel in mixed.results.channels)
+    assert best.transcript == served.transcribe(call).text
     with pytest.raises(ApiError) as caught:
         media.transcribe_url(url="http://127.0.0.1/a.wav", model="nova-3")
     assert caught.value.status_code == 400

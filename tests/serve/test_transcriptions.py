@@ -83,22 +83,6 @@ def test_openai(address: str, served: Recognizer, recordings: Recordings) -> Non
             assert [each for each in segments if each[0]] == spoken(result.segments)
 
 
-def test_deepgrams_channels(address: str, served: Recognizer, recordings: Recordings) -> None:
-    call = call_of(recordings, 1, 2)
-    url = f"http://{address}/v1/listen?utterances=true&multichannel="
-    found = httpx.post(url + "true", content=file_of(call)[1]).json()
-    assert found["metadata"]["channels"] == 2
-    texts = [each["alternatives"][0]["transcript"] for each in found["results"]["channels"]]
-    alone = [served.transcribe(each) for each in call.T]
-    assert texts == [result.text for result in alone]
-    said = found["results"]["utterances"]
-    for channel, result in enumerate(alone):
-        own = [(u["transcript"], u["start"], u["end"]) for u in said if u["channel"] == channel]
-        assert own == spoken(result.segments)
-    mixed = httpx.post(url + "false", content=file_of(call)[1]).json()  # control
-    assert len(mixed["results"]["channels"]) == 1
-
-
 def test_channels_are_streams(served: Recognizer) -> None:
     """A file with more of them than the server or a client may have is refused."""
     server = Server({"m": served}, Limits(streams=2))
