@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from urllib.request import urlopen
 
 import httpx
 import pytest
@@ -21,7 +20,7 @@ from asrkit.pretrained import ready_models
 from asrkit.serve.server import Server
 from asrkit.serve.store import MEMORY, SqliteStore, StoredCall
 from tests.conftest import PROJECT
-from tests.serve.running import Recordings, serving
+from tests.serve.running import Recordings, serving, wait_until
 from tests.serve.test_restart import Caller, whole
 from tests.serve.test_stream import assert_is, start
 
@@ -135,8 +134,8 @@ def test_calls_go_on_while_processes_end(recordings: Recordings) -> None:
             time.sleep(4.0)
             process.send_signal(signal.SIGHUP)
             heard = [each.result(timeout=200) for each in talking]
-        text = urlopen(f"http://{address}/metrics").read().decode()
+        none = b'asrkit_streams{model="small-en-alnum"} 0.0\n'
+        wait_until(lambda: none in httpx.get(f"http://{address}/metrics").content)
     for messages, each in zip(heard, samples, strict=True):
         assert_is(messages, recognizer.transcribe(each), len(each))
     assert sum(caller.resumes > 1 for caller in callers) >= 2  # else nothing was interrupted
-    assert 'asrkit_streams{model="small-en-alnum"} 0.0' in text.splitlines()
