@@ -431,11 +431,11 @@ class FeatureQueue:
         """Return a view of (T, F): frames first … last-1, or up to the end."""
         if len(self._parts) > 1:
             self._parts = [torch.cat(self._parts)]
-        return self._parts[0][max(0, first - self.start) : max(0, last - self.start)]
+        return self._parts[0][first - self.start : last - self.start]
 
     def drop(self, before: int) -> None:
         """Drop the frames before this number, without a copy of all others each time."""
-        self.start, rest = max(self.start, before), self.read(before, self.end)
+        self.start, rest = before, self.read(before, self.end)
         is_small = 2 * rest.nbytes < rest.untyped_storage().nbytes()
         self._parts = [rest.clone() if is_small else rest]
 

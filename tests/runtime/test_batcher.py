@@ -139,6 +139,7 @@ def test_sessions_that_waited_longest_step_first() -> None:
     assert backlog == [3] * 5
     assert [len(batcher.step()) for _ in range(3)] == [2, 2, 2]
     assert [round(session.seconds_waiting / 0.16) for session in sessions] == [1, 2, 2, 2, 2]
+    assert [session.seconds_processed for session in sessions] == [0.32, 0.16, 0.16, 0.16, 0.16]
 
 
 @pytest.mark.parametrize("patient", [True, False])
