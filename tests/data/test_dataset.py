@@ -108,6 +108,8 @@ def test_rooms_are_heard_in_stereo_recordings_too(recordings: Recordings) -> Non
         ),
         ({"sample_rate": 8000, "start": 0.5, "duration": 0.5}, None),  # the header is read
         ({"sample_rate": 16000, "duration": 3.0}, "has 2.00 s, the manifest 3.00 s: correct durat"),
+        ({"sample_rate": 16000, "duration": 2.026}, "has 2.00 s, the manifest 2.03 s: correct dur"),
+        ({"sample_rate": 16000, "duration": 2.024}, None),
         ({"duration": 3.0}, None),  # what the message says to do
     ],
 )

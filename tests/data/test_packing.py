@@ -74,6 +74,8 @@ def test_a_part_of_a_file_keeps_its_samples_in_a_shard(
     manifest = write_manifest(tmp_path / "x.jsonl", line)
     assert packed(manifest, tmp_path / "shards") == []
     before, after = (load_recordings(str(p), []) for p in (manifest, tmp_path / "shards"))
+    expected, _ = soundfile.read(tmp_path / "x.wav", 8000, 4000, dtype="float32", always_2d=True)
+    assert np.array_equal(before[0].read()[0], expected)
     assert np.array_equal(after[0].read()[0], before[0].read()[0])
     assert np.array_equal(after.load(0), before.load(0))
     assert lossless_form(before[0].read()[0])["format"].lower() == suffix
