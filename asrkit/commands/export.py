@@ -77,28 +77,19 @@ def export(options: argparse.Namespace) -> int:
     from asrkit.backends.export_metadata import data_path, read_by
     from asrkit.backends.onnx import read as read_onnx
     from asrkit.cli.recognizer import load_file
-    from asrkit.export import onnx, sherpa_folder, torchscript
-    from asrkit.export.sherpa_layouts import layout_of
+    from asrkit.export import onnx, torchscript
     from asrkit.export.verification import eager_step, largest_difference, tolerance
     from asrkit.model import TransducerHead
 
-    is_int8 = options.format.endswith("int8")
-    if not is_int8:
-        refuse(options, f"with --format {options.format}, only with int8", "manifest")
     file = load_file(options)
     exported = exported_of(options, file)
     if exported.what != "encoder":
         file.require_trained()
-    layout = layout_of(file) if options.format.startswith("sherpa-onnx") else None
-    if layout is not None:
-        layout.check(file, exported)
-        sherpa_folder.silence_events(file)
+    layout = fitting_layout(file, exported) if options.format.startswith("sherpa-onnx") else None
     output = Path(options.output or default_output(options, file, exported))
     recordings = replayed(options.audio, file)
     samples, source = torch.from_numpy(recordings[0][0])[None], recordings[0][1]
-    if is_int8:
-        need("jiwer")
-    trial = with_texts(options.manifest or file.config.data.dev) if is_int8 else None
+    trial = with_texts(options, file)
     writer = torchscript if options.format == "torchscript" else onnx
     in_parts = exported.what != "encoder" and isinstance(file.model.head, TransducerHead)
     output, *parts = paths_of(output, layout, in_parts)
@@ -130,6 +121,17 @@ def export(options: argparse.Namespace) -> int:
         f"largest difference from eager {difference:.1e} (at most {allowed:.0e}){lost}"
     )
     return 0
+
+
+def fitting_layout(file: ModelFile, exported: Exported) -> Layout:
+    """Return the layout of sherpa-onnx for a model, whose labels that are not text are silenced."""
+    from asrkit.export import sherpa_folder
+    from asrkit.export.sherpa_layouts import layout_of
+
+    layout = layout_of(file)
+    layout.check(file, exported)
+    sherpa_folder.silence_events(file)
+    return layout
 
 
 def paths_of(output: Path, layout: Layout | None, in_parts: bool) -> list[Path]:
@@ -283,11 +285,16 @@ def exported_of(options: argparse.Namespace, file: ModelFile) -> Exported:
     return exported
 
 
-def with_texts(manifest: str) -> list[Recording]:
-    """Return the recordings of a manifest that have a text."""
+def with_texts(options: argparse.Namespace, file: ModelFile) -> list[Recording]:
+    """Return the recordings with texts on which int8 is tried; an empty list for float32."""
     from asrkit.data.inputs import read_distinct
     from asrkit.data.manifest import ManifestError
 
+    if not options.format.endswith("int8"):
+        refuse(options, f"with --format {options.format}, only with int8", "manifest")
+        return []
+    need("jiwer")
+    manifest = options.manifest or file.config.data.dev
     try:
         labelled = [each for each in read_distinct(manifest) if each.text]
     except ManifestError as error:
