@@ -8,7 +8,6 @@ from torch import nn
 
 from asrkit.backends.export_metadata import KEY, Exported, describe, described
 from asrkit.backends.pytorch import unwarned
-from asrkit.errors import UserError, reason, shown
 from asrkit.model_file import ModelFile
 
 DESCRIPTION = f"{KEY}.json"  # file in the archive with the description
@@ -33,12 +32,6 @@ def write(module: nn.Module, path: str | Path, exported: Exported, file: ModelFi
 def read(path: str | Path) -> tuple[torch.jit.ScriptModule, Exported]:
     """Return the module and its description. Read only trusted files: TorchScript is code."""
     extra = {DESCRIPTION: ""}
-    try:
-        with unwarned():
-            module = torch.jit.load(str(path), map_location="cpu", _extra_files=extra)
-        exported = described(extra[DESCRIPTION]).exported
-    except (RuntimeError, ValueError) as error:
-        raise UserError(
-            f"{shown(Path(path))} is not a file that asrkit export wrote: {reason(error)}"
-        ) from None
-    return module, exported
+    with unwarned():
+        module = torch.jit.load(str(path), map_location="cpu", _extra_files=extra)
+    return module, described(extra[DESCRIPTION]).exported
