@@ -48,37 +48,21 @@ LAYER: Names = {
 }
 
 
-class Folder:
-    """The files of a folder, by name, and a list of the files that were read."""
-
-    def __init__(self, path: Path) -> None:
-        if not path.is_dir():
-            raise CheckpointError(f"must be a folder with {SETTINGS}, {WEIGHTS} and {UNITS[0]}")
-        self.path = path
-        self.read: list[Path] = []
-
-    def find(self, *names: str) -> Path:
-        """Return the first of these files that exists."""
-        for name in names:
-            if (self.path / name).is_file():
-                self.read.append(self.path / name)
-                return self.path / name
-        raise CheckpointError(f"the folder has no file {' or '.join(names)}")
-
-    def content(self, *names: str) -> bytes:
-        """Read a small file, found as in `find`."""
-        path = self.find(*names)
-        with path.open("rb") as file:
-            return read_bytes(file, path.name)
-
-
 def read_wenet(path: Path) -> Imported:
     """Read the folder of a U2 or U2++ Conformer: encoder and CTC, without the attention decoder."""
-    folder = Folder(path)
-    settings = parse(Settings, read_settings(folder.content(SETTINGS), SETTINGS), SETTINGS)
-    units = read_units(folder.content(*UNITS))
-    tokenizer, kind = read_tokenizer(folder, settings, units)
-    with folder.find(WEIGHTS).open("rb") as file:
+    if not path.is_dir():
+        raise CheckpointError(f"must be a folder with {SETTINGS}, {WEIGHTS} and {UNITS[0]}")
+    read = [find(path, SETTINGS), find(path, *UNITS), find(path, WEIGHTS)]
+    settings = parse(Settings, read_settings(content(read[0]), SETTINGS), SETTINGS)
+    units, kind = read_units(content(read[1])), "characters"
+    models = sorted(each.name for each in path.glob("*.model"))
+    tokenizer: Tokenizer
+    if settings.tokenizer == "bpe" or (settings.tokenizer is None and models):
+        read.append(find(path, *models or ["*.model"]))
+        tokenizer, kind = PieceTokenizer(content(read[3]), units), "pieces"
+    else:
+        tokenizer = CharTokenizer([unit.replace("▁", " ") for unit in units])
+    with read[2].open("rb") as file:
         weights = Weights(read_weights(file, WEIGHTS))
     for name in [name for name in weights if UNUSED.fullmatch(name)]:
         del weights[name]
@@ -89,7 +73,21 @@ def read_wenet(path: Path) -> Imported:
     }
     file_ = assemble(sections, tokenizer, renamed(weights, settings))
     left_out = weights.left_out({"decoder.": "attention decoder"})
-    return Imported(file_, tuple(folder.read), "WeNet", left_out)
+    return Imported(file_, tuple(read), "WeNet", left_out)
+
+
+def find(folder: Path, *names: str) -> Path:
+    """Return the first of these files that exists in a folder."""
+    for name in names:
+        if (folder / name).is_file():
+            return folder / name
+    raise CheckpointError(f"the folder has no file {' or '.join(names)}")
+
+
+def content(path: Path) -> bytes:
+    """Read a small file."""
+    with path.open("rb") as file:
+        return read_bytes(file, path.name)
 
 
 def model_settings(settings: Settings) -> dict[str, Any]:
@@ -130,15 +128,6 @@ def read_units(data: bytes) -> list[str]:
     if not rows or rows[0][0] not in ("<blank>", "<blk>"):
         raise CheckpointError(f"{UNITS[0]}: the first label must be <blank> or <blk>")
     return [label for label, _ in rows[1:]]
-
-
-def read_tokenizer(folder: Folder, settings: Settings, units: list[str]) -> tuple[Tokenizer, str]:
-    """Return the tokenizer and its kind; "▁" is a space."""
-    models = sorted(each.name for each in folder.path.glob("*.model"))
-    if settings.tokenizer == "bpe" or (settings.tokenizer is None and models):
-        model = folder.content(*models or ["*.model"])
-        return PieceTokenizer(model, units), "pieces"
-    return CharTokenizer([unit.replace("▁", " ") for unit in units]), "characters"
 
 
 def renamed(weights: Weights, settings: Settings) -> dict[str, Tensor]:
