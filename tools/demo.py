@@ -65,10 +65,8 @@ def main() -> None:
     longest = max(tests, key=lambda utterance: utterance["duration"])
     audio = str(DIGITS / longest["audio"])
     print(f"\nStreaming the longest one, as fast as it was spoken; reference: {longest['text']}")
-    run(
-        "-m", "asrkit.stream", "--model", str(MODEL), audio, "--chunk-ms", "320",
-        "--simulate-realtime", *([] if sys.stdout.isatty() else ["--partials"]),
-    )  # fmt: skip
+    stream = ("-m", "asrkit.stream", "--model", str(MODEL), audio, "--chunk-ms", "320")
+    run(*stream, "--simulate-realtime")
     run("-m", "asrkit", "verify", "--model", str(MODEL), audio)
     run("-m", "asrkit.export", "--model", str(MODEL), "--output", str(EXPERIMENT / "encoder.ts"))
     print(f"\nWord error rate on {len(tests)} utterances of voices not heard in training, greedy")

@@ -7,8 +7,6 @@ from asrkit.cli.options import add_channel
 from asrkit.cli.parser import Parser, complain, whole
 from asrkit.errors import UserError
 
-MAX_PACKET_MS = 60_000
-
 
 def add_live_output(arguments: Parser) -> None:
     group = arguments.group("output")
@@ -17,9 +15,6 @@ def add_live_output(arguments: Parser) -> None:
         help="txt: a segment per line; jsonl: a JSON object per line, of type partial (may change)"
         " or final (a segment), with text, start and end in seconds, and words (default txt)",
     )  # fmt: skip
-    group.add_argument(
-        "--partials", action="store_true", help="in txt: print each partial result on its own line"
-    )
 
 
 def add_source(arguments: Parser) -> None:
@@ -28,10 +23,6 @@ def add_source(arguments: Parser) -> None:
     group.add_argument(
         "--sample-rate", type=whole(1000, 768_000), metavar="HZ",
         help="rate of raw samples on standard input (default 16000)",
-    )  # fmt: skip
-    group.add_argument(
-        "--packet-ms", type=whole(1, MAX_PACKET_MS), default=100, metavar="MS",
-        help="length of a packet of audio (default 100)",
     )  # fmt: skip
     group.add_argument(
         "--simulate-realtime", action="store_true", help="read a file at the speed of its speech"

@@ -18,14 +18,10 @@ GREY, PLAIN = "\x1b[90m", "\x1b[0m"  # for text that may still change
 
 
 class Screen:
-    """Results as text on standard output. On a terminal, the line of open segments is redrawn.
+    """Results as text on standard output. On a terminal, the line of open segments is redrawn."""
 
-    Args:
-        lines: whether to print each partial result on its own line instead.
-    """
-
-    def __init__(self, lines: bool) -> None:
-        self.lines, self.redraw = lines, sys.stdout.isatty() and not lines
+    def __init__(self) -> None:
+        self.redraw = sys.stdout.isatty()
         self.speakers: Sequence[str] = ()  # of the channels, if there are several
         self.open: dict[int, str] = {}  # text of each channel's open segment
         self.segments: dict[int, int] = {}  # number of segments that were printed
@@ -65,8 +61,6 @@ class Screen:
             self.segments[channel] = len(result.segments)
 
     def show_open(self, channel: int, result: Result) -> None:
-        if self.lines and self.open[channel]:
-            print(f"… {harmless(self.named(channel, self.open[channel]))}", flush=True)
         self.draw()
 
     def show_ended(self, channel: int, segment: Segment) -> None:
@@ -112,7 +106,8 @@ class JsonLines(Screen):
     """
 
     def __init__(self) -> None:
-        super().__init__(lines=True)
+        super().__init__()
+        self.redraw = False
 
     def show_open(self, channel: int, result: Result) -> None:
         end = result.segments[-1].spoken_end if result.segments else 0.0

@@ -46,6 +46,7 @@ def main(argv: list[str] | None = None) -> int:
     return arguments.run(stream, argv)
 
 
+PACKET_MS = 100
 SPLIT = 2  # channels of a microphone, or of raw samples, with --channel split
 
 
@@ -84,10 +85,7 @@ def screen_of(options: argparse.Namespace) -> Screen:
     """Return the screen that prints results as the options describe."""
     from asrkit.cli.terminal import JsonLines, Screen
 
-    if options.format == "txt":
-        return Screen(options.partials)
-    refuse(options, "with --format jsonl, which has every partial result", "partials")
-    return JsonLines()
+    return JsonLines() if options.format == "jsonl" else Screen()
 
 
 def check_source(options: argparse.Namespace) -> None:
@@ -128,7 +126,7 @@ def run(options: argparse.Namespace, start: Callable[[int, int], Live], screen: 
         packets: Iterable[np.ndarray]
         if options.mic:
             channels = SPLIT if split else 1
-            device = Microphone(options.mic_device, options.packet_ms, channels)
+            device = Microphone(options.mic_device, PACKET_MS, channels)
             microphone = stack.enter_context(device)
             rate = microphone.sample_rate
             packets = watched(microphone, screen)
@@ -213,10 +211,10 @@ def file_packets(options: argparse.Namespace) -> tuple[int, int, Iterator[np.nda
     found: Iterator[tuple[np.ndarray, int]]
     if source == "-":
         name, channels = "standard input", SPLIT if options.channel == "split" else None
-        rate, blocks = piped(sys.stdin.buffer, options.packet_ms, options.sample_rate, channels)
+        rate, blocks = piped(sys.stdin.buffer, PACKET_MS, options.sample_rate, channels)
         found = ((block, rate) for block in blocks)
     else:
-        name, seconds = shown(Path(source)), options.packet_ms / 1000
+        name, seconds = shown(Path(source)), PACKET_MS / 1000
         chosen = {"channel": options.channel, "track": options.track}
         found = audio.blocks(source, seconds, **chosen)
     first = next(found, None)

@@ -46,7 +46,7 @@ def test_notes_and_final_lines_stay_above_the_open_one(
     monkeypatch.setattr(sys, "stderr", sys.stdout)
     monkeypatch.setenv("COLUMNS", "30")
     monkeypatch.setenv("NO_COLOR", "1")
-    screen = Screen(lines=False)
+    screen = Screen()
     screen.meter("  -∞ dBFS ", behind=2.5)
     screen.partial([result([], "one two three four")])
     screen.note("a note")
@@ -65,7 +65,7 @@ def test_open_segments_of_all_channels_share_the_line(
 ) -> None:
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     monkeypatch.setenv("NO_COLOR", "1")
-    screen = Screen(lines=False)
+    screen = Screen()
     screen.speakers = ["agent", "caller"]
     screen.partial([result([], "one"), result([], "")])
     screen.partial([result([], "one"), result([], "two")])
@@ -76,16 +76,19 @@ def test_open_segments_of_all_channels_share_the_line(
     )
 
 
-@pytest.mark.parametrize("screen", [Screen(lines=True), JsonLines()], ids=["text", "json"])
+@pytest.mark.parametrize("kind", [Screen, JsonLines])
 def test_a_text_cannot_act_on_the_terminal(
-    screen: Screen, capsys: pytest.CaptureFixture[str]
+    kind: type[Screen], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A server may send anything; joiners and spaces of scripts stay."""
     hostile, script = "\x1b]0;x\x07\x9b2J\u202eab\u2028", "می\u200cخواهم\u3000か\xa0👩\u200d💻"
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("NO_COLOR", "1")
+    screen = kind()
     for text in (hostile, script):
         screen.partial([result([], text)])
     screen.final([result([hostile, script], "")])
-    out = capsys.readouterr().out
+    out = capsys.readouterr().out.replace("\r\x1b[K", "")
     assert not set("\x1b\x07\x9b\u202e\u2028").intersection(out)
     assert script in out
     if isinstance(screen, JsonLines):

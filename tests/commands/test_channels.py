@@ -72,7 +72,7 @@ def test_every_channel_by_itself(
     assert [each.name for each in (tmp_path / "out").glob("[!.]*")] == ["call.srt"]
 
 
-STREAM = ("stream", *ONE_PASS, "--channel", "split", "--packet-ms", 70)
+STREAM = ("stream", *ONE_PASS, "--channel", "split")
 
 
 def streamed(text: str) -> list[list[dict[str, Any]]]:

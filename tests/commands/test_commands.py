@@ -208,7 +208,6 @@ FULL = ["--chunk-ms", "full"]
         ("decode", ["--second-search", "greedy", "x.wav"], "has no effect without a second pass"),
         ("evaluate", ["--second-search", "greedy", "x.jsonl"], "effect without a second pass"),
         ("stream", [*FULL, "--second-search", "greedy", "x.wav"], "effect without a second pass"),
-        ("stream", ["--partials", "--format", "jsonl", "x.wav"], "--partials has no effect with"),
         ("export", ["--manifest", "x.jsonl", "--output", "x.ts"], "no effect with --format torch"),
     ],
 )  # fmt: skip

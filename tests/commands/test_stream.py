@@ -42,8 +42,7 @@ def lines_of(text: str, kind: str) -> list[dict[str, Any]]:
 
 def test_stream_a_file(model: Path, wav: Path, shown: Shown, refused: Shown) -> None:
     expected = shown("decode", "--model", model, wav)
-    for packet in (1, 37, 100, 1000):
-        assert shown(*STREAM, wav, "--model", model, "--packet-ms", packet) == expected
+    assert shown(*STREAM, wav, "--model", model) == expected
     said = refused(*STREAM, "--model", model, wav, wav)
     assert "got 2 (asrkit decode takes several files)" in said
 
@@ -59,7 +58,7 @@ def test_standard_input(
     at = data.index(b"data") + 4
     endless = data[:4] + b"\xff" * 4 + data[8:at] + b"\xff" * 4 + data[at + 4 :]
     tagged = data[:12] + b"LIST\x05\0\0\0hello\0" + data[12:] + b"LIST" + bytes(30_000)
-    command = [*STREAM, "--model", model, "--packet-ms", 37]
+    command = [*STREAM, "--model", model]
     for form in (data, endless, tagged):
         assert shown(*command, piped(form)) == expected
     assert shown(*command, piped(data), "--sample-rate", rate) == expected
@@ -80,7 +79,7 @@ def test_json_lines(wav: Path, quiet: Path, shown: Shown) -> None:
     """The final lines together are what decode gives; partial ones have times as they have."""
     options = ["--model", quiet, "--endpoint-ms", 40, "--format", "jsonl", wav]
     decoded = json.loads(shown("decode", *options))
-    out = shown(*STREAM, *options, "--packet-ms", 40)
+    out = shown(*STREAM, *options)
     finals, partials = lines_of(out, "final"), lines_of(out, "partial")
     names = ["type", "text", "start", "end", "words"]
     assert all([*line][:5] == names for line in (*finals, *partials))
@@ -123,9 +122,6 @@ def test_segments_on_lines(
     start = time.monotonic()
     assert shown(*STREAM, *options, "--simulate-realtime").splitlines() == segments
     assert time.monotonic() - start > 1.9
-    lines = shown(*STREAM, *options, "--partials", "--packet-ms", 40).splitlines()
-    assert [line for line in lines if not line.startswith("…")] == segments
-    assert any(line.startswith("… ") for line in lines[lines.index(segments[0]) :])
     (wav.parent / "shouting.py").write_text("def shout(text): return text.upper()\n")
     monkeypatch.chdir(wav.parent)  # where a user keeps such a function
     monkeypatch.setattr(sys, "path", [path for path in sys.path if path])

@@ -40,12 +40,13 @@ def interrupt() -> bool:
 @pytest.mark.parametrize("packet_ms", [10, 100, 3000])
 def test_the_microphone_hears_what_a_file_says(
     packet_ms: int, model: Path, expected: str, sound: ModuleType, tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     """Ctrl-C comes when all is in the queue and nearly nothing is decoded: all of it is decoded."""
     sound.samples, sound.pace, sound.after = SAID, 0.0, interrupt
     path = tmp_path / "recorded.wav"
-    options = ["--model", model, "--mic", "--packet-ms", packet_ms, "--save-audio", path]
+    monkeypatch.setattr("asrkit.commands.stream.PACKET_MS", packet_ms)
+    options = ["--model", model, "--mic", "--save-audio", path]
     assert run("stream", *ONE_PASS, *options) == 0
     shown = capsys.readouterr()
     assert shown.out == expected
@@ -80,7 +81,8 @@ def test_a_network_slower_than_speech(
     monkeypatch.setattr(Session, "accept", slow)
     sound.samples, sound.pace, sound.after = speech(33.0), 0.001, interrupt
     sound.overflows = {7}
-    assert run("stream", *ONE_PASS, "--model", model, "--mic", "--packet-ms", 500) == 0
+    monkeypatch.setattr("asrkit.commands.stream.PACKET_MS", 500)
+    assert run("stream", *ONE_PASS, "--model", model, "--mic") == 0
     *told, lost = capsys.readouterr().err.splitlines()
     assert any("s behind: decoding is slower" in line for line in told)
     assert any("audio is being lost: " in line for line in told)

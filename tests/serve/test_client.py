@@ -88,7 +88,7 @@ def test_a_file_as_transcribe(
 ) -> None:
     half = recordings[1][1][::2]
     soundfile.write(tmp_path / "y.wav", half, 8000)
-    options = ["--format", "jsonl", "--packet-ms", 37, "--simulate-realtime"]
+    options = ["--format", "jsonl", "--simulate-realtime"]
     assert run("listen", f"ws://{address}/v1/stream", tmp_path / "y.wav", *options) == 0
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     finals = [each for each in found if each["type"] == "final"]
