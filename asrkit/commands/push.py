@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import re
-from collections.abc import Mapping
+from textwrap import indent
 from typing import TYPE_CHECKING
 
 from asrkit.cli.options import MODEL, add_terms, terms_of
 from asrkit.cli.parser import Parser
-from asrkit.cli.table import markdown
 from asrkit.errors import UserError, shown
 from asrkit.extras import need
 from asrkit.hub import CARD, PREFIX, Address, address_of
@@ -47,7 +45,6 @@ LICENCES = {  # licences that the hub has names for
     "cc-by-nc-nd-4.0", "cc-by-nc-sa-4.0", "cc-by-nd-4.0", "cc-by-sa-3.0", "cc-by-sa-4.0", "cc0-1.0",
     "gpl-3.0", "lgpl-3.0", "mit", "mpl-2.0", "openrail", "unlicense",
 }  # fmt: skip
-CHUNK = re.compile(r"full|\d{1,7}(?:\+\d{1,7})? ms")
 USE = """```python
 import asrkit
 
@@ -108,7 +105,7 @@ def card_of(file: ModelFile, address: Address, own: str | None) -> str:
     """
     from huggingface_hub import ModelCardData
 
-    from asrkit.commands.info import described
+    from asrkit.commands.info import described, indented
 
     if own is not None and own.startswith("---\n"):
         return own
@@ -126,24 +123,6 @@ def card_of(file: ModelFile, address: Address, own: str | None) -> str:
         name=address.repository.partition("/")[2], layer=model.layer.capitalize(),
         head="CTC" if model.head.kind == "ctc" else f"a {model.head.kind}", use=use,
         network="\n".join(f"- {key}: {value}" for key, value in described(file).items()),
-        training=trained(file),
+        training=indent(indented(file.training), "  "),  # as code
     )  # fmt: skip
     return f"---\n{properties.to_yaml()}\n---\n\n{text}"
-
-
-def trained(file: ModelFile) -> str:
-    """Describe the training and the scores in the model file, whose header is not checked."""
-    from asrkit.evaluation.wer import UNITS
-    from asrkit.model_file import TrainingRecord
-
-    record, lines = TrainingRecord.model_validate(file.training), []
-    if record.audio_hours_per_epoch is not None and record.epochs is not None:
-        lines.append(f"{record.epochs} epochs of {record.audio_hours_per_epoch:.2f} hours.\n")
-    for unit in (each for each in UNITS if f"dev_{each.lower()}" in file.training):
-        found = file.training[f"dev_{unit.lower()}"]
-        rows = [
-            (name, rate) for name, rate in (found.items() if isinstance(found, Mapping) else ())
-            if CHUNK.fullmatch(name) and type(rate) in (int, float) and 0 <= rate < 1e6
-        ]  # fmt: skip
-        lines.append(f"{unit} in % on its dev set, greedy:\n\n{markdown(['chunk', unit], rows)}\n")
-    return "\n".join(lines) or "The model file does not tell."
