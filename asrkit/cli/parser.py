@@ -55,12 +55,7 @@ class Parser(argparse.ArgumentParser):
         self, args: Sequence[str] | None = None, namespace: None = None
     ) -> argparse.Namespace:
         """Return the arguments; files and options may be in any order."""
-        given = list(sys.argv[1:] if args is None else args)
-        if "--" in given:  # argparse drops it between its passes; ./ makes it unnecessary
-            end = given.index("--")
-            files = [f"./{each}" if each[:1] == "-" != each else each for each in given[end + 1 :]]
-            given = given[:end] + files
-        options = super().parse_intermixed_args(given, namespace)
+        options = super().parse_intermixed_args(args, namespace)
         refuse_overwriting(options)
         return options
 
@@ -69,8 +64,6 @@ class Parser(argparse.ArgumentParser):
         near = difflib.get_close_matches(unknown[:50].split(" ")[0], self._option_string_actions, 1)
         if near:
             message += f"; did you mean {near[0]}?"
-        if message.endswith("expected one argument"):
-            message += " (write a value that begins with - after =, as in --name=-5)"
         raise UserError(f"{message}; --help says more")
 
     def run(self, command: Callable[[argparse.Namespace], int], argv: list[str] | None) -> int:

@@ -86,15 +86,6 @@ def test_contexts(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[st
             assert f"{option} must be " in one_line(command, capsys)
 
 
-def test_files_whose_names_begin_with_a_dash() -> None:
-    parser = Parser("x", "", "")
-    parser.add_argument("--beam")
-    parser.add_argument("files", nargs="*")
-    for before in ([], ["a"]):
-        given = parser.parse_intermixed_args([*before, "--beam", "5", "--", "-b", "-", "c"])
-        assert given.files == [*before, "./-b", "-", "c"]
-
-
 def test_a_file_that_is_read_is_not_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
