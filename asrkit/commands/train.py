@@ -17,7 +17,6 @@ from asrkit.atomic_write import replacing, write_text
 from asrkit.cli.options import refuse
 from asrkit.cli.parser import Parser
 from asrkit.extras import need
-from asrkit.registry import refusal
 from asrkit.terms import Terms
 
 if TYPE_CHECKING:
@@ -131,11 +130,9 @@ def make_manifests(data: DataConfig, overrides: list[str]) -> None:
         return
     output = Path(data.train[0]).parent
     is_own = any(each.startswith(("data.train=", "data.dev=")) for each in overrides)
-    if data.recipe is None or output.name != data.recipe or is_own:
+    if data.recipe not in recipes() or output.name != data.recipe or is_own:
         raise ConfigError(missing[0])
-    script = recipes().get(data.recipe)
-    if script is None:
-        raise ConfigError(f"'data.recipe': {refusal(data.recipe, recipes())}")
+    script = recipes()[data.recipe]
     if subprocess.run([sys.executable, script, "--output-dir", output], check=False).returncode:
         raise ConfigError(f"data.recipe: {script} failed")
 
@@ -322,12 +319,6 @@ def finish(trainer: Trainer, config: Config, folder: Path) -> None:
     terms = Terms(config.data.licence, tuple(config.data.languages))
     save_model(path, ModelFile(trainer.model, tokenizer, config, training, terms=terms))
     logger.info("average of epochs %s", ", ".join(map(str, averaged)))
-    wanted = min(trainer.epochs.keep, trainer.progress.epoch)
-    if len(averaged) < wanted:
-        logger.warning(
-            "%d of %d epochs are averaged: %s lacks the others", len(averaged), wanted,
-            trainer.epochs.folder,
-        )  # fmt: skip
     for name, score in results.items():
         logger.info("  dev %s %8s  %s", score.words.name, name, score)
     logger.info("%s written after %s", path, duration(seconds))
