@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from asrkit.audio import AudioError
 from asrkit.commands.data_check import default_config
 from asrkit.config import ModelConfig
 from asrkit.data import manifest
