@@ -21,8 +21,9 @@ from asrkit.serve.dialects.openai_realtime import Realtime
 from asrkit.serve.dialects.twilio import Twilio
 from asrkit.serve.dialects.vosk import Vosk
 from asrkit.serve.dialects.wyoming import Wyoming
-from asrkit.serve.server import Server
+from asrkit.serve.server import Limits, Server
 from tests.serve.offline import BEGUN, ENDED, Offline, fits, segment, update
+from tests.serve.running import connected, serving
 
 Kind = Callable[[Server], Offline]
 CODES = bytes(range(256))
@@ -427,3 +428,12 @@ def test_g711_is_the_standard() -> None:
     assert [A_LAW[code] for code in (0xD5, 0x55, 0xAA, 0x2A)] == [8, -8, 32256, -32256]
     for table in (MU_LAW, A_LAW):
         assert (table[:128] == -table[128:]).all()
+
+
+def test_a_changed_session_takes_the_place_of_the_one_before(served: Recognizer) -> None:
+    server, path = Server({"m": served}, Limits(streams=1)), "v1/realtime?intent=transcription"
+    with serving(server) as address, connected(f"ws://{address}/{path}") as client:
+        for kind in ("session.created", "session.updated", "session.updated"):
+            assert json.loads(client.recv())["type"] == kind
+            assert server.streams == 1
+            client.send(change(turn_detection=None))

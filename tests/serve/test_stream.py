@@ -176,12 +176,14 @@ def test_limits_tokens_and_origins(served: Recognizer, recordings: Recordings) -
         assert second.close_code == 1013
         server.limits = limits._replace(silence_s=0.1)
         first.send(b"")  # the limit of the next one is shorter
-        assert answers(first)[-1]["reason"] == "silence"
+        error = answers(first)[-1]
+        assert (error["reason"], error["message"]) == ("silence", "no message for 0.1 s")
         server.limits = limits
         with start(url) as third:
             third.send(recordings[-1][1][:32_000].tobytes())
             third.send(bytes(2))
             assert answers(third)[-1]["reason"] == "length"
+            assert third.close_reason == "a call may last 2 s: start another one"
         assert server.streams == 0
 
 
