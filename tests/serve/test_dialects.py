@@ -183,8 +183,8 @@ STEPS: dict[str, tuple[Kind, list[tuple[Any, Any]]]] = {
             ({"endpointing": "10"}, 200, "endpointing 10 is within words too: 200 is used"),
             ({"language": "de"}, None, "language 'de' has no effect: the model recognises en"),
             ({"keyterm": ["oh seven", "☃"]}, None, SNOWMAN),
-            ({"punctuate": "true", "diarize": "false", "redact": "pci", "token": "x"}, None,
-             "no effect here: punctuate, redact"),
+            ({"punctuate": "true", "diarize": "false", "dictation": "true", "token": "x"}, None,
+             "no effect here: dictation, punctuate"),
         )
     },
     # Deltas are stable text, which joined is the transcript.
@@ -335,6 +335,7 @@ OPENED: list[tuple[Kind, str]] = [
         ({"channels": "9"}, "channels"), ({"endpointing": "-1"}, "endpointing"),
         ({"interim_results": "perhaps"}, "interim_results"), ({"model": "/etc/x"}, "not served"),
         ({"keyterm": "x" * 1001}, "keyterm"),
+        ({"redact": "pci"}, "redact: the server removes nothing from the text"),
     )),
     (realtime(""), "only /v1/realtime?intent=transcription is served"),
 ]  # fmt: skip
