@@ -184,7 +184,7 @@ STEPS: dict[str, tuple[Kind, list[tuple[Any, Any]]]] = {
             ({"language": "de"}, None, "language 'de' has no effect: the model recognises en"),
             ({"keyterm": ["oh seven", "☃"]}, None, SNOWMAN),
             ({"punctuate": "true", "diarize": "false", "dictation": "true", "token": "x"}, None,
-             "no effect here: dictation, punctuate"),
+             "no effect here: punctuate, dictation"),
         )
     },
     # Deltas are stable text, which joined is the transcript.
