@@ -146,9 +146,14 @@ def test_long_audio_does_not_underflow() -> None:
     expected = textbook(log_probs, 2)
     assert max(expected.values()) < math.log(5e-324)
     assert {e.hypothesis.tokens: e.score for e in found} == pytest.approx(expected, abs=1e-6)
+    search, even = PrefixBeamSearch(4), torch.full((1500, 2), 0.5).double().log()
+    beam = search.step(search.start(), even).beam  # texts whose paths are many and unlikely
+    assert all(each.best > 0.0 for each in beam)
+    steady = torch.tensor([[-20.0, -1.0]]).double().repeat(1000, 1)
+    assert search.best(search.step(search.start(), steady))[:3] == ((1,), (0,), (1000,))
 
 
-def test_a_frame_that_is_almost_surely_blank_is_a_blank() -> None:
+def test_a_frame_that_is_almost_surely_blank_is_a_blank(monkeypatch: pytest.MonkeyPatch) -> None:
     """Skipped, it still parts two equal tokens; the others' probabilities there do not count."""
     sure = [0.95, 0.04, 0.01]
     speech, end = [0.1, 0.8, 0.1], [0.3, 0.4, 0.3]
@@ -163,6 +168,8 @@ def test_a_frame_that_is_almost_surely_blank_is_a_blank() -> None:
     assert [e.hypothesis for e in found] == [e.hypothesis for e in expected]
     assert [e.score for e in found] == pytest.approx([e.score for e in expected])
     assert len(nbest(everything, frames.log())) > len(found)
+    monkeypatch.setattr("asrkit.search.beam.STABLE_FRAMES", 1)
+    assert skipping.stable(skipping.step(skipping.start(), frames[:5].log())) == ()
 
 
 def test_unlikely_tokens_begin_nothing() -> None:
