@@ -143,6 +143,7 @@ def test_bad_lines(line: str | dict[str, Any], message: str, tmp_path: Path) -> 
         ("first_byte", 0, -1), ("first_byte", 2**62 - 1, 2**62),
         ("num_bytes", 1, 0), ("num_bytes", 2**30, 2**30 + 1),
     ],
+    ids=lambda value: str(value)[:12],
 )  # fmt: skip
 def test_limits_of_a_line(name: str, fits: object, beyond: object) -> None:
     line = {"id": "a", "audio": "x"}
