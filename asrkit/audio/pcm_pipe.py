@@ -12,7 +12,9 @@ from asrkit.audio.resampler import SAMPLE_RATE
 from asrkit.audio.samples import MAX_CHANNELS, AudioError
 
 OTHERS = re.compile(  # the beginnings of other formats
-    rb"fLaC|OggS|RF64|FORM|\x1aE\xdf\xa3|ID3|\xff[\xf1-\xf3\xf9-\xfb]|....ftyp", re.DOTALL
+    rb"fLaC|OggS|RF64|riff|RIFX|BW64|NIST|#!AM|FORM|caff|\.snd|\x1aE\xdf\xa3|ID3|"
+    rb"\xff[\xe3\xf1-\xf3\xf9-\xfb]|G@|....ftyp",
+    re.DOTALL,
 )
 LARGEST = b"\xff\xff\xff\xff"
 KNOWN = 1 << 31  # bytes; a pipe's writer who states more did not know the length

@@ -155,12 +155,13 @@ def add_limits(arguments: Parser) -> None:
 def add_restarts(arguments: Parser) -> None:
     """Add the options of calls that outlive the process."""
     group = arguments.group("restarts")
-    group.add_argument(
+    store = group.add_mutually_exclusive_group()
+    store.add_argument(
         "--state-dir", type=Path, metavar="DIR",
         help="save calls to a file in this folder: they outlive the process, and other processes "
         "on this machine can resume them",
     )  # fmt: skip
-    group.add_argument(
+    store.add_argument(
         "--redis",
         metavar="URL",
         help="save calls to Redis, for several machines: redis://host:6379/0",
@@ -189,10 +190,7 @@ def serve(options: argparse.Namespace) -> int:
     from asrkit.serve import logs
     from asrkit.serve.app import config_of
 
-    token = token_of(options)
-    check_origins(options, token)
-    if options.wyoming is not None:
-        refuse_token(options, token)
+    check_access(options)
     set_threads()
     store_of(options)  # its errors come before models are loaded
     models = recognizers(options)
@@ -301,7 +299,7 @@ def server_of(options: argparse.Namespace, models: dict[str, Recognizer]) -> Ser
 
     store, key = store_of(options)
     return Server(
-        models, limits_of(options), options.threads, token_of(options),
+        models, limits_of(options), options.threads, token_in(options.token_file),
         tuple(options.origin), tuple(options.allow_host), store, key,
     )  # fmt: skip
 
@@ -322,11 +320,6 @@ def print_addresses(
         where = " and ".join(addresses.values())
         text = f"{about}, {processes}{options.streams} calls: {where}"
         print(text, file=sys.stderr, flush=True)
-    if not is_loopback(options.host):
-        logs.logger.warning(
-            "%s can be reached from elsewhere: a proxy belongs in front, see docs/security.md",
-            shown(options.host),
-        )
 
 
 def recognizers(options: argparse.Namespace) -> dict[str, Recognizer]:
@@ -361,8 +354,6 @@ def store_of(options: argparse.Namespace) -> tuple[Store | None, bytes | None]:
 
     seconds = Limits().resume_s
     folder, url, path = options.state_dir, options.redis, options.state_key_file
-    if folder is not None and url is not None:
-        raise UserError("--state-dir and --redis exclude each other: leave one out")
     if (url is None) != (path is None):
         raise UserError(
             "--redis and --state-key-file, a secret that other users lack, belong together"
@@ -380,34 +371,20 @@ def store_of(options: argparse.Namespace) -> tuple[Store | None, bytes | None]:
     return None, None
 
 
-def token_of(options: argparse.Namespace) -> str | None:
-    """Return the token that clients have to send."""
-    token = token_in(options.token_file)
-    if token is None and not options.insecure and not is_loopback(options.host):
-        raise UserError(
-            f"--host {shown(options.host)} can be reached from elsewhere: give --token-file, or "
-            "--insecure if everybody who can reach it may use it"
-        )
-    return token
-
-
-def check_origins(options: argparse.Namespace, token: str | None) -> None:
-    """Raise UserError for an --origin that lets in every page."""
-    for each in options.origin:
-        if each in OF_ALL_SITES and token is None and not options.insecure:
+def check_access(options: argparse.Namespace) -> None:
+    """Raise UserError for options that let in clients without a token, unless --insecure is one."""
+    has_token = token_in(options.token_file) is not None
+    elsewhere, sites = not is_loopback(options.host), set(OF_ALL_SITES).intersection(options.origin)
+    for option, is_open in (
+        (f"--host {shown(options.host)} lets in other machines", elsewhere and not has_token),
+        (f"--origin '{min(sites, default='')}' lets in all pages", sites and not has_token),
+        ("--wyoming lets in clients", options.wyoming is not None and (elsewhere or has_token)),
+    ):
+        if is_open and not options.insecure:
             raise UserError(
-                f"--origin '{each}' lets the pages of all sites use the server: give --token-file, "
-                "or --insecure if they may"
+                f"{option} without a token: give --insecure if they may use the server, else "
+                "--token-file, or leave it out"
             )
-
-
-def refuse_token(options: argparse.Namespace, token: str | None) -> None:
-    """Raise UserError for a --wyoming that would let in clients without the token."""
-    if not options.insecure and (token is not None or not is_loopback(options.host)):
-        raise UserError(
-            "--wyoming has no token, as its clients send none: give --insecure if everybody who "
-            f"can reach the port on {shown(options.host)} may use it"
-        )
 
 
 def bound(options: argparse.Namespace, option: str, port: int) -> socket.socket:
