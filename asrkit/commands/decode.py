@@ -92,10 +92,14 @@ def decode(options: argparse.Namespace) -> int:
         print(f"asrkit decode: {line}", file=sys.stderr)
     if not jobs and not left_out:
         raise UserError(f"{options.manifest} has no utterances to decode")
+    if options.format not in JSON:
+        refuse(options, f"with --format {options.format}, only with jsonl", "nbest")
     groups = calls(jobs)
     output = Output(options.format, options.output_dir, [group[0] for group in groups])
     recognizer = load_recognizer(options)
-    check_nbest(options, recognizer)
+    search = recognizer.final_search
+    if not search.nbest(search.start()):
+        refuse(options, "with greedy search, which has one result", "nbest")
     heard = decode_all(options, recognizer, groups, output)
     report(jobs, heard, recognizer)
     return 1 if None in heard or left_out else 0
@@ -186,15 +190,6 @@ def decoded(
     ):
         read(outcome.seconds)
         yield outcome
-
-
-def check_nbest(options: argparse.Namespace, recognizer: Recognizer) -> None:
-    """Raise UserError for an n-best list that cannot be made or written."""
-    if options.nbest and options.format not in JSON:
-        raise UserError(f"--nbest needs --format jsonl, got {options.format}")
-    search = recognizer.final_search
-    if options.nbest and not search.nbest(search.start()):
-        raise UserError("--nbest needs --search prefix_beam; greedy search has one result")
 
 
 def show(
