@@ -55,10 +55,7 @@ def described(file: ModelFile) -> dict[str, str]:
     silent = events(file.tokenizer)
     return {
         "parameters": f"{file.num_parameters / 1e6:.2f} M",
-        "head": ", ".join(
-            each if key == "kind" else f"{key} {each}"
-            for key, each in file.config.model.head.model_dump().items()
-        ),
+        "head": file.config.model.head.kind,
         "vocabulary": f"{file.tokenizer.vocab_size} with the blank, {file.config.text.tokenizer}"
         + (f"; labels without text: {', '.join(silent[:5])}" if silent else "")
         + ", …" * (len(silent) > 5),

@@ -308,11 +308,6 @@ def finish(trainer: Trainer, config: Config, folder: Path) -> None:
             f"dev_{unit}": {name: round(rate, 2) for name, rate in by_chunk.items()}
             for unit, by_chunk in rates(results).items()
         },
-        "dev_delay_ms": {
-            name: {of: ms and round(ms) for of, ms in score.delay._asdict().items()}
-            for name, score in results.items()
-            if score.delay is not None
-        },
     }
     path = folder / MODEL
     tokenizer = trainer.corpus.encode.tokenizer
