@@ -10,7 +10,6 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from asrkit.cli.options import MODEL
 from asrkit.cli.parser import Parser
 from asrkit.cli.progress import bar
 from asrkit.errors import UserError
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from asrkit.config import Config
     from asrkit.data.checks import Facts, Finding
     from asrkit.data.dataset import TextEncoder
-    from asrkit.text import Tokenizer
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -32,13 +30,11 @@ def main(argv: list[str] | None = None) -> int:
     arguments.add_argument(
         "manifests", nargs="+", help="manifests or folders of shards, the training set first"
     )
-    rules = arguments.add_mutually_exclusive_group()
-    rules.add_argument(
+    arguments.add_argument(
         "--config",
         help="judge by this configuration, with the tokenizer of the first manifest's texts "
-        "(default: the configuration's defaults, characters)",
+        "or of training.start_from (default: the configuration's defaults, characters)",
     )
-    rules.add_argument("--model", help=f"judge by the configuration and tokenizer of {MODEL}")
     arguments.add_argument(
         "--format", choices=["text", "list"], default="text",
         help="text: kinds of findings; list: every finding, one a line (default text)",
@@ -53,13 +49,14 @@ def main(argv: list[str] | None = None) -> int:
 def check(options: argparse.Namespace) -> int:
     from asrkit.data.checks import Rules, examine
     from asrkit.data.checks.clean import rewrite
+    from asrkit.training.warm_start import load_training
 
     check_options(options)
-    config, tokenizer = settings(options)
+    config = load_training(options.config, []) if options.config else default_config()
     findings: list[Finding] = []
     facts = [each for path in options.manifests for each in read_facts(path, options, findings)]
     first = (each.text for each in facts if each.manifest == options.manifests[0])
-    encode = encoder_of(config, first, tokenizer)
+    encode = encoder_of(config, first)
     limits = config.data.min_seconds, config.data.max_seconds
     findings += examine(facts, Rules(encode, *limits))
     show(facts, findings, options)
@@ -87,36 +84,21 @@ def refuse_twice(manifests: Sequence[str]) -> None:
         raise UserError("a manifest is named twice: dev must have other recordings than train")
 
 
-def settings(options: argparse.Namespace) -> tuple[Config, Tokenizer | None]:
-    """Return the configuration for the checks, and the tokenizer of --model."""
-    from asrkit.model_file import load_model
-    from asrkit.training.warm_start import load_training
-
-    if options.model:
-        file = load_model(options.model)
-        return file.config, file.tokenizer
-    if options.config:
-        return load_training(options.config, []), None
-    return default_config(), None
-
-
 def default_config() -> Config:
     from asrkit.config import parse_config
 
     return parse_config({"data": {"train": "", "dev": ""}, "training": {"output_dir": ""}})
 
 
-def encoder_of(
-    config: Config, texts: Iterable[str], tokenizer: Tokenizer | None = None
-) -> TextEncoder:
-    """Return the encoder of texts; without a tokenizer, it has that of a training on the texts."""
+def encoder_of(config: Config, texts: Iterable[str]) -> TextEncoder:
+    """Return the encoder of a training on the texts."""
     from asrkit.build import build_normalizer
     from asrkit.text import is_visible
     from asrkit.training.dataset import text_encoder
     from asrkit.training.labels import tokenizer_of
 
     spelled = map(build_normalizer(config.text), texts)
-    return text_encoder(config, tokenizer or tokenizer_of(config, [*filter(is_visible, spelled)]))
+    return text_encoder(config, tokenizer_of(config, [*filter(is_visible, spelled)]))
 
 
 def read_facts(path: str, options: argparse.Namespace, findings: list[Finding]) -> list[Facts]:
@@ -137,5 +119,5 @@ def show(facts: list[Facts], findings: list[Finding], options: argparse.Namespac
     for path in options.manifests:
         print(summary(path, [each for each in facts if each.manifest == path]))
     print(verdict(findings))
-    if not options.config and not options.model:
-        print("judged by the defaults, text as characters: --config or --model to judge by yours")
+    if not options.config:
+        print("judged by the defaults, text as characters: --config to judge by yours")

@@ -51,7 +51,6 @@ def test_every_command_takes_a_name(
         ("verify", "--chunk-ms", "640", wav),
         ("export", "--output", "x.ts"),
         ("pack", "--output", "x.safetensors"),
-        ("data", "check", "--no-audio", dev),
     ):
         assert run(command, *arguments, "--model", "tiny-en") == 0, command
         assert run(command, *arguments, "--model", "tiny-de") == 2, command

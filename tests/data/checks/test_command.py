@@ -8,11 +8,8 @@ import numpy as np
 import pytest
 
 from asrkit.data.manifest import read_manifest
-from asrkit.model_file import save_model
-from asrkit.text import CharTokenizer
 from tests.conftest import RECORDINGS, speech, write_config, write_manifest, write_wav
 from tests.running import run
-from tests.test_model_file import a_file
 
 
 def check(*arguments: object) -> int:
@@ -36,7 +33,7 @@ def test_a_good_corpus(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None
     shown = capsys.readouterr().out
     assert "0 errors, 0 warnings" in shown
     assert f"{corpus}/train.jsonl: 12 utterances, 0.3 min, 0 speakers, 1.00 to 1.60 s" in shown
-    assert "--config or --model" in shown
+    assert "--config to judge by yours" in shown
     assert check(corpus / "train.jsonl", corpus / "dev.jsonl") == 0
     shown = capsys.readouterr().out
     assert "dev0: as train0 in" in shown
@@ -79,16 +76,13 @@ def test_write(sick: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert check(sick) == 0
 
 
-def test_config_and_model(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_config(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = write_config(tmp_path / "c.yaml", corpus, tmp_path)
     audio = str(write_wav(tmp_path / "new.wav", speech(1.0, seed=99)))
     dev = write_manifest(tmp_path / "dev.jsonl", {"id": "d", "audio": audio, "text": "nö"})
     assert check(corpus / "train.jsonl", dev, "--config", config) == 1
     assert "not in the vocabulary: 'ö'" in capsys.readouterr().out
     assert check(dev, "--config", config) == 0  # its own training set
-    save_model(tmp_path / "m.safetensors", a_file(CharTokenizer(list("nö"))))
-    assert check(dev, "--model", tmp_path / "m.safetensors") == 0
-    assert check(corpus / "train.jsonl", "--model", tmp_path / "m.safetensors") == 1
 
 
 def test_shards(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -111,7 +105,6 @@ def test_shards(corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
         (["m.jsonl", "./m.jsonl"], "named twice: dev must have other recordings than train"),
         (["m.jsonl", "n.jsonl", "--write", "c.jsonl"], "--write cleans a single manifest"),
         (["m.jsonl", "--config", "none.yaml"], "no configuration file none.yaml"),
-        (["m.jsonl", "--model", "none.safetensors"], "no model file none.safetensors"),
     ],
 )
 def test_mistakes(
