@@ -62,7 +62,6 @@ def bench(options: argparse.Namespace) -> int:
     context = context_of(options, file)
     if context.full:
         raise UserError("--chunk-ms must be a chunk, got full: bench measures streams")
-    print(about(recognizer_of(file, context, device=options.device)), flush=True)
     rows = []
     for threads in options.threads:
         for backend in options.backends or BACKENDS:
@@ -83,21 +82,6 @@ def bench(options: argparse.Namespace) -> int:
                 rows.append([backend, str(threads), str(streams), load, *cells])
     print(table(TITLES, rows))
     return 0
-
-
-def about(recognizer: Recognizer) -> str:
-    """Describe a model's context, latency and state, which are not timed."""
-    from asrkit import audio
-
-    engine = recognizer.engine
-    spec = engine.spec
-    chunk, left, right = (frames * spec.rate.frame_ms for frames in spec.context)
-    soonest = right + (audio.WINDOW - audio.HOP) // 16
-    state = sum(each.numel() * each.element_size() for each in engine.init_state(1))
-    return (
-        f"chunks of {chunk} ms with {left} ms before and {right} ms after them; latency of "
-        f"{soonest} to {chunk + soonest} ms and the time of a step; {state / 1e6:.2f} MB a stream"
-    )
 
 
 def times_of(recognizer: Recognizer, threads: int, streams: int) -> list[float]:

@@ -21,8 +21,7 @@ def test_the_table(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--model", str(model), "--streams", "1,3", "--chunk-ms", "160"]) == 0
     shown = capsys.readouterr()
     assert "not measured: backend onnx: no export of this model for chunks of 160 ms" in shown.err
-    about, _, *rows = shown.out.splitlines()
-    assert "latency of 15 to 175 ms" in about
+    _, *rows = shown.out.splitlines()
     assert [row.split()[:3] for row in rows] == [["eager", "1", "1"], ["eager", "1", "3"]]
     for streams, row in zip((1, 3), rows, strict=True):
         p50, p95, p99, a_core = map(float, row.split()[4:])
