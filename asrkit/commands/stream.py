@@ -89,7 +89,9 @@ def screen_of(options: argparse.Namespace) -> Screen:
 
 
 def check_source(options: argparse.Namespace) -> None:
-    """Raise UserError unless there is one source."""
+    """Raise UserError unless there is one source, and a name for its copy."""
+    from asrkit.audio.recorder import check_recording
+
     if len(options.source) + options.mic != 1:
         raise UserError(
             "needs one source: FILE, --mic, or - for standard input, got "
@@ -101,6 +103,8 @@ def check_source(options: argparse.Namespace) -> None:
         refuse(options, "without --mic", "mic_device")
     if options.mic or options.source == ["-"]:
         refuse(options, "without a file", "track", *["channel"] * (options.channel != "split"))
+    if options.save_audio:
+        check_recording(options.save_audio)
 
 
 class Live(Protocol):

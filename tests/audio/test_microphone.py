@@ -174,10 +174,10 @@ def test_a_recording_replaces_nothing(tmp_path: Path) -> None:
     path = tmp_path / "x.wav"
     path.write_text("mine")
     for name, message in (
-        ("x.wav", "needs a new file in a folder: File exists: .*x.wav"),
+        ("x.wav", "exists already and is not replaced"),
         ("x.mp3", "a recording needs a .wav or .flac file, got"),
-        ("none/x.wav", "needs a new file in a folder: Error opening .*none/x.wav"),
-        ("y.flac", "needs a new file in a folder: .*y.flac.* does not support this sample rate"),
+        ("none/x.wav", "x.wav cannot be written: make the folder .*none first"),
+        ("y.flac", "y.flac cannot be written: .* does not support this sample rate"),
     ):
         with pytest.raises(AudioError, match=message), recording(str(tmp_path / name), 768000):
             pass

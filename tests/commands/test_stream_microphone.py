@@ -54,7 +54,7 @@ def test_the_microphone_hears_what_a_file_says(
     assert "lost" not in shown.err
     assert np.array_equal(soundfile.read(path, dtype="float32")[0], SAID)
     assert run("stream", *ONE_PASS, *options) == 2
-    assert "File exists: " in capsys.readouterr().err
+    assert f"{path} exists already" in capsys.readouterr().err
 
 
 def test_a_microphone_that_goes_away(
@@ -119,6 +119,7 @@ def test_list_devices_needs_no_model(
     [
         (["--mic-device", "webcam"], "No input device matching 'webcam'; the devices:\n> 0 USB"),
         (["--save-audio", "x.mp3"], "a recording needs a .wav or .flac file, got x.mp3"),
+        (["--save-audio", "none/x.wav"], "none/x.wav cannot be written"),
     ],
 )
 def test_mistakes(
