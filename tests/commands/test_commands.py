@@ -39,7 +39,7 @@ def test_asrkit_alone(capsys: Output) -> None:
         assert all(f"  {command}" in shown for command in COMMANDS)
         assert max(map(len, shown.splitlines())) <= 80
     assert main(["data"]) == 0
-    assert "  normalize  " in capsys.readouterr().out
+    assert "  normalize " in capsys.readouterr().out
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"asrkit {asrkit.__version__}\n"
 

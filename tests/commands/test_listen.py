@@ -31,7 +31,7 @@ def test_no_server_no_file_no_token(wav: Path, refused: Shown) -> None:
         (["none.wav"], "none.wav does not exist"),
         ([], "needs one source: FILE, --mic, or -"),
         ([wav, "--token-file", "none"], "--token-file"),
-        ([wav, "--token-file", marked], "got another one as character 4"),  # the mark is none
+        ([wav, "--token-file", marked], "must be one or more visible ASCII"),  # the mark is none
         ([wav, "--hotwords", words], "hotwords"),
     ):
         said = refused("listen", url, *options)
