@@ -53,21 +53,6 @@ def test_a_script_without_spaces_is_learned_by_its_characters(
     assert {gram for gram in grams if "三二" in gram} == set()
 
 
-def test_a_language_model_of_other_words_is_reported(
-    model: Path, wav: Path, arpa: Path, texts: Path, shown: Shown,
-    caplog: pytest.LogCaptureFixture,
-) -> None:  # fmt: skip
-    """When it is loaded."""
-    texts.write_text("AB BA\nab\n")
-    shown("ngram", "--output", arpa, texts)
-    options = ["--model", model, "--search", "prefix_beam", "--lm", arpa, "--lm-weight", "0.01"]
-    assert run("decode", *options, wav) == 0
-    assert (
-        f"language model {arpa}: 67 % of its words, such as 'AB', 'BA', cannot be written with "
-        "the recogniser's tokens as one word: estimate a model by asrkit ngram --model"
-    ) in caplog.text
-
-
 def test_ngram_of_manifests(arpa: Path, texts: Path, capsys: Output) -> None:
     manifest = write_manifest(
         texts.with_name("m.jsonl"),
