@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from asrkit import audio, search
@@ -193,8 +194,8 @@ def pieces_of(tokenizer: Tokenizer) -> list[str]:
 
 
 def build_search(config: SearchConfig, head: Head, fusion: Fusion | None = None) -> Search:
-    transducer = head if isinstance(head, TransducerHead) else None
-    return search.build_search(config.model_dump(), fusion, transducer)
+    of_transducer = isinstance(head, TransducerHead)
+    return search.build_search(config.model_dump(), fusion, of_transducer)
 
 
 def build_alignment(head: Head, tokens: list[int]) -> Search:
@@ -206,4 +207,12 @@ def build_alignment(head: Head, tokens: list[int]) -> Search:
             f"forced alignment needs a CTC layer, and the {type(head).__name__} of this model has "
             "none: use another model"
         )
-    return ForcedAlignment(tokens, head.ctc.emissions)
+
+    layer = head.ctc
+
+    @torch.inference_mode()
+    def log_probs(frames: np.ndarray) -> np.ndarray:
+        weight = next(layer.parameters())
+        return layer.emissions(torch.from_numpy(frames)[None].to(weight))[0].numpy(force=True)
+
+    return ForcedAlignment(tokens, log_probs)

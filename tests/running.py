@@ -12,6 +12,7 @@ import torch
 from asrkit import audio
 from asrkit.__main__ import COMMANDS
 from asrkit.cli.dispatch import module_of
+from asrkit.model.frontend import TorchFrontend
 from asrkit.model_file import ModelFile, save_model
 from asrkit.text import CharTokenizer
 from tests.conftest import PROJECT, fitted, speech
@@ -52,7 +53,7 @@ def talkative_model(path: Path, quiet: float = 0.0, labels: str = LETTERS) -> Pa
 def talkative(quiet: float) -> ModelFile:
     file = a_file(CharTokenizer(list(LETTERS)))
     samples = torch.from_numpy(speech(2.0))[None]
-    fitted(file.model, audio.Fbank()(samples, samples[:, :0])[0])
+    fitted(file.model, TorchFrontend(audio.Fbank())(samples, samples[:, :0])[0])
     with torch.no_grad():
         file.model.head.bias[0] += quiet
     return file

@@ -19,6 +19,7 @@ from asrkit.commands.pack import main as pack
 from asrkit.config import parse_config
 from asrkit.export.__main__ import main as export
 from asrkit.model import Network
+from asrkit.model.frontend import TorchFrontend
 from asrkit.model_file import (
     FORMAT_VERSION,
     ModelFile,
@@ -82,7 +83,7 @@ def test_round_trip(path: Path) -> None:
 @torch.no_grad()
 def test_half_precision_is_half_the_bytes_and_changes_little(path: Path) -> None:
     samples = torch.from_numpy(speech(5.0))[None]
-    feats = audio.Fbank()(samples, samples[:, :0])[0]
+    feats = TorchFrontend(audio.Fbank())(samples, samples[:, :0])[0]
     lengths, file = torch.tensor([feats.size(1)]), a_file()
     fitted(file.model, feats)
 

@@ -154,7 +154,7 @@ def warp_frequencies(feats: Tensor, width: float, frontend: Frontend) -> Tensor:
     if width == 0.0:
         return feats
     top, scale = NYQUIST, frontend.scale
-    edges = frontend.edges().to(feats, non_blocking=True)
+    edges = torch.from_numpy(frontend.edges()).to(feats, non_blocking=True)
     centers = scale.to_hertz(edges[1:-1])  # (F,) Hz
     drawn = torch.rand(feats.size(0), 1).to(feats, non_blocking=True)
     factor = 1.0 + width * (2.0 * drawn - 1.0)  # (B, 1)

@@ -1,16 +1,41 @@
 """The interface of a backend, which runs a network in one context."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import torch
-from torch import Tensor
-from torch.nn import functional
+import numpy as np
+from array_api_compat import array_namespace, device, to_device
 
-from asrkit.model import Context, EncoderState, FrameRate, Head, StepOutput
+from asrkit.context import Context, FrameRate
+from asrkit.model import Head
 from asrkit.search import Transducer
 
 MOST_WHOLE = 1500  # encoder frames of a row in full context: memory grows with their square
+
+State = tuple[Any, ...]  # the network's past: arrays of the runtime, batch first
+
+
+def joined(states: Sequence[State]) -> State:
+    """Return the states of some streams as the state of a batch: a copy, also of a single one."""
+    return tuple(
+        array_namespace(*parts).concat(parts, axis=0) for parts in zip(*states, strict=True)
+    )
+
+
+def divided(state: State) -> list[State]:
+    """Return views of the rows of a state."""
+    return [tuple(part[i : i + 1] for part in state) for i in range(len(state[0]))] if state else []
+
+
+def stored(state: State) -> tuple[np.ndarray, ...]:
+    """Return a state as arrays of NumPy."""
+    return tuple(np.asarray(to_device(part, "cpu")) for part in state)
+
+
+def restored(arrays: Sequence[np.ndarray], like: State) -> State:
+    """Return stored arrays as a state on the runtime of another state."""
+    pairs = zip(arrays, like, strict=True)
+    return tuple(array_namespace(kin).asarray(part, device=device(kin)) for part, kin in pairs)
 
 
 class Spec(NamedTuple):
@@ -19,8 +44,8 @@ class Spec(NamedTuple):
     num_mels: int  # F
     rate: FrameRate
     vocab_size: int  # V
-    device: torch.device
-    dtype: torch.dtype  # usually float32
+    device: str  # such as cpu or cuda:0
+    dtype: str  # usually float32
     context: Context
 
     @property
@@ -43,11 +68,24 @@ class Spec(NamedTuple):
         """Number of feature frames that a step of one chunk reads."""
         return self.rate.step_frames(self.context)
 
-    def whole_chunks(self, feats: Tensor) -> Tensor:
+    def whole_chunks(self, feats: np.ndarray) -> np.ndarray:
         """Append zeros to (B, T, F), so that a step of it has whole chunks and what they see."""
-        frames = feats.size(1)
+        frames = feats.shape[1]
         missing = max(self.step_frames - frames, (self.ahead_frames - frames) % self.chunk_frames)
-        return functional.pad(feats, (0, 0, 0, missing))
+        return padded(feats, missing)
+
+
+def padded(feats: np.ndarray, frames: int) -> np.ndarray:
+    """Append frames of zeros to (B, T, F)."""
+    return np.pad(feats, ((0, 0), (0, frames), (0, 0)))
+
+
+class Output(NamedTuple):
+    """The output of a step."""
+
+    frames: np.ndarray  # (B, E, V), or (B, E, D) for a transducer
+    lengths: np.ndarray  # (B,), valid encoder frames
+    state: State
 
 
 class Backend(NamedTuple):
@@ -63,11 +101,11 @@ class Backend(NamedTuple):
 
     kind: str
     spec: Spec
-    init_state: Callable[[int], EncoderState]
-    step: Callable[[Tensor, Tensor, EncoderState], StepOutput]  # (B, T, F), (B,), state
+    init_state: Callable[[int], State]
+    step: Callable[[np.ndarray, np.ndarray, State], Output]  # (B, T, F), (B,), state
     weights: Callable[[], str]  # SHA-256 of the network's weights
     head: Head  # head of the network in PyTorch, for the loss of a text
-    transducer: Transducer | None = None  # predictor and joiner for a search; None: the head's
+    transducer: Transducer | None = None  # predictor and joiner for a search; None for CTC
 
 
 def of_step(step: Any, reference: Backend) -> Backend:
@@ -77,22 +115,23 @@ def of_step(step: Any, reference: Backend) -> Backend:
     are passed to eager.
 
     Args:
+        step: module whose arrays are NumPy's.
         reference: eager backend in the module's context.
     """
     spec = reference.spec
 
-    def run(feats: Tensor, lengths: Tensor, state: EncoderState) -> StepOutput:
-        frames = spec.rate.num_frames(feats.size(1))
+    def run(feats: np.ndarray, lengths: np.ndarray, state: State) -> Output:
+        frames = spec.rate.num_frames(feats.shape[1])
         emissions, lengths, state = step(spec.whole_chunks(feats), lengths, state)
-        return StepOutput(emissions[:, :frames], lengths, state)
+        return Output(emissions[:, :frames], lengths, state)
 
-    def run_whole(feats: Tensor, lengths: Tensor, state: EncoderState) -> StepOutput:
-        frames = spec.rate.num_frames(feats.size(1))
+    def run_whole(feats: np.ndarray, lengths: np.ndarray, state: State) -> Output:
+        frames = spec.rate.num_frames(feats.shape[1])
         if not 0 < frames <= MOST_WHOLE:
             return reference.step(feats, lengths, state)
-        missing = spec.rate.factor * frames + spec.rate.lookahead - feats.size(1)
-        emissions, lengths = step(functional.pad(feats, (0, 0, 0, missing)), lengths)
-        return StepOutput(emissions, lengths, state)
+        missing = spec.rate.factor * frames + spec.rate.lookahead - feats.shape[1]
+        emissions, lengths = step(padded(feats, missing), lengths)
+        return Output(emissions, lengths, state)
 
     if spec.context.full:
         return reference._replace(step=run_whole)

@@ -4,23 +4,20 @@ from collections.abc import Iterable, Sequence
 from itertools import starmap
 from typing import Any
 
-import torch
-from torch import Tensor
-from torch.nn import functional
+import numpy as np
 
-from asrkit.backends.backend import Backend
-from asrkit.backends.transducer import TransducerParts
+from asrkit.backends.backend import Backend, State, padded, restored, stored
+from asrkit.backends.transducer import EagerParts, TransducerParts
 
 TOLERANCE = 1e-4
 HOUR_MS = 3_600_000
 NUM_LABELS = 20  # labels that predictor and joiner are compared on
 
-Pair = tuple[Tensor, Tensor]
+Pair = tuple[np.ndarray, np.ndarray]
 
 
-@torch.inference_mode()
 def compare(
-    backend: Backend, reference: Backend, feats: Tensor, sizes: Sequence[int]
+    backend: Backend, reference: Backend, feats: np.ndarray, sizes: Sequence[int]
 ) -> tuple[list[Pair], list[Pair]]:
     """Return the frames of two backends over the same streams; and their lengths and last states.
 
@@ -32,35 +29,38 @@ def compare(
         sizes: encoder frames of each step, whole chunks.
     """
     spec, backends = reference.spec, (backend, reference)
-    states: list[Any] = [aged(each.init_state(len(feats)), spec.rate.frame_ms) for each in backends]
-    shares, start = 1 + torch.arange(len(feats), device=spec.device), 0
+    states = [aged(each.init_state(len(feats)), spec.rate.frame_ms) for each in backends]
+    shares, start = 1 + np.arange(len(feats)), 0
     frames: list[Pair] = []
     others: list[Pair] = []
     for size in sizes:
         whole = spec.rate.factor * size + spec.ahead_frames
         part = feats[:, start : start + whole]
-        lengths = part.size(1) // shares
-        part = functional.pad(part, (0, 0, 0, whole - part.size(1)))
+        lengths = part.shape[1] // shares
+        part = padded(part, whole - part.shape[1])
         outputs = [
-            each.step(part.to(spec.device, each.spec.dtype), lengths, state)
+            each.step(part.astype(each.spec.dtype), lengths, state)
             for each, state in zip(backends, states, strict=True)
         ]
         frames.append((outputs[0].frames, outputs[1].frames))
         others.append((outputs[0].lengths, outputs[1].lengths))
         if not spec.context.full:
             states, start = [each.state for each in outputs], start + spec.rate.factor * size
-    return frames, others if spec.context.full else [*others, *zip(*states, strict=True)]
+    return frames, others if spec.context.full else [
+        *others,
+        *zip(*map(stored, states), strict=True),
+    ]
 
 
-@torch.inference_mode()
 def compare_parts(parts: TransducerParts) -> list[Pair]:
     """Return outputs and states of predictor and joiner, and the head's, alone and in a batch."""
-    head, draw, pairs = parts.head, torch.Generator().manual_seed(0), []
+    head, draw, pairs = EagerParts(parts.head), np.random.default_rng(0), list[Any]()
+    width = parts.head.from_encoder.in_features
     for rows in (1, 3):
         state, exact = parts.start(rows), head.start(rows)
         for _ in range(NUM_LABELS):
-            tokens = torch.randint(head.vocab_size, (rows,), generator=draw)
-            frames = torch.randn(rows, 4, head.from_encoder.in_features, generator=draw)
+            tokens = draw.integers(head.vocab_size, size=rows)
+            frames = draw.normal(size=(rows, 4, width)).astype(np.float32)
             output, state = parts.predict(tokens, state)
             expected, exact = head.predict(tokens, exact)
             logits = parts.join(parts.project(frames), output[:, None])
@@ -69,22 +69,24 @@ def compare_parts(parts: TransducerParts) -> list[Pair]:
     return pairs
 
 
-def aged(state: Any, frame_ms: int) -> Any:
+def aged(state: State, frame_ms: int) -> State:
     """Age the rows of a state (B, …) at the same frame: now, an hour later, a day later, …
 
     Rounding of quantities that depend on a frame's number only shows there.
     """
-    position = state.position
-    hours = torch.tensor([0, 1, 24], device=position.device)
-    rows = torch.arange(position.size(0), device=position.device) % len(hours)
-    return state._replace(position=position + hours[rows] * (HOUR_MS // frame_ms))
+    if not state:
+        return state
+    *others, position = stored(state)
+    hours = np.resize([0, 1, 24], len(position))
+    return restored([*others, position + hours * (HOUR_MS // frame_ms)], state)
 
 
-def difference(a: Tensor, b: Tensor) -> float:
+def difference(a: np.ndarray, b: np.ndarray) -> float:
     """Return the largest absolute difference; infinite for other shapes or infinite numbers."""
-    if a.shape != b.shape or not torch.isfinite(a - b).all():
+    a, b = np.asarray(a), np.asarray(b)
+    if a.shape != b.shape or not np.isfinite(a - b).all():
         return float("inf")
-    return float((a - b).abs().max()) if a.numel() else 0.0
+    return float(abs(a - b).max()) if a.size else 0.0
 
 
 def largest_of(pairs: Iterable[Pair]) -> float:
@@ -101,6 +103,6 @@ def rounding(frames: Sequence[Pair]) -> float:
     """
     if largest_of(frames) == float("inf"):
         return float("inf")
-    rounded, exact = (torch.cat(each, dim=1).flatten(0, 1) for each in zip(*frames, strict=True))
-    errors = (rounded - exact).square().mean(dim=0)  # (V,)
-    return float((errors.max() / exact.var(dim=0).mean()).sqrt())
+    rounded, exact = (np.concatenate(each, axis=1) for each in zip(*frames, strict=True))
+    errors = np.square(rounded - exact).mean(axis=(0, 1))  # (V,)
+    return float(np.sqrt(errors.max() / exact.var(axis=(0, 1)).mean()))

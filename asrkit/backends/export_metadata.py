@@ -7,8 +7,9 @@ from typing import Literal, NamedTuple
 from asrkit.audio import HOP
 from asrkit.build import build_frontend
 from asrkit.config import MOST_FRAMES
+from asrkit.context import FULL, Context
 from asrkit.errors import shown
-from asrkit.model import FULL, Context, CTCHead, Head
+from asrkit.model import CTCHead, Head
 from asrkit.model_file import ModelFile, fingerprint
 
 What = Literal["encoder", "ctc", "transducer", "model", "predictor", "joiner"]

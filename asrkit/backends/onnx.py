@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from asrkit.backends.backend import Backend, of_step
+from asrkit.backends.backend import State as NetworkState
 from asrkit.backends.export_metadata import (
     KEY,
     PARTS,
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     from onnxruntime import InferenceSession
 
 STATE = [f"state_{name}" for name in EncoderState._fields]
-KINDS = {"tensor(float)": torch.float32, "tensor(int64)": torch.int64}
+KINDS = {"tensor(float)": np.float32, "tensor(int64)": np.int64}
 PRECISIONS = {"onnx": "float32", "onnx-int8": "int8"}  # precision of the files, by kind of backend
 FOLDER = "session.model_external_initializers_file_folder_path"  # key of ONNX Runtime's options
 LOCATION = b"\n\x08location"  # key of a tensor's file, as protobuf writes it
@@ -40,17 +39,16 @@ MOST_NUMBERS = 1 << 28  # numbers in each part of a stream's state
 
 
 class OnnxGraph:
-    """The graph of a file. Its inputs and outputs are tensors, by order."""
+    """The graph of a file."""
 
     def __init__(self, session: "InferenceSession", description: ExportDescription) -> None:
         self.session, self.description = session, description
-        self.threads, self.process = torch.get_num_threads(), os.getpid()
+        self.threads, self.process = session.get_session_options().intra_op_num_threads, os.getpid()
         self.inputs = [each.name for each in session.get_inputs()]
 
-    def compute(self, *tensors: Tensor) -> list[Tensor]:
-        """Return the outputs of the graph."""
-        arrays = {n: t.numpy() for n, t in zip(self.inputs, tensors, strict=True)}
-        return [torch.from_numpy(each) for each in self.run(arrays)]
+    def compute(self, *arrays: np.ndarray) -> list[np.ndarray]:
+        """Return the outputs of the graph for its inputs, by order."""
+        return self.run(dict(zip(self.inputs, arrays, strict=True)))
 
     def run(self, arrays: "dict[str, np.ndarray]") -> "list[np.ndarray]":
         """Return the outputs of the graph by order; inputs are by name.
@@ -86,20 +84,16 @@ class OnnxStep(OnnxGraph):
             if math.prod(shape) > MOST_NUMBERS:
                 raise ValueError(f"{name} would hold more than {MOST_NUMBERS} numbers per stream")
 
-    def init_state(self, batch_size: int) -> EncoderState:
-        return EncoderState(
-            *(
-                torch.zeros([batch_size, *shape], dtype=kind)
-                for shape, kind in zip(self.state_shapes, self.state_kinds, strict=True)
-            )
-        )
+    def init_state(self, batch_size: int) -> NetworkState:
+        kinds = zip(self.state_shapes, self.state_kinds, strict=True)
+        return tuple(np.zeros((batch_size, *shape), kind) for shape, kind in kinds)
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
         """Run the module: its inputs, with whole chunks of audio -> its outputs."""
         outputs = self.compute(*([*inputs[:-1], *inputs[-1]] if self.state_shapes else inputs))
         if not self.state_shapes:
             return tuple(outputs)
-        return *outputs[: -len(STATE)], EncoderState(*outputs[-len(STATE) :])
+        return *outputs[: -len(STATE)], tuple(outputs[-len(STATE) :])
 
 
 def build(kind: str, file: ModelFile, reference: Backend) -> Backend:
@@ -148,7 +142,7 @@ def of_file(
     """
     step, exported = read(path)
     wanted = wanted_of(reference)
-    if reference.spec.dtype != torch.float32:
+    if reference.spec.dtype != "float32":
         raise UserError(f"{shown(path)} is float32, this network is not: use backend eager")
     if exported != wanted:
         raise UserError(f"{shown(path)} is for {exported}, not for {wanted}")
@@ -189,7 +183,7 @@ def read_parts(paths: Sequence[Path], file: ModelFile) -> TransducerParts | None
         graphs.append(graph)
     predictor, joiner = graphs
 
-    def predict(tokens: Tensor, state: State) -> tuple[Tensor, State]:
+    def predict(tokens: np.ndarray, state: State) -> tuple[np.ndarray, State]:
         output, *after = predictor.compute(tokens, *state)
         return output, tuple(after)
 
@@ -264,6 +258,7 @@ def open_session(source: bytes | str) -> "tuple[InferenceSession, ExportDescript
     path of a device instead, which contains nothing.
     """
     import onnxruntime
+    import torch
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()

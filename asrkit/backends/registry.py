@@ -10,8 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from asrkit.audio import SAMPLE_RATE, Frontend, features
 from asrkit.backends import onnx
@@ -20,8 +19,8 @@ from asrkit.backends.check import TOLERANCE, Pair, compare, compare_parts, large
 from asrkit.backends.pytorch import eager
 from asrkit.backends.transducer import TransducerParts
 from asrkit.build import build_frontend
+from asrkit.context import Context
 from asrkit.errors import UserError, reason, shown
-from asrkit.model import Context
 from asrkit.model_file import ModelFile
 from asrkit.registry import refusal
 
@@ -72,7 +71,7 @@ def build_second(kind: str | Path | None, file: ModelFile, context: Context) -> 
 
 def fastest(reference: Backend, file: ModelFile) -> Backend:
     """Return ONNX if an export of this model for this context exists, else eager."""
-    if reference.spec.device.type != "cpu" or onnx.find("onnx", file, reference) is None:
+    if reference.spec.device != "cpu" or onnx.find("onnx", file, reference) is None:
         return reference
     try:
         return build_checked("onnx", file, reference)
@@ -84,7 +83,7 @@ def fastest(reference: Backend, file: ModelFile) -> Backend:
 def build_checked(name: str, file: ModelFile, reference: Backend) -> Backend:
     """Return a backend that computes what the eager one computes."""
     kind = kind_of(name)
-    if reference.spec.device.type != "cpu" and not kind.on_any_device:
+    if reference.spec.device != "cpu" and not kind.on_any_device:
         able = ", ".join(each for each, other in BACKENDS.items() if other.on_any_device)
         raise UserError(f"backend {shown(Path(name))} needs device cpu: choose {able}")
     try:
@@ -117,7 +116,7 @@ def check(backend: Backend, file: ModelFile, reference: Backend) -> None:
     # At least 33 frames: on some processors, ONNX Runtime's kernel for 32 rows was wrong.
     many = 2 if spec.context.full else max(2, -(-11 // chunk))
     number = spec.rate.factor * (1 + many) * chunk + spec.ahead_frames
-    feats = noise(build_frontend(file.config.model), number, torch.Generator().manual_seed(0))
+    feats = noise(build_frontend(file.config.model), number, np.random.default_rng(1))
     frames, others = compare(backend, reference, feats, (chunk, many * chunk))
     if exact:
         require(f"backend {backend.kind} differs", [*frames, *others])
@@ -137,12 +136,11 @@ def require(problem: str, pairs: Iterable[Pair]) -> None:
         raise UserError(f"{problem} from eager by {worst:.1e}, over {TOLERANCE:.0e}")
 
 
-def noise(frontend: Frontend, frames: int, draw: torch.Generator) -> Tensor:
+def noise(frontend: Frontend, frames: int, draw: np.random.Generator) -> np.ndarray:
     """Return (3, T, F) features of noise at 0 to -80 dB in each tenth of a second."""
     tenths = frames // 10 + 2
-    loudness = 10.0 ** (-4.0 * torch.rand(3, tenths, generator=draw))
-    samples = torch.randn(3, tenths, SAMPLE_RATE // 10, generator=draw) * loudness[:, :, None]
-    feats, _ = features(
-        frontend, samples.flatten(1).clamp(-1, 1), torch.full((3,), samples[0].numel())
-    )
+    loudness = 10.0 ** (-4.0 * draw.random((3, tenths, 1)))
+    samples = (draw.normal(size=(3, tenths, SAMPLE_RATE // 10)) * loudness).reshape(3, -1)
+    samples = samples.clip(-1, 1).astype(np.float32)
+    feats, _ = features(frontend, samples, np.full(3, samples.shape[1]))
     return feats[:, -frames:]

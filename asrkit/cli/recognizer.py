@@ -16,10 +16,10 @@ from asrkit.config import (
     parse_search,
 )
 from asrkit.config.read_yaml import parse_yaml
+from asrkit.context import FULL, Context
 from asrkit.data.manifest import LeftOut
 from asrkit.errors import UserError, shown
 from asrkit.lm.hotwords import WEIGHT, read_hotwords
-from asrkit.model import FULL, Context
 from asrkit.model_file import ModelFile, load_model
 from asrkit.runtime import Endpointer, Recognizer, recognizer_of
 from asrkit.runtime.endpoint import PAUSE_MS

@@ -113,7 +113,7 @@ def recognizers_of(
     import torch
 
     from asrkit.cli import recognizer as of
-    from asrkit.model import FULL
+    from asrkit.context import FULL
     from asrkit.runtime import recognizer_of
     from asrkit.runtime.load import searches_of
     from asrkit.runtime.threads import leave_cores

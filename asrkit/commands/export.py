@@ -70,7 +70,6 @@ MOST_LOST = 0.3  # percentage points of the error rate that int8 may cost
 
 
 def export(options: argparse.Namespace) -> int:
-    import torch
 
     from asrkit import audio
     from asrkit.backends.check import compare_parts, largest_of
@@ -88,7 +87,7 @@ def export(options: argparse.Namespace) -> int:
     layout = fitting_layout(file, exported) if options.format.startswith("sherpa-onnx") else None
     output = Path(options.output or default_output(options, file, exported))
     recordings = replayed(options.audio, file)
-    samples, source = torch.from_numpy(recordings[0][0])[None], recordings[0][1]
+    samples, source = recordings[0][0][None], recordings[0][1]
     trial = with_texts(options, file)
     writer = torchscript if options.format == "torchscript" else onnx
     in_parts = exported.what != "encoder" and isinstance(file.model.head, TransducerHead)
@@ -117,7 +116,7 @@ def export(options: argparse.Namespace) -> int:
     size = sum(each.stat().st_size for each in (output, *data))
     print(
         f"{', '.join(map(str, (output, *data, *parts)))}: {exported}, {size / 1e6:.1f} MB\n"
-        f"replayed {samples.size(1) / audio.SAMPLE_RATE:.1f} s of {source}: "
+        f"replayed {samples.shape[1] / audio.SAMPLE_RATE:.1f} s of {source}: "
         f"largest difference from eager {difference:.1e} (at most {allowed:.0e}){lost}"
     )
     return 0

@@ -14,7 +14,7 @@ from asrkit.errors import UserError
 from asrkit.extras import need
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    import numpy as np
 
     from asrkit.data.manifest import LeftOut
     from asrkit.evaluation import Outcome, ReferenceRecording
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from asrkit.search import Search
 
     # Utterances with the head's emissions, (E, V).
-    Known = Sequence[tuple[ReferenceRecording, Tensor]]
+    Known = Sequence[tuple[ReferenceRecording, np.ndarray]]
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -106,7 +106,7 @@ def tune(options: argparse.Namespace) -> int:
 
 def log_probs(
     recognizer: Recognizer, batches: Iterable[Sequence[ReferenceRecording]]
-) -> Iterator[tuple[ReferenceRecording, Tensor]]:
+) -> Iterator[tuple[ReferenceRecording, np.ndarray]]:
     """Return each utterance with its emissions: the network runs once, for all searches."""
     from asrkit.build import build_search
     from asrkit.config import parse_search

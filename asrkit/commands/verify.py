@@ -15,7 +15,7 @@ from asrkit.cli.parser import Parser
 if TYPE_CHECKING:
     import numpy as np
 
-    from asrkit.model import Context
+    from asrkit.context import Context
     from asrkit.model_file import ModelFile
     from asrkit.runtime import Recognizer
 
@@ -39,8 +39,8 @@ def verify(options: argparse.Namespace) -> int:
     from asrkit import audio
     from asrkit.backends.check import TOLERANCE
     from asrkit.cli.recognizer import load_file
+    from asrkit.context import FULL
     from asrkit.evaluation.tables import table
-    from asrkit.model import FULL
     from asrkit.runtime import recognizer_of
     from asrkit.runtime.long_audio import LONGEST_MS
 
@@ -70,7 +70,7 @@ def verify(options: argparse.Namespace) -> int:
 
 def settings(options: argparse.Namespace, file: ModelFile) -> list[Context]:
     """Return the model's own context, the chunks in each context of the training, and full."""
-    from asrkit.model import FULL, Context
+    from asrkit.context import FULL, Context
 
     rate, context = file.model.encoder.rate, file.config.context
     chunks = context.chunk_sizes

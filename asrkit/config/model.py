@@ -16,7 +16,7 @@ from asrkit.config.kinds import (
     AnySubsampling,
     usually,
 )
-from asrkit.model import FULL, Context, FrameRate
+from asrkit.context import FULL, Context, FrameRate
 from asrkit.model.heads import build_head
 from asrkit.model.positions import build_positions
 from asrkit.model.subsampling import build_subsampling

@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from asrkit.context import Context
 from asrkit.evaluation.wer import agreeing
-from asrkit.model import Context
 from asrkit.search import Hypothesis
 
 

@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from asrkit.audio import SAMPLE_RATE
 from asrkit.build import build_alignment
@@ -126,7 +125,7 @@ def outcome_of(
 
 
 def aligned(
-    aligner: Recognizer, utterance: ReferenceRecording, emissions: Tensor | None = None
+    aligner: Recognizer, utterance: ReferenceRecording, emissions: np.ndarray | None = None
 ) -> Hypothesis | None:
     """Return the reference's tokens with their times, by forced alignment.
 
@@ -151,7 +150,7 @@ def aligned(
     return trace.hypothesis
 
 
-def loss_of(recognizer: Recognizer, emissions: Tensor, reference: str) -> ReferenceLoss | None:
+def loss_of(recognizer: Recognizer, emissions: np.ndarray, reference: str) -> ReferenceLoss | None:
     """Return the head's loss of a reference; None if it cannot be written or needs more frames."""
     try:
         tokens = recognizer.tokenizer.encode(reference)
@@ -160,9 +159,10 @@ def loss_of(recognizer: Recognizer, emissions: Tensor, reference: str) -> Refere
     head, count = recognizer.backend.head, len(emissions)
     if not tokens or head.frames_needed(tokens) > count:
         return None
+    device = recognizer.engine.spec.device
     with torch.no_grad():
         loss = head.loss(
-            emissions[None], torch.tensor([count]), torch.tensor([tokens], device=emissions.device),
-            torch.tensor([len(tokens)]),
+            torch.from_numpy(emissions[None]).to(device), torch.tensor([count]),
+            torch.tensor([tokens], device=device), torch.tensor([len(tokens)]),
         )  # fmt: skip
     return ReferenceLoss(float(loss), len(tokens))

@@ -2,8 +2,7 @@
 
 from typing import Any, NamedTuple
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from asrkit.search import NOTHING, Hypothesis, Ranked, Search
 
@@ -12,7 +11,7 @@ class Traced(NamedTuple):
     """The state of a search, with the emissions of its segment: (e, V) each."""
 
     state: Any
-    parts: tuple[Tensor, ...] = ()
+    parts: tuple[np.ndarray, ...] = ()
 
     @property
     def quiet(self) -> tuple[bool, ...]:
@@ -33,13 +32,13 @@ class Trace(Search):
 
     def __init__(self, search: Search) -> None:
         self.search = search
-        self._segments: list[tuple[tuple[Tensor, ...], Hypothesis]] = []
+        self._segments: list[tuple[tuple[np.ndarray, ...], Hypothesis]] = []
 
     @property
-    def emissions(self) -> Tensor:
+    def emissions(self) -> np.ndarray:
         """The emissions (E, V) of the whole recording."""
         found = [part for parts, _ in self._segments for part in parts]
-        return torch.cat(found) if found else torch.zeros(0, 0)
+        return np.concatenate(found) if found else np.zeros((0, 0))
 
     @property
     def hypothesis(self) -> Hypothesis:
@@ -63,10 +62,10 @@ class Trace(Search):
         self._segments.append(((), NOTHING))
         return Traced(self.search.start())
 
-    def step(self, state: Traced, frames: Tensor) -> Traced:
+    def step(self, state: Traced, frames: np.ndarray) -> Traced:
         return Traced(self.search.step(state.state, frames), (*state.parts, frames))
 
-    def quiet(self, frames: Tensor) -> tuple[bool, ...]:
+    def quiet(self, frames: np.ndarray) -> tuple[bool, ...]:
         return self.search.quiet(frames)
 
     def partial(self, state: Traced) -> Hypothesis:

@@ -3,21 +3,18 @@
 import copy
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from asrkit.audio import HOP, Frontend
 from asrkit.backends import Backend
+from asrkit.backends.backend import Output, State
+from asrkit.context import FULL_CONTEXT, Context
 from asrkit.errors import UserError
-from asrkit.model import (
-    FULL_CONTEXT,
-    Context,
-    EncoderState,
-    Network,
-    Step,
-    StepOutput,
-)
+from asrkit.model import EncoderState, Network, Step
 from asrkit.model.attention import ChunkAttention
+from asrkit.model.frontend import TorchFrontend
 
 
 class SamplesOutput(NamedTuple):
@@ -40,7 +37,7 @@ class SamplesStep(nn.Module):
 
     def __init__(self, frontend: Frontend, step: Step) -> None:
         super().__init__()
-        self.frontend, self.step = frontend, step
+        self.frontend, self.step = TorchFrontend(frontend), step
         rate, context = step.encoder.rate, step.context
         self.ahead_frames = rate.ahead_frames(context)
         self.past_size = frontend.frame_size - HOP + HOP * self.ahead_frames  # P
@@ -72,23 +69,23 @@ def of_samples_step(step: Any, reference: Backend, frontend: Frontend) -> Backen
     rate = rate._replace(lookahead=rate.lookahead + -(-window // HOP))
     spec = reference.spec._replace(num_mels=HOP, rate=rate)
 
-    def run(feats: Tensor, lengths: Tensor, state: EncoderState) -> StepOutput:
-        frames, samples = rate.num_frames(feats.size(1)), spec.whole_chunks(feats).flatten(1)
-        past, new = samples[:, -window % HOP :].tensor_split([past_size], dim=1)
+    def run(feats: np.ndarray, lengths: np.ndarray, state: State) -> Output:
+        frames = rate.num_frames(feats.shape[1])
+        samples = spec.whole_chunks(feats).reshape(len(feats), -1)
+        past, new = np.split(samples[:, -window % HOP :], [past_size], axis=1)
         lengths = HOP * (lengths - spec.ahead_frames)
         emissions, lengths, after, state = step(new, lengths, past, state)
-        if not after.equal(samples[:, -past_size:]):
+        if not np.array_equal(after, samples[:, -past_size:]):
             raise UserError(f"new_past must be the last {past_size} samples: export it again")
-        return StepOutput(emissions[:, :frames], lengths, state)
+        return Output(emissions[:, :frames], lengths, state)
 
     return reference._replace(spec=spec, init_state=step.init_state, step=run)
 
 
-def of_stream(frontend: Frontend, samples: Tensor) -> Tensor:
+def of_stream(frontend: Frontend, samples: np.ndarray) -> np.ndarray:
     """Add to whole streams (B, N) the samples before and after them for a `SamplesStep`."""
-    ends = torch.full((len(samples),), samples.size(1))
-    ended = frontend.ended(samples, ends)
-    return frontend.beginning(torch.cat([frontend.start(len(samples)), ended], dim=1))
+    ended = frontend.ended(samples, np.full(len(samples), samples.shape[1]))
+    return frontend.beginning(np.concatenate([frontend.start(len(samples)), ended], axis=1))
 
 
 class WholeStep(nn.Module):

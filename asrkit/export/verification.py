@@ -4,14 +4,15 @@ import copy
 import math
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+import numpy as np
+from torch import nn
 
 from asrkit.audio import HOP
 from asrkit.backends import Backend, eager
 from asrkit.backends.backend import MOST_WHOLE, of_step
 from asrkit.backends.check import TOLERANCE, compare, largest_of
 from asrkit.backends.export_metadata import Exported
+from asrkit.backends.pytorch import OnArrays
 from asrkit.build import build_frontend
 from asrkit.export.modules import SamplesStep, WholeStep, of_samples_step, of_stream
 from asrkit.model import Step
@@ -35,12 +36,16 @@ def eager_step(file: ModelFile, exported: Exported) -> nn.Module:
 def backend_of(step: Any, file: ModelFile, exported: Exported) -> Backend:
     """Return an export, or the module that is exported, as a backend of the model."""
     reference = eager(file.model, exported.context)
+    if isinstance(step, nn.Module):
+        step = OnArrays(step, file.model.encoder.mean)
     if exported.what == "model":
         return of_samples_step(step, reference, build_frontend(file.config.model))
     return of_step(step, reference)
 
 
-def largest_difference(file: ModelFile, exported: Exported, step: Any, samples: Tensor) -> float:
+def largest_difference(
+    file: ModelFile, exported: Exported, step: Any, samples: np.ndarray
+) -> float:
     """Return the largest difference from eager over all outputs and states of samples (1, N).
 
     The stream runs alone with one chunk per step. It also runs in a batch with three chunks per
@@ -51,7 +56,7 @@ def largest_difference(file: ModelFile, exported: Exported, step: Any, samples: 
 
 
 def tolerance(
-    file: ModelFile, exported: Exported, samples: Tensor, difference: float = math.inf
+    file: ModelFile, exported: Exported, samples: np.ndarray, difference: float = math.inf
 ) -> float:
     """Return the allowed difference from eager over samples (1, N) that gave `difference`.
 
@@ -68,18 +73,19 @@ def tolerance(
 
 
 def largest_between(
-    backend: Backend, reference: Backend, file: ModelFile, samples: Tensor
+    backend: Backend, reference: Backend, file: ModelFile, samples: np.ndarray
 ) -> float:
     """Return the largest difference of two backends over samples (1, N), N ≥ 400."""
     spec, frontend = reference.spec, build_frontend(file.config.model)
     pairs = []
-    for rows in (samples, torch.cat([samples.flip(1), samples, samples.flip(1)])):
+    backwards = samples[:, ::-1]
+    for rows in (samples, np.concatenate([backwards, samples, backwards])):
         stream = of_stream(frontend, rows)
         if spec.num_mels == HOP:  # from samples
-            feats = stream[:, : stream.size(1) // HOP * HOP].unflatten(1, (-1, HOP))
+            feats = stream[:, : stream.shape[1] // HOP * HOP].reshape(len(stream), -1, HOP)
         else:
             feats, _ = frontend(stream, stream[:, :0])
-        count = max(1, spec.rate.num_frames(feats.size(1)))
+        count = max(1, spec.rate.num_frames(feats.shape[1]))
         size = len(rows) * spec.context.chunk_size
         sizes = [size] * math.ceil(count / size)
         if spec.context.full:

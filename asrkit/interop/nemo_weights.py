@@ -40,7 +40,8 @@ LAYER: Names = {
 def check_filters(weights: Weights, num_mels: int) -> None:
     """Raise CheckpointError if the checkpoint's window or filters differ from asrkit's."""
     frontend = build_frontend("slaney", num_mels)
-    for name, expected in (("fb", frontend.filters.T[None]), ("window", frontend.window)):
+    constants = {"fb": frontend.filters.T[None], "window": frontend.window}
+    for name, expected in ((name, torch.from_numpy(each)) for name, each in constants.items()):
         found = weights.pop(f"preprocessor.featurizer.{name}", expected)
         if found.shape != expected.shape or not (found - expected).abs().max() < 1e-6:
             raise CheckpointError(

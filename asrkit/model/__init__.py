@@ -6,8 +6,8 @@ frames · F mel bins · D model dim · H heads · Dh = D/H · L layers · C chun
 · U labels
 """
 
+from asrkit.context import FULL, FULL_CONTEXT, Context, FrameRate
 from asrkit.model.conformer import ConformerEncoder, EncoderState, StepOutput
-from asrkit.model.context import FULL, FULL_CONTEXT, Context, FrameRate
 from asrkit.model.head import BLANK, CTCHead, Head
 from asrkit.model.heads import build_head
 from asrkit.model.step import Network, Step

@@ -5,8 +5,8 @@ from typing import Final, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from asrkit.context import Context
 from asrkit.model.chunks import joined_windows, split_ahead
-from asrkit.model.context import Context
 from asrkit.model.cpu_training import Dropout
 from asrkit.model.kernels import triton_attention
 from asrkit.model.positions import Position

@@ -8,7 +8,7 @@ the chunk are returned.
 import torch
 from torch import Tensor
 
-from asrkit.model.context import Context
+from asrkit.context import Context
 
 
 def windows(frames: Tensor, size: int, stride: int) -> Tensor:

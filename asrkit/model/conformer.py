@@ -18,13 +18,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from asrkit.context import Context, FrameRate, fitted, num_frames
 from asrkit.model.attention import ChunkAttention, LayerStep
 from asrkit.model.chunks import blocks_of, chunk_frames, valid_keys
-from asrkit.model.context import Context, FrameRate, fitted, num_frames, num_valid
 from asrkit.model.cpu_training import Dropout
 from asrkit.model.layer import ConformerLayer, LayerPast, TransformerLayer
 from asrkit.model.positions import build_positions
-from asrkit.model.subsampling import build_subsampling
+from asrkit.model.subsampling import build_subsampling, num_valid
 from asrkit.registry import refusal
 
 LAYERS = ("conformer", "transformer")

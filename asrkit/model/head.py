@@ -20,12 +20,10 @@ class Head(nn.Module):
     Attributes:
         vocab_size: V, including the blank.
         FREE: options on whose values no weight depends, except that one may build a layer more.
-        IN_SEARCH: whether the search calls the head, so that its emissions stay on its device.
     """
 
     vocab_size: int
     FREE: ClassVar[tuple[str, ...]] = ()
-    IN_SEARCH: ClassVar[bool] = False
 
     def emissions(self, encoded: Tensor) -> Tensor:
         """Return what a search reads: (B, E, D) -> (B, E, V), or (B, E, D) for a transducer."""

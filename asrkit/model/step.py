@@ -3,8 +3,8 @@
 import torch
 from torch import Tensor, nn
 
+from asrkit.context import Context, num_frames
 from asrkit.model.conformer import ConformerEncoder, EncoderState, StepOutput
-from asrkit.model.context import Context, num_frames
 from asrkit.model.head import Head
 
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from asrkit.model.context import FrameRate
+from asrkit.context import FrameRate, rounding
 from asrkit.registry import Kinds
 
 PIECE = 64  # encoder frames of all rows whose subsampling is computed at once
@@ -300,3 +300,8 @@ def build_subsampling(subsampling: str | Mapping[str, Any], num_mels: int, dim: 
     cls, options = KINDS.chosen(subsampling)
     built: Subsampling = cls(num_mels, dim, **options)
     return built
+
+
+def num_valid(lengths: Tensor, rate: FrameRate) -> Tensor:
+    """Return E for each row's number of feature frames: (B,) -> (B,)."""
+    return (lengths + rounding(rate)).clamp(min=0) // rate.factor

@@ -116,7 +116,6 @@ class TransducerHead(Head):
     """
 
     FREE = ("ctc_weight", "max_symbols", "dropout")
-    IN_SEARCH = True
 
     def __init__(
         self,

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 
 from asrkit import audio
 from asrkit.backends import Backend
+from asrkit.context import FULL_CONTEXT
 from asrkit.errors import UserError, shown, whole_number
-from asrkit.model import FULL_CONTEXT
 from asrkit.runtime.recognizer import Phrases, Recognizer
 from asrkit.runtime.results import Result
 from asrkit.runtime.session import Session

@@ -1,22 +1,18 @@
 """A backend with its frontend and speech detector, shared by all streams."""
 
-import copy
 import importlib.util
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
-from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
+import numpy as np
 
 from asrkit.audio import HOP, SAMPLE_RATE, Fbank, Frontend
 from asrkit.audio.resampler import needed
 from asrkit.backends import Backend
-from asrkit.backends.pytorch import unwarned
+from asrkit.backends.backend import State
 from asrkit.errors import UserError
-from asrkit.extras import pip_install
-from asrkit.model import EncoderState
+from asrkit.extras import need, pip_install
 
 BLOCK, CONTEXT = 512, 64  # samples at 16 kHz of a block, and the samples before it that silero sees
 FRONTEND = (  # attributes that state the options of a frontend
@@ -26,8 +22,8 @@ FRONTEND = (  # attributes that state the options of a frontend
 
 
 class SpeechState(NamedTuple):
-    samples: Tensor  # (64 + p,), the 64 samples before the next block, and its p samples so far
-    memory: Tensor  # (2, 1, 128)
+    samples: np.ndarray  # (64 + p,), the 64 samples before the next block, and its p samples so far
+    memory: np.ndarray  # (2, 1, 128)
     total: int  # number of samples processed
     speech: bool  # whether the incomplete frame has speech so far
 
@@ -51,20 +47,20 @@ class SpeechDetector:
         package = importlib.util.find_spec("silero_vad")
         if package is None or package.origin is None:
             raise UserError(f"the speech detector needs silero-vad: {pip_install('silero_vad')}")
-        file = Path(package.origin).parent / "data" / "silero_vad.jit"
-        with unwarned():
-            self.model = torch.jit.load(str(file), "cpu").eval()._model
+        need("onnxruntime")
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = options.inter_op_num_threads = 1
+        path = Path(package.origin).parent / "data" / "silero_vad.onnx"
+        self.session = onnxruntime.InferenceSession(path, options, ["CPUExecutionProvider"])
 
     def start(self) -> SpeechState:
         """Return the state of a stream that has not started."""
-        samples, memory = (
-            torch.zeros(shape, dtype=torch.float32, device="cpu")
-            for shape in ((CONTEXT,), (2, 1, 128))
-        )
+        samples, memory = np.zeros(CONTEXT, np.float32), np.zeros((2, 1, 128), np.float32)
         return SpeechState(samples, memory, 0, False)
 
-    @torch.inference_mode()
-    def step(self, state: SpeechState, samples: Tensor) -> tuple[SpeechState, list[bool]]:
+    def step(self, state: SpeechState, samples: np.ndarray) -> tuple[SpeechState, list[bool]]:
         """Return the state after more samples, and whether each completed frame has speech.
 
         Args:
@@ -72,34 +68,35 @@ class SpeechDetector:
         """
         waiting, memory, total, unfinished = state
         end = total - (len(waiting) - CONTEXT)  # end of the last block
-        waiting = torch.cat([waiting, samples.float().cpu()])
+        waiting = np.concatenate([waiting, samples], dtype=np.float32)
         done, total = total // self.frame, total + len(samples)
         speech = [unfinished] + [False] * (total // self.frame - done)
         while len(waiting) >= CONTEXT + BLOCK:
-            prob, memory = self.model(waiting[None, : CONTEXT + BLOCK], memory)
+            block = waiting[None, : CONTEXT + BLOCK]
+            prob, memory = self.session.run(
+                None, {"input": block, "state": memory, "sr": np.array(SAMPLE_RATE)}
+            )
             waiting, end = waiting[BLOCK:], end + BLOCK
             if prob > 0.5:
                 speech[(end - 1) // self.frame - done] = True
-        return SpeechState(waiting.clone(), memory, total, speech[-1]), speech[:-1]
+        return SpeechState(waiting.copy(), memory, total, speech[-1]), speech[:-1]
 
 
 class Engine:
     """A backend with its frontend and speech detector, shared by all streams. Never changes.
 
     Methods receive the past of a stream and return the new past; an engine stores no stream.
-    Samples and features of streams are on the CPU, and so are the emissions that a search reads:
-    on a GPU, the small operations of each stream would take longer than a step of all streams. The
-    network's past stays on its device.
+    Samples, features and emissions are arrays of NumPy: on a GPU, the small operations of each
+    stream would take longer than a step of all streams. The network's past stays on its device.
 
     Args:
         backend: backend that runs the network.
-        frontend: frontend that computes the network's features from samples, on the CPU.
+        frontend: frontend that computes the network's features from samples.
         detector: speech detector; None without one.
 
     Attributes:
         spec: sizes and context of the network.
         init_state: returns the network's past of B streams that have not started.
-        batch_frontend: the frontend on the network's device, for batches of whole recordings.
     """
 
     def __init__(
@@ -107,12 +104,8 @@ class Engine:
     ) -> None:
         self.backend, self.frontend, self.detector = backend, frontend, detector
         self.spec, self.init_state = backend.spec, backend.init_state
-        self.batch_frontend = frontend
-        if backend.spec.device.type != "cpu":
-            self.batch_frontend = copy.deepcopy(frontend).to(backend.spec.device)
 
-    @torch.inference_mode()
-    def features(self, samples: Tensor, past: Tensor) -> tuple[Tensor, Tensor]:
+    def features(self, samples: np.ndarray, past: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return features for samples: (B, N) at 16 kHz and the past (B, P) -> (B, T, F), new past.
 
         The past of streams that have not started is `frontend.start(B)`.
@@ -134,7 +127,7 @@ class Engine:
         """Return the kind of the backend and the context, as JSON."""
         return {
             "backend": self.backend.kind,
-            "precision": str(self.spec.dtype).removeprefix("torch."),
+            "precision": self.spec.dtype,
             "chunk_size": self.spec.context.chunk_size,
             "left_context": self.spec.context.left,
             "right_context": self.spec.context.right,
@@ -146,31 +139,35 @@ class Engine:
         end = self.frontend.frame_size + (frames - 1) * HOP - self.frontend.before
         return needed(end, sample_rate)
 
-    @torch.inference_mode()
     def step(
-        self, feats: Tensor, lengths: Tensor, state: EncoderState
-    ) -> tuple[list[Tensor], EncoderState]:
+        self, feats: np.ndarray, lengths: np.ndarray, state: State
+    ) -> tuple[list[np.ndarray], State]:
         """Return the head's emissions of each stream, (E, V or D), and the new past.
 
         All steps of a stream but the last consist of whole chunks.
 
         Args:
-            feats: (B, T, F), on any device.
+            feats: (B, T, F).
             lengths: (B,) valid feature frames.
             state: past of B streams.
         """
-        device = self.spec.device
-        output = self.backend.step(feats.to(device), lengths.to(device), state)
-        emissions = output.frames if self.backend.head.IN_SEARCH else output.frames.cpu()
-        rows = zip(emissions, output.lengths.tolist(), strict=True)
+        output = self.backend.step(feats, lengths, state)
+        rows = zip(output.frames, output.lengths.tolist(), strict=True)
         return [row[:size] for row, size in rows], output.state
 
-    def step_of(
-        self, feats: Sequence[Tensor], state: EncoderState
-    ) -> tuple[list[Tensor], EncoderState]:
+    def step_of(self, feats: Sequence[np.ndarray], state: State) -> tuple[list[np.ndarray], State]:
         """Compute `step` for streams with (T, F) each, of any lengths."""
-        lengths = torch.tensor([len(row) for row in feats], device=feats[0].device)
-        return self.step(pad_sequence([*feats], batch_first=True), lengths, state)
+        lengths = np.array([len(row) for row in feats])
+        return self.step(stacked(feats), lengths, state)
+
+
+def stacked(rows: Sequence[np.ndarray]) -> np.ndarray:
+    """Stack rows of any lengths, and append zeros to the shorter ones."""
+    longest = max(map(len, rows))
+    batch = np.zeros((len(rows), longest, *rows[0].shape[1:]), rows[0].dtype)
+    for row, values in zip(batch, rows, strict=True):
+        row[: len(values)] = values
+    return batch
 
 
 def build_engine(backend: Backend, frontend: Frontend | None, vad: bool) -> Engine:
@@ -187,5 +184,5 @@ def build_engine(backend: Backend, frontend: Frontend | None, vad: bool) -> Engi
             f"{spec.rate.lead_frames} frames before the stream; got {frontend.num_mels} mel "
             f"bins and {frontend.lead_frames} frames"
         )
-    frontend = copy.deepcopy(frontend).to("cpu", spec.dtype)
+    frontend = frontend.converted(lambda constant: constant.astype(spec.dtype))
     return Engine(backend, frontend, SpeechDetector(spec.rate.frame_ms) if vad else None)

@@ -15,8 +15,8 @@ from asrkit.config import (
     parse_language_model,
     parse_search,
 )
+from asrkit.context import FULL, FULL_CONTEXT, Context
 from asrkit.errors import UserError, shown
-from asrkit.model import FULL, FULL_CONTEXT, Context
 from asrkit.model_file import ModelFile, load_model
 from asrkit.runtime.endpoint import Endpointer
 from asrkit.runtime.postprocess import find_postprocess

@@ -10,22 +10,19 @@ from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
-from torch.nn import functional
-from torch.nn.utils.rnn import pad_sequence
 
 from asrkit import audio
 from asrkit.backends import Backend
-from asrkit.model import FrameRate
+from asrkit.backends.backend import padded
+from asrkit.context import FrameRate
 from asrkit.runtime.endpoint import frames_of
-from asrkit.runtime.engine import Engine
+from asrkit.runtime.engine import Engine, stacked
 from asrkit.search import Search
 
 LEFT_MS = 1000  # audio before a part that the network also sees
 LONGEST_MS = 30_000  # longest part: bounds memory, and the time that other streams wait
 
-Quiet = Callable[[Tensor], Sequence[bool]]  # emissions (E, V) -> whether each frame is a pause
+Quiet = Callable[[np.ndarray], Sequence[bool]]  # emissions (E, V) -> whether each frame is a pause
 
 
 class Divider:
@@ -95,12 +92,12 @@ class Windows(Divider):
             return 0
         return self._rate.factor * size + self._rate.lookahead
 
-    def text(self, emissions: Tensor, start: int, last: bool) -> Tensor:
+    def text(self, emissions: np.ndarray, start: int, last: bool) -> np.ndarray:
         """Return the emissions of a window's text from all that it sees: (E, V) -> (E', V)."""
         emissions = emissions[start - self.first(start) :]
         return emissions if last else emissions[: self.size(self._quiet(emissions))]
 
-    def emissions(self, engine: Engine, feats: Tensor) -> Tensor:
+    def emissions(self, engine: Engine, feats: np.ndarray) -> np.ndarray:
         """Return the head's emissions for a whole recording: (T, F) -> (E, V)."""
         parts, start, last = [], 0, False
         while not last:
@@ -110,10 +107,12 @@ class Windows(Divider):
             (seen,), _ = engine.step_of([rest[: size or None]], engine.init_state(1))
             parts.append(self.text(seen, start, last))
             start += len(parts[-1])
-        return torch.cat(parts)
+        return np.concatenate(parts)
 
 
-def emissions_of(engine: Engine, recordings: Sequence[np.ndarray], quiet: Quiet) -> list[Tensor]:
+def emissions_of(
+    engine: Engine, recordings: Sequence[np.ndarray], quiet: Quiet
+) -> list[np.ndarray]:
     """Return the head's emissions (E, V) for recordings at 16 kHz: one step, or windows.
 
     Args:
@@ -122,19 +121,16 @@ def emissions_of(engine: Engine, recordings: Sequence[np.ndarray], quiet: Quiet)
         quiet: finds the frames without speech, where a window may end.
     """
     spec = engine.spec
-    signals = [torch.from_numpy(samples) for samples in recordings]
-    num_samples = torch.tensor([len(signal) for signal in signals], device=spec.device)
-    samples = pad_sequence(signals, batch_first=True).to(spec.device, spec.dtype)
-    with torch.inference_mode():
-        feats, lengths = audio.features(engine.batch_frontend, samples, num_samples)
+    num_samples = np.array([len(samples) for samples in recordings])
+    samples = stacked(recordings).astype(spec.dtype)
+    feats, lengths = audio.features(engine.frontend, samples, num_samples)
 
     windows, sizes = Windows(spec.rate, quiet), lengths.tolist()
     if spec.context.full and any(windows.whole(0, size) for size in sizes):
         rows = zip(feats, sizes, strict=True)
         return [windows.emissions(engine, row[:size]) for row, size in rows]
     ahead = spec.rate.factor * spec.context.right  # appended: right context is not returned
-    feats = functional.pad(feats, (0, 0, 0, ahead))
-    return engine.step(feats, lengths, engine.init_state(len(feats)))[0]
+    return engine.step(padded(feats, ahead), lengths, engine.init_state(len(feats)))[0]
 
 
 class SecondPass(NamedTuple):
@@ -170,7 +166,7 @@ class Span(NamedTuple):
     last: int  # end of what the network sees, exclusive
     ends: bool  # whether a segment ends with the span
 
-    def of(self, emissions: Tensor) -> Tensor:
+    def of(self, emissions: np.ndarray) -> np.ndarray:
         """Return the emissions of the text from those of first … last: (E, V) -> (E', V)."""
         return emissions[self.start - self.first : self.end - self.first]
 

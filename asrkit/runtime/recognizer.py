@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
-from torch import Tensor
 
 from asrkit import audio
 from asrkit.backends import Backend
@@ -245,13 +244,13 @@ class Recognizer:
 
     def restored(self, make: Callable[..., AnySession], data: bytes) -> AnySession:
         """Restore a session of any kind, made by `make` as in `begin`."""
-        stored, raw, tensors = unpack(data)
+        stored, raw, arrays = unpack(data)
         if others := differences(stored, self.identity()):
             raise SavedStreamError(
                 f"the stream was saved by another recogniser, with {'; '.join(others[:3])}"
             )
         try:
-            value = read(SessionValue, raw, tensors)
+            value = read(SessionValue, raw, arrays)
             session = self.begin(make, value.sample_rate, value.hotwords)
             session._restore(value)
         except Exception as error:  # forged values can raise any exception
@@ -346,7 +345,7 @@ class Recognizer:
             results.append(session.finish())
         return results
 
-    def emissions(self, recordings: Sequence[np.ndarray]) -> list[Tensor]:
+    def emissions(self, recordings: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Return the head's emissions for recordings at 16 kHz, rows of one step: (E, V or D) each.
 
         Args:
@@ -354,12 +353,12 @@ class Recognizer:
         """
         return emissions_of(self.engine, recordings, self.search.quiet)
 
-    def read(self, emissions: Tensor, num_samples: int) -> Result:
+    def read(self, emissions: np.ndarray, num_samples: int) -> Result:
         """Return the result of a whole recording of `num_samples` samples at 16 kHz in one pass,
         from its emissions (E, V or D)."""
         return self._results([emissions], [num_samples])[0]
 
-    def _results(self, emissions: Sequence[Tensor], num_samples: Sequence[int]) -> list[Result]:
+    def _results(self, emissions: Sequence[np.ndarray], num_samples: Sequence[int]) -> list[Result]:
         """Compute `read` for several recordings; without endpoints, their searches share steps."""
         spec, decoding = self.engine.spec, self.decoding._replace(second=None)
         transcripts = [

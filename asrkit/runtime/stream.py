@@ -6,11 +6,9 @@ from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from asrkit import audio
-from asrkit.model import EncoderState
+from asrkit.backends.backend import State, divided, joined, restored, stored
 from asrkit.runtime.engine import Engine, SpeechState
 from asrkit.runtime.long_audio import Windows
 from asrkit.runtime.results import Segment
@@ -25,15 +23,15 @@ class StreamValue(NamedTuple):
 
     packets: np.ndarray
     resampler: audio.ResamplerPast
-    past: Tensor
-    samples: Tensor
-    feats: Tensor  # frames that no step has processed
-    kept: Tensor  # frames before them, which the second pass needs
+    past: np.ndarray
+    samples: np.ndarray
+    feats: np.ndarray  # frames that no step has processed
+    kept: np.ndarray  # frames before them, which the second pass needs
     detector: SpeechState | None
     speech: tuple[bool, ...]
     transcript: TranscriptValue
-    ended_feats: tuple[Tensor, ...]
-    state: EncoderState
+    ended_feats: tuple[np.ndarray, ...]
+    state: tuple[np.ndarray, ...]
     ended: bool
 
 
@@ -76,14 +74,13 @@ class Stream:
         spec, frontend = engine.spec, engine.frontend
         self.engine, self.before = engine, before
         self._chunk, self._ahead = spec.chunk_frames, spec.ahead_frames  # feature frames
-        precision = "float64" if spec.dtype == torch.float64 else "float32"
-        self._resampler = audio.Resampler(sample_rate, dtype=precision)
+        self._resampler = audio.Resampler(sample_rate, dtype=spec.dtype)
         self.sample_rate = self._resampler.rate
         self._unresampled = self._resampler.start()
-        self._packets = np.zeros(0, dtype=precision)  # (n,) samples that wait for the resampler
+        self._packets = np.zeros(0, dtype=spec.dtype)  # (n,) samples that wait for the resampler
         self._past = frontend.start(1)  # (1, P)
         self._samples = self._past[:, :0]  # (1, N) samples that wait for the frontend
-        self._no_feats = self._past.new_zeros(0, spec.num_mels)
+        self._no_feats = np.zeros((0, spec.num_mels), spec.dtype)
         self._feats = FeatureQueue(self._no_feats)
         self._next = 0  # number of the first feature frame that no step has processed
         self._speech_state = engine.detector.start() if engine.detector else None
@@ -99,7 +96,7 @@ class Stream:
         if spec.context.full:
             self._windows = Windows(spec.rate, decoding.search.quiet)
         self.second = decoding.second and decoding.second.engine
-        self.ended_feats: deque[Tensor] = deque()
+        self.ended_feats: deque[np.ndarray] = deque()
         self.ended = False
         self.state = engine.init_state(1)
         self.error: BaseException | None = None
@@ -124,7 +121,7 @@ class Stream:
         self.over = self.ended = True
         self._feats = FeatureQueue(self._no_feats)
         self.ended_feats.clear()
-        self._next, self._past = 0, self._past[:, :0].clone()
+        self._next, self._past = 0, self._past[:, :0].copy()
         self._samples, self._packets = self._past, self._packets[:0].copy()
         self.state = self.engine.init_state(0)
 
@@ -165,7 +162,7 @@ class Stream:
 
     def _completes(self, more: int) -> bool:
         """Return whether `more` samples at 16 kHz complete a chunk, or enough frames to process."""
-        waiting = self._past.size(1) + self._samples.size(1) + more
+        waiting = self._past.shape[1] + self._samples.shape[1] + more
         part = (self._pending - self._ahead) % self._chunk
         wanted = min(self._chunk - part, MOST_WAITING)
         return (waiting - self.engine.frontend.frame_size) // audio.HOP + 1 >= wanted
@@ -175,23 +172,19 @@ class Stream:
         samples, self._unresampled = self._resampler.step(self._unresampled, self._packets, last)
         self._packets = self._packets[:0].copy()
         if self.engine.detector is not None and self._speech_state is not None:
-            self._speech_state, speech = self.engine.detector.step(
-                self._speech_state, torch.from_numpy(samples)
-            )
+            self._speech_state, speech = self.engine.detector.step(self._speech_state, samples)
             self._speech += speech
-        new = torch.from_numpy(samples)[None].to(self._samples)
-        self._samples = torch.cat([self._samples, new], dim=1)
+        self._samples = np.concatenate([self._samples, samples[None]], axis=1)
 
     def _extract(self, last: bool) -> None:
         """Turn the samples that wait for the frontend into frames that wait for the network."""
         if last:
-            samples = torch.cat([self._past, self._samples], dim=1)
-            size = torch.tensor([samples.size(1)], device=samples.device)
-            padded = self.engine.frontend.ended(samples, size)
-            self._samples = padded[:, self._past.size(1) :]
+            samples = np.concatenate([self._past, self._samples], axis=1)
+            padded = self.engine.frontend.ended(samples, np.array([samples.shape[1]]))
+            self._samples = padded[:, self._past.shape[1] :]
         feats, past = self.engine.features(self._samples, self._past)
-        self._past = past.clone()  # a view would keep all samples in memory
-        self._samples = self._samples[:, :0].clone()
+        self._past = past.copy()  # a view would keep all samples in memory
+        self._samples = self._samples[:, :0].copy()
         self._feats.append(feats[0])
 
     @property
@@ -216,12 +209,12 @@ class Stream:
         """Number of feature frames that no step has processed."""
         return self._feats.end - self._next
 
-    def feats(self, frames: int) -> Tensor:
+    def feats(self, frames: int) -> np.ndarray:
         """Return the first `frames` waiting feature frames, (T, F). They stay until `advance`."""
         return self._feats.read(self._next, self._next + frames)
 
     def advance(
-        self, emissions: Tensor, state: EncoderState, num_feats: int, after: Any = None
+        self, emissions: np.ndarray, state: State, num_feats: int, after: Any = None
     ) -> None:
         """Advance by a step of the network over `num_feats` feature frames.
 
@@ -254,7 +247,7 @@ class Stream:
         else:
             self._move_on()
 
-    def append_second_pass(self, emissions: Tensor, after: Any = None) -> None:
+    def append_second_pass(self, emissions: np.ndarray, after: Any = None) -> None:
         """Append the second pass's emissions (E, V or D) for `ended_feats[0]`.
 
         Args:
@@ -317,22 +310,21 @@ class Stream:
         return StreamValue(
             self._packets, self._unresampled, self._past, self._samples, self.feats(self._pending),
             self._feats.read(self._first_kept, self._next), self._speech_state,
-            tuple(self._speech), self.transcript.value, tuple(self.ended_feats), self.state,
-            self.ended,
+            tuple(self._speech), self.transcript.value, tuple(self.ended_feats),
+            stored(self.state), self.ended,
         )  # fmt: skip
 
     def restore(self, value: StreamValue) -> None:
         """Restore the value of a stream with the same options."""
-        device = self._past.device
         self._packets, self._unresampled, self.ended = value.packets, value.resampler, value.ended
-        self._past, self._samples = value.past.to(device), value.samples.to(device)
+        self._past, self._samples = value.past, value.samples
         self._speech_state, self._speech = value.detector, [*value.speech]
         self.transcript.restore(value.transcript)
-        self.ended_feats = deque(feats.to(device) for feats in value.ended_feats)
-        self.state = EncoderState(*(part.to(self.engine.spec.device) for part in value.state))
+        self.ended_feats = deque(value.ended_feats)
+        self.state = restored(value.state, self.state)
         first = self.engine.spec.rate.factor * self.transcript.spans.first_needed
-        self._feats = FeatureQueue(value.kept.to(device), first)
-        self._feats.append(value.feats.to(device))
+        self._feats = FeatureQueue(value.kept, first)
+        self._feats.append(value.feats)
         self._next = first + len(value.kept)
         self.update_result()
 
@@ -346,7 +338,7 @@ class Steps:
 
     def __init__(self) -> None:
         # Streams that shared their last step: their states are views of one state.
-        self._joined: dict[tuple[Stream, ...], EncoderState] = {}
+        self._joined: dict[tuple[Stream, ...], State] = {}
 
     def first_pass(self, rows: Sequence[Stream], sizes: Sequence[int]) -> None:
         """Compute a step over the next feature frames of each stream.
@@ -356,18 +348,15 @@ class Steps:
             sizes: number of feature frames of each stream.
         """
         feats = [row.feats(size) for row, size in zip(rows, sizes, strict=True)]
-        emissions, joined = rows[0].engine.step_of(feats, self._join(rows))
+        emissions, after_all = rows[0].engine.step_of(feats, self._join(rows))
         self.separate(rows, moving=rows)  # only now: a failed step must not change any stream
-        states = [joined]
-        if len(rows) > 1:
-            fields = (field.split(1) for field in joined)
-            states = [EncoderState(*parts) for parts in zip(*fields, strict=True)]
+        states = divided(after_all) if len(rows) > 1 else [after_all]
         after = searched([row.transcript.live for row in rows], emissions)
         for row, *output in zip(rows, emissions, states, sizes, after, strict=True):
             with suppress(Exception), row.changing():
                 row.advance(*output)
         if len(rows) > 1:
-            self._joined[tuple(rows)] = joined
+            self._joined[tuple(rows)] = after_all
         if any(row.over or row.state is not state for row, state in zip(rows, states, strict=True)):
             self.separate(rows)
 
@@ -399,16 +388,14 @@ class Steps:
         for rows in [rows for rows in self._joined if not set(rows).isdisjoint(streams)]:
             del self._joined[rows]
             for row in set(rows).difference(moving):
-                row.state = EncoderState(*(part.clone() for part in row.state))
+                row.state = joined([row.state])
 
-    def _join(self, rows: Sequence[Stream]) -> EncoderState:
+    def _join(self, rows: Sequence[Stream]) -> State:
         """Return the states of the streams as the state of a batch."""
         if len(rows) == 1:
             return rows[0].state
-        joined = self._joined.get(tuple(rows))
-        if joined is not None:  # these streams also shared their last step
-            return joined
-        return EncoderState(*map(torch.cat, zip(*(row.state for row in rows), strict=True)))
+        known = self._joined.get(tuple(rows))  # these streams also shared their last step
+        return joined([row.state for row in rows]) if known is None else known
 
 
 class FeatureQueue:
@@ -419,25 +406,25 @@ class FeatureQueue:
         end: number of the next frame to append.
     """
 
-    def __init__(self, feats: Tensor, start: int = 0) -> None:
+    def __init__(self, feats: np.ndarray, start: int = 0) -> None:
         self._parts, self.start, self.end = [feats], start, start + len(feats)
 
-    def append(self, feats: Tensor) -> None:
+    def append(self, feats: np.ndarray) -> None:
         """Append (T, F)."""
         self._parts = [*self._parts, feats] if self.end > self.start else [feats]
         self.end += len(feats)
 
-    def read(self, first: int, last: int) -> Tensor:
+    def read(self, first: int, last: int) -> np.ndarray:
         """Return a view of (T, F): frames first … last-1, or up to the end."""
         if len(self._parts) > 1:
-            self._parts = [torch.cat(self._parts)]
+            self._parts = [np.concatenate(self._parts)]
         return self._parts[0][first - self.start : last - self.start]
 
     def drop(self, before: int) -> None:
         """Drop the frames before this number, without a copy of all others each time."""
         self.start, rest = before, self.read(before, self.end)
-        is_small = 2 * rest.nbytes < rest.untyped_storage().nbytes()
-        self._parts = [rest.clone() if is_small else rest]
+        is_small = rest.base is not None and 2 * rest.nbytes < rest.base.nbytes
+        self._parts = [rest.copy() if is_small else rest]
 
 
 def duration(num_samples: int, before_ms: int = 0) -> float:

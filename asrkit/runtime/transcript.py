@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from torch import Tensor
+import numpy as np
 
 from asrkit.errors import UserError
 from asrkit.runtime.endpoint import Endpointer, EndpointState
@@ -73,7 +73,7 @@ class OpenSegment:
     def restore(self, value: SegmentValue) -> None:
         self.state = self.search.from_value(read(self.search.Value, *value.state))
 
-    def append(self, emissions: Tensor, after: Any = None) -> None:
+    def append(self, emissions: np.ndarray, after: Any = None) -> None:
         """Append (E, V or D) emissions.
 
         Args:
@@ -149,7 +149,7 @@ class Transcript:
         return seconds(frame, self.frame_ms, self.lead_ms, self.before_ms)
 
     def append(
-        self, emissions: Tensor, duration: float = math.inf, speech: Sequence[bool] = (),
+        self, emissions: np.ndarray, duration: float = math.inf, speech: Sequence[bool] = (),
         after: Any = None,
     ) -> None:  # fmt: skip
         """Append the emissions of frames.
@@ -213,7 +213,7 @@ class Transcript:
             self.start = frame
 
     def append_second_pass(
-        self, emissions: Tensor, duration: float = math.inf, after: Any = None
+        self, emissions: np.ndarray, duration: float = math.inf, after: Any = None
     ) -> None:
         """Append the second pass's emissions of the longest waiting span.
 
@@ -285,7 +285,7 @@ class Transcript:
         return tuple(words)
 
 
-def searched(segments: Sequence[OpenSegment], emissions: Sequence[Tensor]) -> list[Any]:
+def searched(segments: Sequence[OpenSegment], emissions: Sequence[np.ndarray]) -> list[Any]:
     """Return the search's state of each segment after (E, V or D); None where it is unknown.
 
     Segments with the same search share its work. A segment with another search, or

@@ -41,19 +41,20 @@ OF_TRANSDUCER: dict[type, Any] = {
 
 
 def build_search(
-    search: Mapping[str, Any], fusion: Fusion | None = None, transducer: Transducer | None = None
+    search: Mapping[str, Any], fusion: Fusion | None = None, of_transducer: bool = False
 ) -> Search:
     """Build the search of a configuration.
 
     Args:
         search: "kind", and the options of that kind.
         fusion: a language model, for a kind that can use it.
-        transducer: head whose frames the search reads; None for CTC's log-probabilities.
+        of_transducer: whether the search reads the frames of a transducer, to which it has to be
+            `bound`, and not CTC's log-probabilities.
     """
     cls, options = KINDS.chosen(search)
     if fusion is not None:
         options["fusion"] = fusion
-    if transducer is not None:
-        cls, options["head"] = OF_TRANSDUCER[cls], transducer
+    if of_transducer:
+        cls = OF_TRANSDUCER[cls]
     built: Search = cls(**options)
     return built

@@ -5,8 +5,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from asrkit.errors import UserError
 from asrkit.search.fusion import Fusion
@@ -83,15 +82,15 @@ class Search:
         """Return the state before the first frame."""
         raise NotImplementedError
 
-    def step(self, state: Any, frames: Tensor) -> Any:
+    def step(self, state: Any, frames: np.ndarray) -> Any:
         """Return the state after (E, V) more emissions of the head, any E."""
         return self.step_all([state], [frames])[0]
 
-    def step_all(self, states: Sequence[Any], frames: Sequence[Tensor]) -> list[Any]:
+    def step_all(self, states: Sequence[Any], frames: Sequence[np.ndarray]) -> list[Any]:
         """Return the states of streams after (E, V) more frames; E may differ between streams."""
         return [self.step(*each) for each in zip(states, frames, strict=True)]
 
-    def quiet(self, frames: Tensor) -> tuple[bool, ...]:
+    def quiet(self, frames: np.ndarray) -> tuple[bool, ...]:
         """Return for each of a stream's first frames (E, V) whether no token is written in it."""
         quiet: tuple[bool, ...] = self.step(self.start(), frames).quiet
         return quiet
@@ -127,38 +126,44 @@ class CtcSearch(Search):
 
     blank_penalty = 0.0
 
-    def readable(self, log_probs: Tensor) -> Tensor:
+    def readable(self, log_probs: np.ndarray) -> np.ndarray:
         """Return the log-probabilities (E, V) from which the search chooses.
 
         The blank has the share of the label of ends of turns, too.
         """
         blank, label = self.blank, self.end_of_turn
         if label is not None:
-            both = torch.logaddexp(log_probs[:, blank], log_probs[:, label])
-            log_probs = log_probs.clone()
+            both = np.logaddexp(log_probs[:, blank], log_probs[:, label])
+            log_probs = log_probs.copy()
             log_probs[:, blank], log_probs[:, label] = both, NEVER
         return penalize_blank(log_probs, blank, self.blank_penalty)
 
-    def quiet(self, frames: Tensor) -> tuple[bool, ...]:
-        return tuple((self.readable(frames).argmax(dim=1) == self.blank).tolist())
+    def quiet(self, frames: np.ndarray) -> tuple[bool, ...]:
+        return tuple((self.readable(frames).argmax(axis=1) == self.blank).tolist())
 
-    def ends(self, log_probs: Tensor) -> tuple[float, ...]:
+    def ends(self, log_probs: np.ndarray) -> tuple[float, ...]:
         """Return for each of (E, V) frames the probability of the label; () without one."""
         if self.end_of_turn is None:
             return ()
-        return tuple(log_probs[:, self.end_of_turn].exp().tolist())
+        return tuple(np.exp(log_probs[:, self.end_of_turn]).tolist())
 
 
-def penalize_blank(log_probs: Tensor, blank: int, penalty: float) -> Tensor:
+def penalize_blank(log_probs: np.ndarray, blank: int, penalty: float) -> np.ndarray:
     """Lower the blank's log-probability in (E, V) frames by `penalty`, and normalise again.
 
     A network trained on little data has more deletions than insertions.
     """
     if penalty == 0.0:
         return log_probs
-    lowered = log_probs.clone()
+    lowered = log_probs.copy()
     lowered[:, blank] -= penalty
-    return lowered.log_softmax(dim=1)
+    return log_softmax(lowered)
+
+
+def log_softmax(logits: np.ndarray) -> np.ndarray:
+    """Return the logarithms of the probabilities of logits (…, V)."""
+    logits = logits - logits.max(axis=-1, keepdims=True)
+    return logits - np.log(np.exp(logits).sum(axis=-1, keepdims=True))
 
 
 def checked_penalty(penalty: float) -> float:

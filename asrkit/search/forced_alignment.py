@@ -1,11 +1,10 @@
 """Forced alignment: the times of the tokens of a known text."""
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from asrkit.errors import UserError
 from asrkit.search.base import NOTHING, CtcSearch, Hypothesis
@@ -18,7 +17,7 @@ class AlignmentError(UserError):
 
 
 class AlignmentState(NamedTuple):
-    frames: tuple[Tensor, ...] = ()  # (E, V) of each step
+    frames: tuple[np.ndarray, ...] = ()  # (E, V) of each step
     quiet: tuple[bool, ...] = ()
     ends: tuple[float, ...] = ()
 
@@ -28,20 +27,21 @@ class ForcedAlignment(CtcSearch):
 
     Args:
         tokens: tokens (U,), without blanks.
-        layer: CTC layer of a transducer: emissions (1, E, D) to log-probabilities (1, E, V).
+        layer: CTC layer of a transducer: emissions (E, D) to log-probabilities (E, V).
     """
 
-    def __init__(self, tokens: list[int], layer: Callable[[Tensor], Tensor] | None = None) -> None:
+    def __init__(
+        self, tokens: list[int], layer: Callable[[np.ndarray], np.ndarray] | None = None
+    ) -> None:
         self.tokens, self.layer = tokens, layer
 
-    @torch.inference_mode()
-    def readable(self, frames: Tensor) -> Tensor:
-        return super().readable(frames if self.layer is None else self.layer(frames[None])[0])
+    def readable(self, frames: np.ndarray) -> np.ndarray:
+        return super().readable(frames if self.layer is None else self.layer(frames))
 
     def start(self) -> AlignmentState:
         return AlignmentState()
 
-    def step(self, state: AlignmentState, frames: Tensor) -> AlignmentState:
+    def step(self, state: AlignmentState, frames: np.ndarray) -> AlignmentState:
         return AlignmentState((*state.frames, self.readable(frames)), self.quiet(frames))
 
     def partial(self, state: AlignmentState) -> Hypothesis:
@@ -53,7 +53,7 @@ class ForcedAlignment(CtcSearch):
         Raises:
             AlignmentError: if the tokens need more frames than the stream has.
         """
-        hypothesis = self.align(torch.cat(state.frames)) if state.frames else None
+        hypothesis = self.align(np.concatenate(state.frames)) if state.frames else None
         if hypothesis is None:
             raise AlignmentError(
                 f"the text is too long for the audio: its {len(self.tokens)} tokens do not fit "
@@ -61,25 +61,25 @@ class ForcedAlignment(CtcSearch):
             )
         return hypothesis
 
-    def align(self, frames: Tensor) -> Hypothesis | None:
+    def align(self, frames: np.ndarray) -> Hypothesis | None:
         """Return the likeliest path through all frames of the stream, (E, V).
 
         The result is None if the tokens need more than E frames, or a frame is not finite.
         """
-        if frames.isnan().any():
+        if np.isnan(frames).any():
             return None
         if not self.tokens:
             return NOTHING
         if len(self.tokens) > len(frames):
             return None
-        path = ctc_path(frames.float().numpy(force=True), np.array(self.tokens), self.blank)
+        path = ctc_path(frames.astype(np.float32), np.array(self.tokens), self.blank)
         if path is None:
             return None
         states = 2 * np.arange(len(self.tokens)) + 1
         starts = np.searchsorted(path, states).tolist()
         ends = np.searchsorted(path, states, side="right").tolist()
         confidences = (
-            float(frames[start:end, token].max().exp())
+            math.exp(frames[start:end, token].max())
             for start, end, token in zip(starts, ends, self.tokens, strict=True)
         )
         return Hypothesis(tuple(self.tokens), tuple(starts), tuple(ends), tuple(confidences))

@@ -4,8 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from asrkit.search.base import NOTHING, CtcSearch, Hypothesis, checked_penalty
 
@@ -35,10 +34,11 @@ class GreedySearch(CtcSearch):
         return GreedyState(NOTHING, self.blank, 0)
 
     def step_all(
-        self, states: Sequence[GreedyState], log_probs: Sequence[Tensor]
+        self, states: Sequence[GreedyState], log_probs: Sequence[np.ndarray]
     ) -> list[GreedyState]:
-        rows = torch.cat([*log_probs])
-        best, ids = (column.tolist() for column in self.readable(rows).max(dim=1))
+        rows = np.concatenate([*log_probs])
+        readable = self.readable(rows)
+        ids, best = readable.argmax(axis=1).tolist(), readable.max(axis=1).tolist()
         ends, end, after = self.ends(rows), 0, list[GreedyState]()
         for state, part in zip(states, log_probs, strict=True):
             start, end = end, end + len(part)

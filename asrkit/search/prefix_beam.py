@@ -18,7 +18,6 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
-from torch import Tensor
 
 from asrkit.search.backtrace import (
     NOTHING_STABLE,
@@ -93,7 +92,7 @@ class PrefixBeamSearch(CtcSearch, BeamSearch):
         empty = EMPTY._replace(context=self.fusion.start())
         return PrefixBeamState((empty,), 0.0, NOTHING_STABLE, 0)
 
-    def step(self, state: PrefixBeamState, log_probs: Tensor) -> PrefixBeamState:
+    def step(self, state: PrefixBeamState, log_probs: np.ndarray) -> PrefixBeamState:
         """Return the state after (E, V) more frames of log-probabilities.
 
         Raises:
@@ -101,7 +100,7 @@ class PrefixBeamSearch(CtcSearch, BeamSearch):
         """
         beam: Sequence[Prefix]
         beam, log_scale, stable, frame, *_ = state
-        rows = self.readable(log_probs).detach().cpu().double().numpy()  # (E, V)
+        rows = self.readable(log_probs).astype(np.float64)  # (E, V)
         labels = rows.copy()
         labels[:, self.blank] = -np.inf
         blanks, tops = rows[:, self.blank].tolist(), labels.max(axis=1).tolist()

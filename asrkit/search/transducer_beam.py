@@ -26,8 +26,6 @@ from collections.abc import Generator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from asrkit.search.backtrace import (
     NOTHING_STABLE,
@@ -39,7 +37,7 @@ from asrkit.search.backtrace import (
     extend_stable,
     paths_of,
 )
-from asrkit.search.base import penalize_blank
+from asrkit.search.base import log_softmax, penalize_blank
 from asrkit.search.beam import DIGITS, TIE, BeamSearch, is_due
 from asrkit.search.transducer_greedy import Transducer
 
@@ -63,8 +61,8 @@ class Prefix(NamedTuple):
 class Past(NamedTuple):
     """The predictor's past of some sequences, a row each."""
 
-    output: Tensor  # (N, J), after the last label
-    state: tuple[Tensor, ...]  # each (N, …)
+    output: np.ndarray  # (N, J), after the last label
+    state: tuple[np.ndarray, ...]  # each (N, …)
 
 
 class TransducerBeamState(NamedTuple):
@@ -88,7 +86,7 @@ class TransducerBeamValue(NamedTuple):
 class Round(NamedTuple):
     """The question of a search: the log-probabilities of its next round."""
 
-    frame: Tensor  # (J,), projected
+    frame: np.ndarray  # (J,), projected
     past: Past
     longer: tuple[Prefix, ...] = ()  # sequences to which a label was added; if none, all of `past`
 
@@ -101,27 +99,24 @@ class TransducerBeamSearch(BeamSearch):
     """Incremental, time-synchronous beam search of a transducer.
 
     Args:
-        head: predictor and joiner, in eval mode.
+        head: predictor and joiner; `bound` sets them if they are None.
         options: arguments of `BeamSearch`. Probabilities of a frame depend on the sequence: after
             one whose blank is a certain blank, no labels are tried.
     """
 
     Value = TransducerBeamValue
 
-    def __init__(self, head: Transducer, **options: Any) -> None:
+    def __init__(self, head: Transducer | None = None, **options: Any) -> None:
         super().__init__(**options)
         self.head = head
 
-    @torch.inference_mode()
     def start(self) -> TransducerBeamState:
-        state = self.head.start(1)
-        output, state = self.head.predict(torch.tensor([self.blank], device=state[0].device), state)
+        output, state = self.head.predict(np.array([self.blank]), self.head.start(1))
         empty = Prefix(0.0, 0.0, None, 0, self.fusion.start(), 0)
         return TransducerBeamState((empty,), Past(output, state), NOTHING_STABLE, 0)
 
-    @torch.inference_mode()
     def step_all(
-        self, states: Sequence[TransducerBeamState], frames: Sequence[Tensor]
+        self, states: Sequence[TransducerBeamState], frames: Sequence[np.ndarray]
     ) -> list[TransducerBeamState]:
         """Return the states of B streams after (E, D) more frames; E may differ between streams.
 
@@ -130,7 +125,7 @@ class TransducerBeamSearch(BeamSearch):
         Raises:
             ValueError: for a frame after which every sequence has probability 0.
         """
-        rows = self.head.project(torch.cat([*frames])).split([len(each) for each in frames])
+        rows = divided(self.head.project(np.concatenate([*frames])), [*map(len, frames)])
         searches = [self.searched(*each) for each in zip(states, rows, strict=True)]
         after: list[TransducerBeamState] = [*states]
         answers: dict[int, Any] = dict.fromkeys(range(len(searches)))
@@ -145,7 +140,7 @@ class TransducerBeamSearch(BeamSearch):
                 return after
             answers = dict(zip(rounds, self.answered([*rounds.values()]), strict=True))
 
-    def searched(self, state: TransducerBeamState, frames: Tensor) -> Searching:
+    def searched(self, state: TransducerBeamState, frames: np.ndarray) -> Searching:
         """Search projected frames (E, J), and return the state after them."""
         first, quiet, ends = state.frame, list[bool](), list[float]()
         for frame in frames:
@@ -175,7 +170,7 @@ class TransducerBeamSearch(BeamSearch):
             return path, 0.0
         return path[0], path[4]
 
-    def after(self, state: TransducerBeamState, frame: Tensor) -> Searching:
+    def after(self, state: TransducerBeamState, frame: np.ndarray) -> Searching:
         """Search a projected frame (J,), and return the state after it."""
         ended: dict[int, Prefix] = {}  # by keys: the sequences that have this frame's blank
         current, rows, pasts = state.beam, 0, list[Past]()
@@ -216,17 +211,16 @@ class TransducerBeamSearch(BeamSearch):
             parents = [taken(pasts[i], [each.row for each in rounds[i].longer]) for i in growing]
             tokens = [each.path[1] for prefixes in longer for each in prefixes if each.path]
             state = joined(parents).state
-            output, state = self.head.predict(torch.tensor(tokens, device=state[0].device), state)
+            output, state = self.head.predict(np.array(tokens), state)
             sizes = [*map(len, longer)]
-            states = zip(*(each.split(sizes) for each in state), strict=True)
-            for i, *past in zip(growing, output.split(sizes), states, strict=True):
+            states = zip(*(divided(each, sizes) for each in state), strict=True)
+            for i, *past in zip(growing, divided(output, sizes), states, strict=True):
                 pasts[i] = Past(*past)
         sizes = [len(past.output) for past in pasts]
-        frames = [each.frame.expand(n, -1) for each, n in zip(rounds, sizes, strict=True)]
-        logits = self.head.join(torch.cat(frames), torch.cat([past.output for past in pasts]))
-        log_probs = penalize_blank(logits.log_softmax(dim=1), self.blank, self.blank_penalty)
-        rows = np.split(log_probs.double().numpy(force=True), np.cumsum(sizes)[:-1])
-        return [*zip(pasts, rows, strict=True)]
+        frames = np.repeat(np.stack([each.frame for each in rounds]), sizes, axis=0)
+        logits = self.head.join(frames, np.concatenate([past.output for past in pasts]))
+        log_probs = penalize_blank(log_softmax(logits), self.blank, self.blank_penalty)
+        return [*zip(pasts, divided(log_probs.astype(np.float64), sizes), strict=True)]
 
     def extended(
         self, beam: Sequence[Prefix], log_probs: np.ndarray, floor: float, frame: int
@@ -276,10 +270,12 @@ class TransducerBeamSearch(BeamSearch):
             for token in backtrace(path, stable).tokens:
                 key, (context, _) = hash((key, token)), self.fusion.step(context, token)
             beam.append(Prefix(score, best, path, key, context, i))
-        device = self.start().past.output.device
-        state = tuple(each.to(device) for each in value.past.state)
-        past = Past(value.past.output.to(device), state)
-        return TransducerBeamState(tuple(beam), past, stable, value.frame)
+        return TransducerBeamState(tuple(beam), value.past, stable, value.frame)
+
+
+def divided(rows: np.ndarray, sizes: Sequence[int]) -> list[np.ndarray]:
+    """Divide rows into parts of these sizes."""
+    return np.split(rows, np.cumsum(sizes)[:-1])
 
 
 def place(prefix: Prefix) -> tuple[float, int]:
@@ -308,12 +304,11 @@ def linked(path: Path | None, token: int, frame: int, prob: float) -> Path:
 def joined(pasts: Sequence[Past]) -> Past:
     """Return the rows of all pasts as one."""
     states = zip(*(past.state for past in pasts), strict=True)
-    return Past(torch.cat([past.output for past in pasts]), tuple(map(torch.cat, states)))
+    return Past(np.concatenate([past.output for past in pasts]), tuple(map(np.concatenate, states)))
 
 
 def taken(past: Past, rows: list[int]) -> Past:
     """Return some rows of a past."""
     if rows == list(range(len(past.output))):
         return past
-    which = torch.tensor(rows, device=past.output.device)
-    return Past(past.output[which], tuple(each[which] for each in past.state))
+    return Past(past.output[rows], tuple(each[rows] for each in past.state))

@@ -4,33 +4,31 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-import torch
-from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
+import numpy as np
 
-from asrkit.search.base import NOTHING, Hypothesis, Search, checked_penalty
+from asrkit.search.base import NOTHING, Hypothesis, Search, checked_penalty, log_softmax
 
 WINDOW = 8  # frames of each stream in one call of the joiner
 
 
 class Transducer(Protocol):
-    """The part of a transducer head that a search calls."""
+    """Predictor and joiner of a transducer, which a search calls. Arrays are on the CPU."""
 
     vocab_size: int
     max_symbols: int
 
-    def start(self, batch_size: int) -> tuple[Tensor, ...]:
+    def start(self, batch_size: int) -> tuple[np.ndarray, ...]:
         """Return the predictor's state before the initial blank."""
 
     def predict(
-        self, tokens: Tensor, state: tuple[Tensor, ...]
-    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        self, tokens: np.ndarray, state: tuple[np.ndarray, ...]
+    ) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
         """Return predictor outputs (B, J) for tokens (B,), and the state after them."""
 
-    def project(self, frames: Tensor) -> Tensor:
+    def project(self, frames: np.ndarray) -> np.ndarray:
         """Return the joiner's share of frames: (…, D) -> (…, J)."""
 
-    def join(self, frames: Tensor, predicted: Tensor) -> Tensor:
+    def join(self, frames: np.ndarray, predicted: np.ndarray) -> np.ndarray:
         """Return logits (…, V) of projected frames (…, J) and predictor outputs (…, J)."""
 
 
@@ -39,8 +37,8 @@ class TransducerState(NamedTuple):
 
     hypothesis: Hypothesis
     frame: int  # number of frames processed
-    predictor: tuple[Tensor, ...]  # each (1, …)
-    output: Tensor  # (1, J)
+    predictor: tuple[np.ndarray, ...]  # each (1, …)
+    output: np.ndarray  # (1, J)
     quiet: tuple[bool, ...] = ()
     ends: tuple[float, ...] = ()
 
@@ -51,26 +49,22 @@ class TransducerGreedySearch(Search):
     Nothing happens at the end of a chunk or of a stream, so streaming equals offline.
 
     Args:
-        head: predictor and joiner, in eval mode.
+        head: predictor and joiner; `bound` sets them if they are None.
         blank_penalty: amount to subtract from the blank's log-probability: fewer deletions, more
             insertions.
     """
 
     Value = TransducerState
 
-    def __init__(self, head: Transducer, blank_penalty: float = 0.0) -> None:
+    def __init__(self, head: Transducer | None = None, blank_penalty: float = 0.0) -> None:
         self.head, self.blank_penalty = head, checked_penalty(blank_penalty)
 
-    @torch.inference_mode()
     def start(self) -> TransducerState:
-        state = self.head.start(1)
-        first = torch.tensor([self.blank], device=state[0].device)
-        output, state = self.head.predict(first, state)
+        output, state = self.head.predict(np.array([self.blank]), self.head.start(1))
         return TransducerState(NOTHING, 0, state, output)
 
-    @torch.inference_mode()
     def step_all(
-        self, states: Sequence[TransducerState], frames: Sequence[Tensor]
+        self, states: Sequence[TransducerState], frames: Sequence[np.ndarray]
     ) -> list[TransducerState]:
         """Return the states of B streams after (E, D) more frames; E may differ between streams.
 
@@ -78,20 +72,20 @@ class TransducerGreedySearch(Search):
         stream, in any frame, and one call of the predictor appends all these labels.
         """
         sizes = [len(each) for each in frames]
-        projected = self.head.project(torch.cat([*frames]))
-        rows = pad_sequence([*projected.split(sizes)], batch_first=True)
-        rows = torch.nn.functional.pad(rows, (0, 0, 0, WINDOW))  # (B, E + WINDOW, J)
-        output = torch.cat([state.output for state in states])
+        projected = self.head.project(np.concatenate([*frames]))
+        width = max(sizes) + WINDOW
+        rows = np.zeros((len(sizes), width, projected.shape[1]), projected.dtype)
+        rows[np.arange(width) < np.array(sizes)[:, None]] = projected  # (B, E + WINDOW, J)
+        output = np.concatenate([state.output for state in states])
         pasts = zip(*(state.predictor for state in states), strict=True)
-        predictor = tuple(torch.cat(each) for each in pasts)
+        predictor = tuple(np.concatenate(each) for each in pasts)
         written: list[list[tuple[int, int, float]]] = [[] for _ in states]
         places, counts = [0] * len(states), [0] * len(states)  # frame, and labels in it
         while active := [i for i, place in enumerate(places) if place < sizes[i]]:
-            at = torch.tensor([places[i] for i in active], device=rows.device)
-            which = torch.tensor(active, device=rows.device)
-            window = rows[which[:, None], at[:, None] + torch.arange(WINDOW, device=rows.device)]
+            at = np.array([places[i] for i in active])
+            window = rows[np.array(active)[:, None], at[:, None] + np.arange(WINDOW)]
             new_labels: list[tuple[int, int]] = []
-            likeliest = zip(active, *self.likeliest(window, output[which]), strict=True)
+            likeliest = zip(active, *self.likeliest(window, output[active]), strict=True)
             for i, log_probs, labels in likeliest:
                 left = sizes[i] - places[i]
                 label = first_label(log_probs, labels, left, self.blank)
@@ -106,20 +100,18 @@ class TransducerGreedySearch(Search):
                 if counts[i] == self.head.max_symbols:
                     places[i], counts[i] = places[i] + 1, 0
             if new_labels:
-                moved, tokens = torch.tensor(new_labels, device=rows.device).unbind(1)
-                new, past = self.head.predict(tokens, tuple(each[moved] for each in predictor))
-                output = output.index_copy(0, moved, new)
-                predictor = tuple(
-                    each.index_copy(0, moved, after)
-                    for each, after in zip(predictor, past, strict=True)
-                )
+                moved, tokens = np.array(new_labels).T
+                past = tuple(each[moved] for each in predictor)
+                output[moved], past = self.head.predict(tokens, past)
+                for each, after in zip(predictor, past, strict=True):
+                    each[moved] = after
         return [
             TransducerState(
                 extended(state.hypothesis, written[i], state.frame),
                 state.frame + sizes[i],
                 # A view would keep the predictor states of all streams in memory.
-                tuple(each[i : i + 1].clone() for each in predictor),
-                output[i : i + 1].clone(),
+                tuple(each[i : i + 1].copy() for each in predictor),
+                output[i : i + 1].copy(),
                 *self.flags(written[i], sizes[i]),
             )
             for i, state in enumerate(states)
@@ -135,19 +127,14 @@ class TransducerGreedySearch(Search):
         return tuple(i not in spoken for i in frames), tuple(ends.get(i, 0.0) for i in frames)
 
     def likeliest(
-        self, window: Tensor, output: Tensor
+        self, window: np.ndarray, output: np.ndarray
     ) -> tuple[list[list[float]], list[list[int]]]:
         """Return each frame's highest log-probability and label: (B, W, J), (B, J) -> (B, W)."""
         logits = self.head.join(window, output[:, None])
         if self.blank_penalty:
             logits[..., self.blank] -= self.blank_penalty
-        best, labels = logits.log_softmax(dim=2).max(dim=2)
-        return best.tolist(), labels.tolist()
-
-    def from_value(self, value: TransducerState) -> TransducerState:
-        device = self.start().output.device
-        predictor = tuple(each.to(device) for each in value.predictor)
-        return value._replace(predictor=predictor, output=value.output.to(device))
+        log_probs = log_softmax(logits)
+        return log_probs.max(axis=2).tolist(), log_probs.argmax(axis=2).tolist()
 
 
 def first_label(

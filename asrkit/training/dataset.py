@@ -215,7 +215,7 @@ def feature_statistics(
     recordings: Recordings | Joined, frontend: Frontend
 ) -> tuple[Tensor, Tensor]:
     """Return mean (F,) and 1 / standard deviation (F,) of the log mels of about MOST_SECONDS."""
-    sums = torch.zeros(2, frontend.num_mels, dtype=torch.float64)
+    sums = np.zeros((2, frontend.num_mels))
     frames, seconds = 0, 0.0
     unread: UserError | None = None
     for place in map(int, np.random.default_rng(0).permutation(len(recordings))):
@@ -223,18 +223,18 @@ def feature_statistics(
             logger.info("mean and variance of the features are those of %.0f s of audio", seconds)
             break
         try:
-            samples = torch.from_numpy(recordings.load(place))[None]
+            samples = recordings.load(place)[None]
         except UserError as error:  # the training loop logs it
             unread = error
             continue
-        feats = features(frontend, samples, torch.tensor([samples.size(1)]))[0][0]  # (T, F)
-        feats = feats[frontend.lead_frames :].double()
-        sums += torch.stack([feats.sum(0), feats.square().sum(0)])
+        feats = features(frontend, samples, np.array([samples.shape[1]]))[0][0]  # (T, F)
+        feats = feats[frontend.lead_frames :].astype(np.float64)
+        sums += np.stack([feats.sum(axis=0), np.square(feats).sum(axis=0)])
         frames, seconds = frames + len(feats), seconds + float(recordings.durations[place])
     if frames == 0:
         raise ManifestError(
             f"none of {len(recordings)} training utterances can be read; one of them: {unread}"
         )
     mean = sums[0] / frames
-    variance = (sums[1] / frames - mean.square()).clamp(min=1e-4)
-    return mean.float(), variance.rsqrt().float()
+    variance = (sums[1] / frames - np.square(mean)).clip(1e-4)
+    return torch.from_numpy(mean).float(), torch.from_numpy(variance**-0.5).float()

@@ -14,9 +14,11 @@ from asrkit.audio import features
 from asrkit.audio.augment import change_gain, warp_frequencies
 from asrkit.build import build_frontend, build_spec_augment
 from asrkit.config import Config, ContextConfig
+from asrkit.context import FULL, Context, fitted, num_frames
 from asrkit.data.dataset import Batch, seed_everything
-from asrkit.model import FULL, Context, Network
-from asrkit.model.context import fitted, num_frames, num_valid
+from asrkit.model import Network
+from asrkit.model.frontend import TorchFrontend
+from asrkit.model.subsampling import num_valid
 from asrkit.training.batches import filler
 from asrkit.training.distributed import Ranks
 from asrkit.training.optimizer import ramp
@@ -40,7 +42,7 @@ class Gradients:
     def __init__(self, model: Network, config: Config, ranks: Ranks) -> None:
         options = config.training
         self.config, self.ranks = config, ranks
-        self.frontend = build_frontend(config.model).to(ranks.device)
+        self.frontend = TorchFrontend(build_frontend(config.model)).to(ranks.device).of_tensors()
         self.spec_augment = build_spec_augment(config.augmentation)
         self.cycle = model.encoder.position.cycle
         if options.gradient_checkpointing:

@@ -10,6 +10,7 @@ from asrkit.audio import Frontend
 from asrkit.backends.registry import eager
 from asrkit.build import build_search
 from asrkit.config import Config
+from asrkit.context import FULL, Context
 from asrkit.data.dataset import Batch, SpeechDataset, TextEncoder
 from asrkit.data.recordings import Recordings
 from asrkit.data.sampling import EpochBatches
@@ -17,7 +18,7 @@ from asrkit.evaluation import Outcome, ReferenceRecording, Score, recognize, sco
 from asrkit.evaluation.scoring import losses_of, rates
 from asrkit.evaluation.wer import rate_shown
 from asrkit.evaluation.written import normalizer_of, rules_for
-from asrkit.model import FULL, Context, Network
+from asrkit.model import Network
 from asrkit.runtime import Recognizer
 from asrkit.search import Search
 from asrkit.text import Tokenizer

@@ -19,8 +19,9 @@ from asrkit.audio.augment import (
     warp_frequencies,
     with_pauses,
 )
+from asrkit.model.frontend import TorchFrontend
 
-FBANK = Fbank(80)
+FBANK = TorchFrontend(Fbank(80)).of_tensors()
 
 
 def tone(hertz: float, rows: int = 1) -> Tensor:
@@ -33,7 +34,7 @@ def tone(hertz: float, rows: int = 1) -> Tensor:
 def peak(feats: Tensor) -> Tensor:
     """Hz of the loudest filter of each row, read off as a centre of gravity."""
     weights = feats.mean(1).exp()  # (B, F)
-    centers = FBANK.edges()[1:-1]
+    centers = torch.from_numpy(FBANK.edges())[1:-1]
     centroid = (weights * centers).sum(1) / weights.sum(1)
     return 700.0 * torch.expm1(centroid / 1127.0)
 

@@ -9,6 +9,7 @@ import torch
 from asrkit import audio
 from asrkit.commands import verify
 from asrkit.config import parse_config
+from asrkit.model.frontend import TorchFrontend
 from asrkit.model_file import ModelFile, save_model
 from asrkit.runtime.long_audio import Span
 from asrkit.text import CharTokenizer
@@ -32,7 +33,7 @@ def saved(folder: Path, more: dict, **changes: object) -> Path:
     """Write a recording, and a model that has much to say of it."""
     samples, path = speech(1.5), folder / "m.safetensors"
     soundfile.write(folder / "x.wav", samples, 16000)
-    feats = audio.Fbank()(torch.from_numpy(samples)[None], torch.zeros(1, 0))[0]
+    feats = TorchFrontend(audio.Fbank())(torch.from_numpy(samples)[None], torch.zeros(1, 0))[0]
     known = {"data": {"train": "a", "dev": "b"}, "training": {"output_dir": "c"}, "model": SIZES}
     model, labels = fitted(tiny_model(**changes).float(), feats), CharTokenizer(list("abcdefghij "))  # type: ignore[arg-type]
     save_model(path, ModelFile(model, labels, parse_config(known | more), {}))
@@ -61,7 +62,7 @@ def test_right_contexts_and_second_pass(
 def test_control_second_pass_over_other_frames(
     trained_ahead: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(Span, "of", lambda span, frames: frames.flip(0))
+    monkeypatch.setattr(Span, "of", lambda span, frames: frames[::-1])
     assert verify.main(trained_ahead) == 1
     (line,) = (line for line in capsys.readouterr().out.splitlines() if "second pass" in line)
     assert line.endswith("FAILED")

@@ -13,6 +13,7 @@ from asrkit.evaluation.outcomes import ReferenceLoss
 from asrkit.evaluation.scoring import losses_of, rates, unit_rates
 from asrkit.evaluation.wer import ErrorRate
 from asrkit.model import FULL_CONTEXT, Context
+from asrkit.model.frontend import TorchFrontend
 from asrkit.runtime import Recognizer, Result, Word
 from asrkit.search import GreedySearch
 from asrkit.text import CharTokenizer
@@ -126,7 +127,7 @@ def test_loss_is_the_trainings_and_takes_no_second_pass() -> None:
     for name, (chunk_size, left_context) in contexts.items():
         for i in (0, 1):
             samples = torch.from_numpy(batch[i].samples)[None]
-            feats, _ = audio.Fbank()(samples, samples[:, :0])
+            feats, _ = TorchFrontend(audio.Fbank())(samples, samples[:, :0])
             tokens = torch.tensor([tokenizer.encode(texts[i])])
             expected = training_loss.Loss(model, [], 0.0)(
                 [training_loss.View(feats, Context(chunk_size, left_context))],

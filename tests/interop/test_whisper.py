@@ -310,13 +310,14 @@ def test_the_features_are_whispers(tmp_path: Path) -> None:
     frontend = build_frontend({"kind": "whisper", "floor": -10.0}, 80)
     whole = functional.pad(samples, (0, 16000))
     spectrum = torch.stft(whole, 400, 160, window=window, return_complex=True)[:, :200]
-    mels = (spectrum.abs() ** 2).T @ frontend.filters
+    mels = (spectrum.abs() ** 2).T @ torch.from_numpy(frontend.filters)
     expected = (mels.clamp(min=1e-10).log10() + 4.0) / 4.0
-    found, lengths = features(frontend, samples[None], torch.tensor([32000]))
+    found, lengths = features(frontend, samples[None].numpy(), np.array([32000]))
     assert lengths.tolist() == [200]
-    assert (found[0] - expected).abs().max() < 1e-4
+    assert abs(found[0] - expected.numpy()).max() < 1e-4
     floored = build_frontend({"kind": "whisper", "floor": -1.0}, 80)
-    assert (features(floored, samples[None], lengths * 160)[0][0] - expected).abs().max() > 0.1
+    other, _ = features(floored, samples[None].numpy(), lengths * 160)
+    assert abs(other[0] - expected.numpy()).max() > 0.1
 
 
 def test_an_export_from_samples(tmp_path: Path) -> None:

@@ -120,7 +120,7 @@ def texts(model: str | Path, samples: np.ndarray, **options: Any) -> list[Any]:
 
 def log_probs(model: str | Path, samples: np.ndarray, **options: Any) -> np.ndarray:
     """(E, V) of a recording."""
-    return asrkit.load(model, backend="eager", **options).emissions([samples])[0].numpy()
+    return asrkit.load(model, backend="eager", **options).emissions([samples])[0]
 
 
 def recognizer(model: Path) -> asrkit.Recognizer:

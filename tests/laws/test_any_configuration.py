@@ -117,9 +117,10 @@ def case(seed: int, folder: Path) -> Case:
     model = tiny_model(tokenizer.vocab_size, **shape)
     kind = draw.choice(sorted(audio.KINDS))
     frontend = audio.build_frontend(kind, 80, model.encoder.rate.lead_frames)
-    whole = torch.from_numpy(audio.resample(samples, rate)).double()[None]
-    feats, _ = audio.features(frontend.double(), whole, torch.tensor([whole.size(1)]))
-    model = fitted(model, feats, chunk_size, left)
+    whole = audio.resample(samples, rate).astype(np.float64)[None]
+    exact = frontend.converted(lambda array: array.astype(np.float64))
+    feats, _ = audio.features(exact, whole, np.array([whole.shape[1]]))
+    model = fitted(model, torch.from_numpy(feats), chunk_size, left)
     if not isinstance(model.head, TransducerHead):  # which `fitted` gave some pauses
         with torch.no_grad():
             model.head.bias[0] += draw.choice([0.0, 0.0, 1.0])

@@ -64,7 +64,7 @@ def test_torchscript(changes: dict[str, Any], context: Context, tmp_path: Path) 
     torchscript.write(eager_step(file, exported), path, exported, file)
     module, read = torchscript.read(path)
     assert read == exported
-    samples = torch.from_numpy(speech(4.0))[None]
+    samples = speech(4.0)[None]
     assert largest_difference(file, exported, module, samples) < 1e-4
 
 
@@ -97,5 +97,5 @@ def test_control_other_weights_are_noticed(file: ModelFile, tmp_path: Path) -> N
     module, _ = torchscript.read(tmp_path / "step.ts")
     with torch.no_grad():
         file.model.encoder.layers[1].attention.position.content_bias.add_(0.5)
-    samples = torch.from_numpy(speech(2.0))[None]
+    samples = speech(2.0)[None]
     assert largest_difference(file, exported, module, samples) > 1e-3

@@ -76,7 +76,7 @@ def test_control_another_models_export(model: Path, tmp_path: Path) -> None:
     plain = recognizer_of(other, FULL).backend
     with pytest.raises(UserError, match="was exported from another model"):
         of_file(path, other, plain)
-    samples = torch.from_numpy(speech(2.0))[None]
+    samples = speech(2.0)[None]
     module, _ = read(path)
     assert largest_difference(file, WHOLE, module, samples) < 1e-4
     assert largest_difference(other, WHOLE, module, samples) > 1e-2
@@ -86,7 +86,7 @@ def exported_difference(file: ModelFile, path: Path) -> float:
     onnx.write(eager_step(file, WHOLE), path, WHOLE, file)
     module, found = read(path)
     assert found == WHOLE
-    return largest_difference(file, WHOLE, module, torch.from_numpy(speech(6.0))[None])
+    return largest_difference(file, WHOLE, module, speech(6.0)[None])
 
 
 @pytest.mark.slow

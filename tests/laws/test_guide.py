@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from asrkit.backends import registry
-from asrkit.model import Context, EncoderState, StepOutput, subsampling
+from asrkit.backends.backend import Output, State
+from asrkit.model import Context, subsampling
 from asrkit.runtime import recognizer_of
 from tests.conftest import PROJECT, speech, timed, tiny_encoder
 from tests.laws.encoder_laws import offline, stream
@@ -20,7 +21,7 @@ from tests.test_docs import blocks
 def shown(name: str, module: Any) -> Any:
     """What the guide defines by a name, in a module with the names of another."""
     (block,) = (each for each in blocks(PROJECT / "docs/contributing.md") if f" {name}(" in each)
-    names = {"copy": copy, "EncoderState": EncoderState, "StepOutput": StepOutput, **vars(module)}
+    names = {"copy": copy, "State": State, "Output": Output, **vars(module)}
     exec(dedent(block), names)
     return names[name]
 

@@ -138,7 +138,7 @@ def test_torchscript_export_loads() -> None:
     (path,) = (FOLDER / "models").glob("exported.*.ts")
     recording = FOLDER / "speech" / "call.flac"
     module, exported = torchscript.read(path)
-    file, samples = load_model(EXPORTED), torch.from_numpy(audio.load(recording))[None]
+    file, samples = load_model(EXPORTED), audio.load(recording)[None]
     worst = largest_difference(file, exported, module, samples)
     assert worst <= tolerance(file, exported, samples, worst)
 

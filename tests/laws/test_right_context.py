@@ -24,6 +24,7 @@ from asrkit.errors import UserError
 from asrkit.export.modules import of_stream
 from asrkit.export.verification import eager_step
 from asrkit.model import FULL, FULL_CONTEXT, ConformerEncoder, Context, EncoderState
+from asrkit.model.frontend import TorchFrontend
 from asrkit.model_file import save_model
 from asrkit.runtime import Recognizer
 from asrkit.runtime.load import load
@@ -104,7 +105,8 @@ def test_a_trainings_loss_is_that_of_the_streams_frames() -> None:
 
 def from_samples(step: Any, samples: Tensor, ahead: int) -> list[Tensor]:
     """The frames of a stream (1, N) as docs/export.md says: a chunk at a time, with its end."""
-    stream, found = of_stream(step.frontend, samples), list[Tensor]()
+    stream = torch.from_numpy(of_stream(step.frontend.kind, samples.float().numpy())).to(samples)
+    found = list[Tensor]()
     past_size, chunk = step.past_size, step.chunk_samples
     padded = functional.pad(stream, (0, 2 * past_size + chunk))
     past, state = padded[:, :past_size], step.init_state(1)
@@ -132,7 +134,7 @@ def test_export_from_samples(
     context = Context(chunk_size, 16, right)
     exported, model = Exported("model", context), file.model.to(dtype)
     step, ahead = eager_step(file, exported).to(dtype), samples_ahead(exported, file)
-    features = build_frontend(file.config.model).to(dtype)
+    features = TorchFrontend(build_frontend(file.config.model)).to(dtype).of_tensors()
     for size in (32_345, 3_000, 1_400):  # the last one is shorter than a stream's first past
         samples = torch.from_numpy(speech(4.0)[:size]).to(dtype)[None]
         feats, _ = audio.features(features, samples, torch.tensor([size]))

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from asrkit.backends.transducer import EagerParts
 from asrkit.build import pieces_of
 from asrkit.errors import UserError
 from asrkit.lm import Hotwords, NGram, TokenFusion, Weighted, WordFusion
@@ -161,7 +162,7 @@ def test_all_texts_of_a_transducer(kind: str, seed: int, words: NGram, letters: 
     encoded = encoded_frames(2, seed)
     totals = alignments(own, encoded)
     found = nbest_of_transducer(
-        TransducerBeamSearch(own, beam=10**6, **ALL, fusion=fusion), encoded
+        TransducerBeamSearch(EagerParts(own), beam=10**6, **ALL, fusion=fusion), encoded
     )
     assert scores(found) == exactly({text: totals[text][0] + ended(text) for text in totals})
 
@@ -174,7 +175,8 @@ def test_a_beam_of_a_transducer_is_that_of_trying_all_tokens(
     fusion, so_far, ended = case(kind, seed, words, letters)
     own, encoded, beam = transducer(**SMALL[seed % 4]), encoded_frames(8, seed), 1 + seed % 8
     kept = definition(own, encoded, beam, so_far)
-    found = nbest_of_transducer(TransducerBeamSearch(own, beam=beam, **ALL, fusion=fusion), encoded)
+    search = TransducerBeamSearch(EagerParts(own), beam=beam, **ALL, fusion=fusion)
+    found = nbest_of_transducer(search, encoded)
     assert scores(found) == exactly({t: kept[t] - so_far(t) + ended(t) for t in kept})
 
 
@@ -183,7 +185,7 @@ def test_long_texts_with_a_bonus_do_not_overflow(words: NGram) -> None:
     frames = torch.full((2000, 4), 1e-9)
     frames[range(2000), torch.tensor([2, 0, 1, 0] * 500)] = 1.0
     fusion = WordFusion(Weighted(words, 0.1, 9.0), PIECES, complete_units)
-    (best, *_) = nbest(PrefixBeamSearch(fusion=fusion), frames.log())
+    (best, *_) = nbest(PrefixBeamSearch(fusion=fusion), frames.log().numpy())
     assert best.hypothesis.tokens == (2, 1) * 500
     assert 800 < best.score < 9.0 * 500
 

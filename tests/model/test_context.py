@@ -7,7 +7,7 @@ import torch
 
 from asrkit.errors import UserError
 from asrkit.model import FULL, FULL_CONTEXT, Context, FrameRate
-from asrkit.model.context import num_valid
+from asrkit.model.subsampling import num_valid
 
 LIVE = Context(16, 64, 4)
 

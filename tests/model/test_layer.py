@@ -5,8 +5,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from asrkit.context import Context
 from asrkit.model.attention import LayerStep
-from asrkit.model.context import Context
 from asrkit.model.layer import CausalConvolution, ConformerLayer
 from tests.conftest import tiny_encoder
 

@@ -9,10 +9,10 @@ from asrkit import Batcher, Endpointer
 from asrkit.backends import eager
 from asrkit.backends.check import difference
 from asrkit.model import Context
-from asrkit.model.context import num_valid
 from asrkit.model.subsampling import (
     ValidSubsampling,
     build_subsampling,
+    num_valid,
 )
 from asrkit.runtime import Recognizer, Result
 from asrkit.search import GreedySearch

@@ -7,12 +7,11 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-import torch
 
 from asrkit import Batcher
 from asrkit.backends import eager
 from asrkit.errors import UserError
-from asrkit.model import FULL, Context, StepOutput
+from asrkit.model import FULL, Context
 from asrkit.runtime import BatchedSession, Recognizer, Result
 from asrkit.runtime.batcher import PATIENT_ROWS, PATIENT_TURN
 from asrkit.search import GreedySearch, PrefixBeamSearch
@@ -56,7 +55,7 @@ def test_control_rows_that_change_places_are_noticed() -> None:
 
     def swapped(feats, lengths, state):  # type: ignore[no-untyped-def]
         output = honest.step(feats, lengths, state)
-        return StepOutput(output.frames.flip(0), output.lengths, output.state)
+        return output._replace(frames=output.frames[::-1])
 
     batcher = Batcher(recognizer_of())
     batcher.recognizer.engine.backend = honest._replace(step=swapped)
@@ -99,7 +98,7 @@ def test_failed_session_leaves_no_trace_on_the_others() -> None:
     assert len(batcher._sessions) == 0
     for session in failed:
         kept = session.stream._past, session.stream._samples
-        assert session.seconds_waiting == sum(map(torch.numel, kept)) == 0
+        assert session.seconds_waiting == sum(map(np.size, kept)) == 0
         for again in (lambda s: s.result, lambda s: s.accept(speech(1.0)), lambda s: s.finish()):
             with pytest.raises(RuntimeError, match="failed, start another one: UserError") as said:
                 again(session)

@@ -55,7 +55,8 @@ def test_control_a_past_beyond_the_commit_is_noticed(monkeypatch: pytest.MonkeyP
 def test_control_the_likeliest_hypothesis_is_not_stable() -> None:
     """A beam's likeliest hypothesis is taken back where what all share is not."""
     search, taken_back = PrefixBeamSearch(4), 0
-    rows = torch.randn(200, 11, generator=torch.Generator().manual_seed(0)).log_softmax(1).double()
+    draw = torch.Generator().manual_seed(0)
+    rows = torch.randn(200, 11, generator=draw).log_softmax(1).double().numpy()
     state, likeliest, stable = search.start(), (), ()
     for row in rows:
         state = search.step(state, row[None])

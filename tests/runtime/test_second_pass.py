@@ -5,11 +5,11 @@ import random
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
 
 from asrkit import Batcher, Endpointer, UserError, audio, load
 from asrkit.backends import eager
 from asrkit.model import FULL_CONTEXT, Context, Network
+from asrkit.model.frontend import TorchFrontend
 from asrkit.runtime import Recognizer, long_audio
 from asrkit.runtime.long_audio import Span, Spans
 from asrkit.runtime.stream import FeatureQueue
@@ -35,7 +35,7 @@ def recording(seed: int, seconds: float = 1.2, parts: int = 4) -> np.ndarray:
 @pytest.fixture(scope="module")
 def model() -> Network:
     whole = torch.from_numpy(recording(0)).double()[None]
-    feats = audio.Fbank().double()(whole, whole[:, :0])[0]
+    feats = TorchFrontend(audio.Fbank()).double()(whole, whole[:, :0])[0]
     built = fitted(tiny_model(LETTERS.vocab_size), feats, 4, 16)
     with torch.no_grad():
         built.head.bias[0] += 1.0  # pauses
@@ -172,9 +172,13 @@ def test_live_steps_wait_for_one_step_at_most(model: Network) -> None:
         honest = engine.backend
 
         def noted(
-            feats: Tensor, lengths: Tensor, state: object, of: object = honest, name: str = name
+            feats: np.ndarray,
+            lengths: np.ndarray,
+            state: object,
+            of: object = honest,
+            name: str = name,
         ) -> object:
-            kinds.append((name, feats.size(0) * feats.size(1)))
+            kinds.append((name, feats.shape[0] * feats.shape[1]))
             return of.step(feats, lengths, state)  # type: ignore[attr-defined]
 
         engine.backend = honest._replace(step=noted)  # type: ignore[arg-type]

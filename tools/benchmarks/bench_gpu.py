@@ -36,6 +36,7 @@ from asrkit.model import (
     Network,
     Step,
 )
+from asrkit.model.frontend import TorchFrontend
 from asrkit.runtime.load import known_device
 from asrkit.training.loss import Loss, View
 
@@ -65,7 +66,8 @@ class Live:
         chunk = rate.factor * (CHUNK_SIZE if rate.factor == 4 else CHUNK_SIZE // 2)
         context = CONTEXT if rate.factor == 4 else Context(CHUNK_SIZE // 2, LEFT_CONTEXT // 2)
         self.step = Step(self.model.encoder, self.model.head, context)
-        self.frontend = Fbank(model.encoder.num_mels, rate.lead_frames).to(device)
+        frontend = TorchFrontend(Fbank(model.encoder.num_mels, rate.lead_frames))
+        self.frontend = frontend.to(device).of_tensors()
         pinned = device != "cpu"
         self.samples = torch.randint(-3000, 3000, (streams, chunk * HOP), dtype=torch.int16)
         if pinned:
@@ -156,7 +158,8 @@ def offline(
     model = model.to(options.device, DTYPES[dtype])
     full = "full" in how
     step = Step(model.encoder, model.head, FULL if full else CONTEXT)
-    frontend = Fbank(model.encoder.num_mels, model.encoder.rate.lead_frames).to(options.device)
+    frontend = Fbank(model.encoder.num_mels, model.encoder.rate.lead_frames)
+    frontend = TorchFrontend(frontend).to(options.device).of_tensors()
     length = options.seconds * SAMPLE_RATE
     samples = torch.randint(-3000, 3000, (rows, length), dtype=torch.int16)
     if options.device != "cpu":

@@ -25,8 +25,8 @@ from asrkit.build import build_model
 from asrkit.cli.parser import whole
 from asrkit.cli.table import markdown
 from asrkit.config import parse_config
+from asrkit.context import FEATURE_FRAME_MS
 from asrkit.model import ConformerEncoder
-from asrkit.model.context import FEATURE_FRAME_MS
 from asrkit.model_file import ModelFile
 from asrkit.text import CharTokenizer
 

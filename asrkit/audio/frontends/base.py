@@ -1,11 +1,16 @@
-"""Base of all frontends: frames of samples in steps of any size, and both ends of a stream."""
+"""Base of all frontends: frames of samples in steps of any size, and both ends of a stream.
 
+Formulas are written against the array API: NumPy computes them where a model runs, and PyTorch in
+training and exports, where `model.TorchFrontend` holds the constants.
+"""
+
+import copy
 from collections.abc import Callable
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
-import torch
-from torch import Tensor, nn
-from torch.nn import functional
+import numpy as np
+from array_api_compat import array_namespace, device
+from numpy.lib.stride_tricks import sliding_window_view
 
 from asrkit.audio.resampler import SAMPLE_RATE
 
@@ -14,23 +19,24 @@ HOP = 160  # samples, 10 ms
 FFT_SIZE = 512
 NYQUIST = SAMPLE_RATE / 2  # Hz
 
-Count = TypeVar("Count", int, Tensor)
+Array = Any  # of NumPy or PyTorch
+Count = TypeVar("Count", int, Array)
+Self = TypeVar("Self", bound="Frontend")
 
 
 class MelScale(NamedTuple):
     """A frequency scale on which filters have equal widths."""
 
-    of_hertz: Callable[[Tensor], Tensor]
-    to_hertz: Callable[[Tensor], Tensor]
+    of_hertz: Callable[[Array], Array]
+    to_hertz: Callable[[Array], Array]
 
-    def edges(self, low: float, high: float, num_mels: int) -> Tensor:
+    def edges(self, low: float, high: float, num_mels: int) -> np.ndarray:
         """Return (F+2,) edges in mel: filter i begins at edge i, peaks at i + 1, ends at i + 2."""
-        ends = torch.tensor([low, high], dtype=torch.float64, device="cpu")
-        first, last = self.of_hertz(ends).tolist()
-        return torch.linspace(first, last, num_mels + 2, dtype=torch.float64, device="cpu")
+        first, last = self.of_hertz(np.array([low, high])).tolist()
+        return np.linspace(first, last, num_mels + 2)
 
 
-class Frontend(nn.Module):
+class Frontend:
     """Log mel features: 25 ms windows every 10 ms, power spectrum, mel filters, logarithm.
 
     Every split of the samples into steps gives the same numbers:
@@ -45,7 +51,7 @@ class Frontend(nn.Module):
     Args:
         window: (400,), factors of the samples of a window.
         before: samples of padding before a stream, without those of `lead_frames`.
-        after: samples of padding after a stream. `model.context` has a picture.
+        after: samples of padding after a stream. `asrkit.context` has a picture.
         lead_frames: number of feature frames before a stream's first sample, for encoders that
             begin earlier. Their values do not matter to the encoder.
         mirrored: whether the stream's first samples in reverse order precede it instead of zeros.
@@ -56,14 +62,15 @@ class Frontend(nn.Module):
 
     scale: MelScale  # scale of the filters
     log_scale = 1.0  # features of a natural logarithm
-    window: Tensor
-    filters: Tensor  # (fft_size/2+1, F); 257 with 512
+    CONSTANTS: tuple[str, ...] = ("window", "filters")  # attributes that are arrays
+    window: Array
+    filters: Array  # (fft_size/2+1, F); 257 with 512
 
     def __init__(
         self,
         num_mels: int,
         frame_size: int,
-        window: Tensor,
+        window: np.ndarray,
         before: int,
         after: int,
         lead_frames: int,
@@ -73,7 +80,6 @@ class Frontend(nn.Module):
         high: float = NYQUIST,
         floor: float = 0.0,
     ) -> None:
-        super().__init__()
         self.low, self.high, self.floor = low, high, floor
         self.num_mels, self.lead_frames = num_mels, lead_frames
         self.frame_size, self.hop, self.fft_size = frame_size, HOP, fft_size
@@ -83,61 +89,71 @@ class Frontend(nn.Module):
         # `forward` that the stream has not started.
         self.marker = frame_size if mirrored else 0
         self.preemphasis = 0.97
-        self.register_buffer("window", window, persistent=False)
-        self.register_buffer("filters", self.mel_filters(), persistent=False)
+        self.window, self.filters = window.astype(np.float32), self.mel_filters()
 
-    def power(self, frames: Tensor) -> Tensor:
+    def converted(self: Self, convert: Callable[[Array], Array]) -> Self:
+        """Return a copy with converted constants: of another type, library or device."""
+        other = copy.copy(self)
+        for name in self.CONSTANTS:
+            setattr(other, name, convert(getattr(self, name)))
+        return other
+
+    def power(self, frames: Array) -> Array:
         """Frames of samples (B, T, frame_size) -> power spectra (B, T, 257)."""
         raise NotImplementedError
 
-    def emphasized(self, frames: Tensor) -> Tensor:
+    def emphasized(self, frames: Array) -> Array:
         """Frames (B, T, 400) -> their pre-emphasis, times the window.
 
         The first sample of a frame has no predecessor; the window is 0 there.
         """
-        frames = frames[:, :, 1:] - self.preemphasis * frames[:, :, :-1]
-        return functional.pad(frames, (1, 0)) * self.window
+        xp = array_namespace(frames)
+        before = xp.concat([frames[:, :, :1], frames[:, :, :-1]], axis=2)
+        return (frames - self.preemphasis * before) * self.window
 
-    def spectra(self, windows: Tensor) -> Tensor:
+    def spectra(self, windows: Array) -> Array:
         """Windows (B, T, n) -> power spectra (B, T, 257)."""
-        spectrum = torch.fft.rfft(windows, n=self.fft_size, dim=2)
-        return spectrum.real.square() + spectrum.imag.square()
+        spectrum = array_namespace(windows).fft.rfft(windows, n=self.fft_size, axis=2)
+        return spectrum.real**2 + spectrum.imag**2
 
-    def log(self, mels: Tensor) -> Tensor:
+    def log(self, mels: Array) -> Array:
         """Return the logarithm of the filters' energies."""
-        return mels.clamp(min=self.floor).log()
+        xp = array_namespace(mels)
+        return xp.log(xp.clip(mels, self.floor))
 
-    @torch.jit.unused
-    def edges(self) -> Tensor:
+    def edges(self) -> np.ndarray:
         """Return the (F+2,) edges of the filters, see `MelScale.edges`."""
         return self.scale.edges(self.low, self.high, self.num_mels)
 
-    @torch.jit.unused
-    def mel_filters(self) -> Tensor:
+    def mel_filters(self) -> np.ndarray:
         """Return the (fft_size/2+1, F) filters."""
         raise NotImplementedError
 
-    @torch.jit.unused
     def num_mels_above(self, hertz: float) -> int:
         """Return the number of filters whose centre is above a frequency."""
         centres = self.scale.to_hertz(self.edges()[1:-1])
         return int((centres > hertz).sum())
 
-    def start(self, batch_size: int) -> Tensor:
+    def start(self, batch_size: int) -> Array:
         """Return the past of streams that have not started: (B, marker+before)."""
-        return self.filters.new_zeros([batch_size, self.marker + self.before])
+        return self._zeros(batch_size, self.marker + self.before)
 
-    def beginning(self, samples: Tensor) -> Tensor:
+    def _zeros(self, *shape: int) -> Array:
+        xp, like = array_namespace(self.filters), self.filters
+        return xp.zeros(shape, dtype=like.dtype, device=device(like))
+
+    def beginning(self, samples: Array) -> Array:
         """Replace the initial past of a stream by its padding: (B, marker+before+N), N at least
         `mirrored` -> (B, before+N)."""
         if not self.mirrored:
             return samples
         samples = samples[:, self.marker :]
         lead, first = self.before - self.mirrored, samples[:, self.before :]
-        mirror = first[:, self.edge : self.edge + self.mirrored].flip(1)
-        return torch.cat([samples[:, :lead], mirror, first], dim=1)
+        xp = array_namespace(samples)
+        mirror = xp.flip(first[:, self.edge : self.edge + self.mirrored], axis=1)
+        return xp.concat([samples[:, :lead], mirror, first], axis=1)
 
-    def forward(self, samples: Tensor, past: Tensor) -> tuple[Tensor, Tensor]:
+    def __call__(self, samples: Array, past: Array) -> tuple[Array, Array]:
         """Return the frames that end in these samples, and the new past.
 
         Args:
@@ -150,24 +166,26 @@ class Frontend(nn.Module):
             the stream; and the new past.
         """
         needed = self.frame_size
-        begins = past.size(1) >= self.frame_size  # only an initial past is this long
+        begins = past.shape[1] >= self.frame_size  # only an initial past is this long
         if begins:
             needed += self.lead_frames * self.hop + self.marker
-        samples = torch.cat([past, samples], dim=1)  # (B, P+N)
-        if samples.size(1) < needed:
-            return samples.new_zeros([samples.size(0), 0, self.num_mels]), samples
+        samples = array_namespace(samples).concat([past, samples], axis=1)  # (B, P+N)
+        if samples.shape[1] < needed:
+            return self._zeros(len(samples), 0, self.num_mels), samples
         if begins:
             samples = self.beginning(samples)
         feats = self.frames(samples)
-        return feats, samples[:, feats.size(1) * self.hop :]
+        return feats, samples[:, feats.shape[1] * self.hop :]
 
-    def frames(self, samples: Tensor) -> Tensor:
+    def frames(self, samples: Array) -> Array:
         """Return the features of all whole frames of samples: (B, N) -> (B, T, F)."""
-        frames = samples.unfold(1, self.frame_size, self.hop)  # (B, T, frame_size)
-        return self.log(self.power(frames) @ self.filters)
+        if isinstance(samples, np.ndarray):
+            frames = sliding_window_view(samples, self.frame_size, axis=1)[:, :: self.hop]
+        else:
+            frames = samples.unfold(1, self.frame_size, self.hop)  # (B, T, frame_size)
+        return self.log(times(self.power(frames), self.filters))
 
     @property
-    @torch.jit.unused
     def lead_ms(self) -> int:
         """Return the milliseconds from the start of the first frame to the first sample."""
         return round(1000 * self.before / SAMPLE_RATE)
@@ -178,7 +196,7 @@ class Frontend(nn.Module):
         frames = (size - (self.frame_size - self.hop)) // self.hop
         return frames * (frames > self.lead_frames)
 
-    def ended(self, samples: Tensor, num_samples: Tensor) -> Tensor:
+    def ended(self, samples: Array, num_samples: Array) -> Array:
         """Append padding to whole streams: zeros after the pre-emphasis, (B, N) -> (B, N+after).
 
         Args:
@@ -186,33 +204,44 @@ class Frontend(nn.Module):
         """
         if not self.after:
             return samples
-        samples = functional.pad(samples, (0, self.after))
-        places = torch.arange(samples.size(1), device=samples.device)
-        beyond = (places + 1 - num_samples[:, None]).clamp(min=0)  # 1, 2, … after the last sample
-        last = samples.gather(1, (num_samples[:, None] - 1).clamp(min=0))  # (B, 1)
-        return torch.where(beyond > 0, last * self.preemphasis ** beyond.to(last), samples)
+        xp = array_namespace(samples)
+        samples = xp.concat([samples, self._zeros(len(samples), self.after)], axis=1)
+        places = xp.arange(samples.shape[1], device=device(samples))
+        beyond = xp.clip(places + 1 - num_samples[:, None], 0)  # 1, 2, … after the last sample
+        last = xp.take_along_axis(samples, xp.clip(num_samples[:, None] - 1, 0), axis=1)  # (B, 1)
+        decay = self.preemphasis ** xp.astype(beyond, samples.dtype)
+        return xp.where(beyond > 0, last * decay, samples)
 
 
-def features(frontend: Frontend, samples: Tensor, num_samples: Tensor) -> tuple[Tensor, Tensor]:
+def times(frames: Array, matrix: Array) -> Array:
+    """Return (B, T, n) times a matrix (n, m).
+
+    NumPy multiplies each frame alone, so that its rounding does not depend on the number of frames.
+    PyTorch makes one product of them.
+    """
+    return array_namespace(frames).matmul(frames[:, :, None], matrix)[:, :, 0]
+
+
+def features(frontend: Frontend, samples: Array, num_samples: Array) -> tuple[Array, Array]:
     """Compute the features of whole zero-padded recordings: (B, N) in [-1, 1] -> (B, T, F).
 
     Also return the number of frames of each row, (B,), by its number of samples, (B,).
     """
-    past = frontend.start(len(samples)).to(samples)
-    feats, _ = frontend(frontend.ended(samples, num_samples), past)
+    feats, _ = frontend(frontend.ended(samples, num_samples), frontend.start(len(samples)))
     return feats, frontend.num_frames(num_samples)
 
 
 def triangles(
-    edges: Tensor, scale: Callable[[Tensor], Tensor] = torch.clone, fft_size: int = FFT_SIZE
-) -> Tensor:
+    edges: np.ndarray,
+    scale: Callable[[np.ndarray], np.ndarray] = np.asarray,
+    fft_size: int = FFT_SIZE,
+) -> np.ndarray:
     """Return (fft_size/2+1, F) filters between (F+2,) edges on a scale, a function of Hz.
 
     Each filter rises from an edge to the next and falls to the one after it.
     """
-    numbers = torch.arange(fft_size // 2 + 1, dtype=torch.float64, device="cpu")
-    bins = scale((numbers * SAMPLE_RATE / fft_size)[:, None])
+    bins = scale((np.arange(fft_size // 2 + 1) * SAMPLE_RATE / fft_size)[:, None])
     left, centre, right = edges[:-2], edges[1:-1], edges[2:]
     rising = (bins - left) / (centre - left)
     falling = (right - bins) / (right - centre)
-    return torch.minimum(rising, falling).clamp(min=0.0)
+    return np.minimum(rising, falling).clip(0.0)

@@ -1,14 +1,23 @@
 """Kaldi's log mel filterbank features, computed in steps of any size."""
 
-import torch
-from torch import Tensor
+import numpy as np
+from array_api_compat import array_namespace
 
-from asrkit.audio.frontends.base import HOP, NYQUIST, WINDOW, Frontend, MelScale, triangles
+from asrkit.audio.frontends.base import (
+    HOP,
+    NYQUIST,
+    WINDOW,
+    Array,
+    Frontend,
+    MelScale,
+    triangles,
+)
 
 FLOOR = 1.1920928955078125e-07  # lowest mel energy: float32's epsilon
 INT16_SCALE = 32768.0  # Kaldi computes features from int16 samples
 KALDI = MelScale(
-    lambda hertz: 1127.0 * torch.log1p(hertz / 700.0), lambda mel: 700.0 * torch.expm1(mel / 1127.0)
+    lambda hertz: 1127.0 * array_namespace(hertz).log1p(hertz / 700.0),
+    lambda mel: 700.0 * array_namespace(mel).expm1(mel / 1127.0),
 )
 
 
@@ -45,19 +54,19 @@ class Fbank(Frontend):
                 f"low_frequency {low} must be from 0 and below high_frequency {high}, and that at "
                 f"most {NYQUIST}"
             )
-        window = torch.hann_window(WINDOW, periodic=False, dtype=torch.float64, device="cpu")
-        window = INT16_SCALE * window.pow(0.85).float()  # Kaldi's povey window
+        window = INT16_SCALE * np.hanning(WINDOW) ** 0.85  # Kaldi's povey window
         before = 0 if snip_edges else (WINDOW - HOP) // 2
         super().__init__(
             num_mels, WINDOW, window, before, 0, lead_frames, mirrored=not snip_edges,
             low=low, high=high, floor=FLOOR,
         )  # fmt: skip
 
-    def power(self, frames: Tensor) -> Tensor:
-        return self.spectra(self.emphasized(frames - frames.mean(dim=2, keepdim=True)))
+    def power(self, frames: Array) -> Array:
+        mean = array_namespace(frames).mean(frames, axis=2, keepdims=True)
+        return self.spectra(self.emphasized(frames - mean))
 
-    def mel_filters(self) -> Tensor:
+    def mel_filters(self) -> np.ndarray:
         """Return (257, F) triangular filters of equal width on the mel scale 1127 ln(1 + f/700)."""
         filters = triangles(self.edges(), self.scale.of_hertz)
         filters[-1] = 0.0  # Kaldi leaves the Nyquist bin out
-        return filters.float()
+        return filters.astype(np.float32)

@@ -5,14 +5,14 @@ Both have the filters of Slaney's Auditory Toolbox.
 
 import math
 
-import torch
-from torch import Tensor
-from torch.nn import functional
+import numpy as np
+from array_api_compat import array_namespace
 
 from asrkit.audio.frontends.base import (
     FFT_SIZE,
     HOP,
     WINDOW,
+    Array,
     Frontend,
     MelScale,
     triangles,
@@ -23,14 +23,16 @@ BEND_MEL = 15.0
 STEP = math.log(6.4) / 27.0  # logarithm of a mel above
 
 
-def mel(hertz: Tensor) -> Tensor:
-    above = BEND_MEL + torch.log(hertz.clamp(min=BEND) / BEND) / STEP
-    return torch.where(hertz < BEND, hertz * (BEND_MEL / BEND), above)
+def mel(hertz: Array) -> Array:
+    xp = array_namespace(hertz)
+    above = BEND_MEL + xp.log(xp.clip(hertz, BEND) / BEND) / STEP
+    return xp.where(hertz < BEND, hertz * (BEND_MEL / BEND), above)
 
 
-def hertz(mel: Tensor) -> Tensor:
-    above = BEND * torch.exp((mel.clamp(min=BEND_MEL) - BEND_MEL) * STEP)
-    return torch.where(mel < BEND_MEL, mel * (BEND / BEND_MEL), above)
+def hertz(mel: Array) -> Array:
+    xp = array_namespace(mel)
+    above = BEND * xp.exp((xp.clip(mel, BEND_MEL) - BEND_MEL) * STEP)
+    return xp.where(mel < BEND_MEL, mel * (BEND / BEND_MEL), above)
 
 
 SLANEY = MelScale(mel, hertz)
@@ -41,11 +43,11 @@ class SlaneyFrontend(Frontend):
 
     scale = SLANEY
 
-    def mel_filters(self) -> Tensor:
+    def mel_filters(self) -> np.ndarray:
         """Return (fft_size/2+1, F) triangular filters, whose heights make their areas equal."""
         edges = self.scale.to_hertz(self.edges())
         filters = triangles(edges, fft_size=self.fft_size) * (2.0 / (edges[2:] - edges[:-2]))
-        return filters.float()
+        return filters.astype(np.float32)
 
 
 class SlaneyFbank(SlaneyFrontend):
@@ -63,14 +65,15 @@ class SlaneyFbank(SlaneyFrontend):
         self.margin = (FFT_SIZE - WINDOW) // 2
         self.guard = 2.0**-24
 
-    def power(self, frames: Tensor) -> Tensor:
+    def power(self, frames: Array) -> Array:
         frames = frames[:, :, 1:] - self.preemphasis * frames[:, :, :-1]  # (B, T, 400)
         # The window is in the middle, as in NeMo, so that the spectrum is rounded equally.
-        frames = functional.pad(frames * self.window, (self.margin, self.margin))
-        return self.spectra(frames)
+        xp, frames = array_namespace(frames), frames * self.window
+        margin = xp.zeros_like(frames[:, :, : self.margin])
+        return self.spectra(xp.concat([margin, frames, margin], axis=2))
 
-    def log(self, mels: Tensor) -> Tensor:
-        return (mels + self.guard).log()
+    def log(self, mels: Array) -> Array:
+        return array_namespace(mels).log(mels + self.guard)
 
 
 class SherpaNemoFbank(SlaneyFrontend):
@@ -88,10 +91,14 @@ class SherpaNemoFbank(SlaneyFrontend):
             num_mels, WINDOW, window, before, 0, lead_frames, mirrored=True, floor=2.0**-23
         )
 
-    def power(self, frames: Tensor) -> Tensor:
+    def power(self, frames: Array) -> Array:
         return self.spectra(self.emphasized(frames))
 
 
-def hann_window(periodic: bool = False) -> Tensor:
-    """Return the window (400,), with a zero at the start and, unless periodic, at the end."""
-    return torch.hann_window(WINDOW, periodic=periodic, device="cpu")
+def hann_window(periodic: bool = False) -> np.ndarray:
+    """Return the window (400,), with a zero at the start and, unless periodic, at the end.
+
+    It is rounded in float32 like PyTorch's, which NeMo uses.
+    """
+    step = np.float32(2.0 * math.pi / (WINDOW if periodic else WINDOW - 1))
+    return (1.0 - np.cos(np.arange(WINDOW, dtype=np.float32) * step)) / 2.0

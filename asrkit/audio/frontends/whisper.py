@@ -2,10 +2,10 @@
 
 import math
 
-import torch
-from torch import Tensor
+import numpy as np
+from array_api_compat import array_namespace
 
-from asrkit.audio.frontends.base import HOP, WINDOW
+from asrkit.audio.frontends.base import HOP, WINDOW, Array, times
 from asrkit.audio.frontends.nemo import SlaneyFrontend, hann_window
 
 
@@ -25,7 +25,8 @@ class WhisperFbank(SlaneyFrontend):
         ValueError: for a floor outside this range.
     """
 
-    waves: Tensor  # (400, 402), cosines and sines of the Fourier transform
+    CONSTANTS = ("window", "filters", "waves")
+    waves: Array  # (400, 402), cosines and sines of the Fourier transform
     log_scale = 1.0 / (4.0 * math.log(10.0))
 
     def __init__(self, num_mels: int = 80, lead_frames: int = 0, floor: float = -6.5) -> None:
@@ -39,14 +40,15 @@ class WhisperFbank(SlaneyFrontend):
         )  # fmt: skip
         self.edge, self.preemphasis, self.floor = 1, 0.0, floor
         # A product, because ONNX Runtime's transform of 400 samples is too coarse for an export.
-        angles = torch.arange(WINDOW, dtype=torch.float64)[:, None] * torch.arange(WINDOW // 2 + 1)
-        angles = angles % WINDOW * (2 * math.pi / WINDOW)
-        waves = torch.cat([angles.cos(), angles.sin()], 1).float()
-        self.register_buffer("waves", waves, persistent=False)
+        angles = np.arange(WINDOW)[:, None] * np.arange(WINDOW // 2 + 1)
+        radians = angles % WINDOW * (2 * math.pi / WINDOW)
+        self.waves = np.concatenate([np.cos(radians), np.sin(radians)], axis=1).astype(np.float32)
 
-    def power(self, frames: Tensor) -> Tensor:
-        parts = (frames[:, :, :-1] * self.window) @ self.waves  # (B, T, 402)
-        return parts.square().unflatten(2, (2, -1)).sum(2)
+    def power(self, frames: Array) -> Array:
+        parts = times(frames[:, :, :-1] * self.window, self.waves) ** 2  # (B, T, 402)
+        half = WINDOW // 2 + 1
+        return parts[:, :, :half] + parts[:, :, half:]
 
-    def log(self, mels: Tensor) -> Tensor:
-        return (mels.clamp(min=10.0**self.floor).log10() + 4.0) / 4.0
+    def log(self, mels: Array) -> Array:
+        xp = array_namespace(mels)
+        return (xp.log10(xp.clip(mels, 10.0**self.floor)) + 4.0) / 4.0

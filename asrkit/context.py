@@ -24,8 +24,6 @@ are scripted; the methods call them.
 
 from typing import NamedTuple
 
-from torch import Tensor
-
 from asrkit.errors import UserError, shown, whole_number
 
 FULL_CONTEXT = 1 << 30  # a chunk_size that no utterance reaches
@@ -157,8 +155,3 @@ def rounding(rate: FrameRate) -> int:
 def num_frames(feature_frames: int, rate: FrameRate) -> int:
     """Return E for T feature frames."""
     return max(0, feature_frames + rounding(rate)) // rate.factor
-
-
-def num_valid(lengths: Tensor, rate: FrameRate) -> Tensor:
-    """Return E for each row's number of feature frames: (B,) -> (B,)."""
-    return (lengths + rounding(rate)).clamp(min=0) // rate.factor
