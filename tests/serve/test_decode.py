@@ -54,7 +54,7 @@ BROKEN = [
     (decoders.stop_within_a_sample, 400, "wrong samples"),
     (decoders.say_a_wrong_rate, 400, "wrong header"),
     (decoders.meet_strangers, 200, ""),
-    (decoders.send_nan, 400, "finite"),
+    (decoders.send_nan, 400, "is nan"),
     (decoders.write_escapes, 400, "\\x1b[31mred"),
     (decoders.fill_memory, 413, "takes more than 300 MB of memory"),
     (decoders.compute, 413, "takes more than 4 s"),

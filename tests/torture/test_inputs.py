@@ -87,7 +87,7 @@ def test_inputs_are_read_or_rejected(name: str, tmp_path: Path) -> None:
     torture(PARTS[name], EXAMPLES, tmp_path, PROJECT / "build" / "torture" / name)
 
 
-@pytest.mark.parametrize("name", ["hotwords", "streams"])
+@pytest.mark.parametrize("name", ["hotwords"])
 def test_inputs_of_a_kind_are_read_or_rejected(name: str, tmp_path: Path) -> None:
     """The quickest kinds of input, for a moment."""
     torture(PARTS[name], 50, tmp_path, tmp_path / "kept")
