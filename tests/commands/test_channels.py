@@ -3,6 +3,7 @@
 import io
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -12,10 +13,11 @@ import pytest
 import soundfile
 
 import asrkit
-from tests.conftest import speech
+from tests.conftest import speech, write_manifest
 from tests.running import ONE_PASS, run, talkative_model
 
 Output = pytest.CaptureFixture[str]
+Shown = Callable[..., str]
 NAMES = ["channel 0", "channel 1"]
 
 
@@ -31,44 +33,38 @@ def call(tmp_path: Path) -> tuple[Path, Path, list[str]]:
     return model, tmp_path / "call.wav", texts
 
 
-def test_a_channel_of_a_file(call: tuple[Path, Path, list[str]], capsys: Output) -> None:
+def test_a_channel_of_a_file(call: tuple[Path, Path, list[str]], shown: Shown) -> None:
     model, path, texts = call
+    recognizer, (samples, rate) = asrkit.load(model), soundfile.read(path, dtype="float32")
     for number, text in enumerate(texts):
-        assert asrkit.load(model).transcribe(path, channel=number).text == text
-        samples, rate = soundfile.read(path, dtype="float32")
-        assert asrkit.load(model).transcribe(samples, rate, channel=number).text == text
-        assert run("decode", "--model", model, "--channel", number, path) == 0
-        assert capsys.readouterr().out == text + "\n"
+        assert recognizer.transcribe(path, channel=number).text == text
+        assert recognizer.transcribe(samples, rate, channel=number).text == text
         line = {"id": "u", "audio": path.name, "channel": number}
-        path.with_name("x.jsonl").write_text(json.dumps(line))
-        assert run("decode", "--model", model, "--manifest", path.with_name("x.jsonl")) == 0
-        assert capsys.readouterr().out == text + "\n"
+        manifest = write_manifest(path.with_name("x.jsonl"), line)
+        for source in (["--channel", number, path], ["--manifest", manifest]):
+            assert shown("decode", "--model", model, *source) == text + "\n"
 
 
 def test_every_channel_by_itself(
-    call: tuple[Path, Path, list[str]], tmp_path: Path, capsys: Output
+    call: tuple[Path, Path, list[str]], tmp_path: Path, shown: Shown
 ) -> None:
     """A file of a call has what each channel has alone, times and confidences too."""
     model, path, texts = call
-    options = ["decode", "--model", model, "--channel", "split"]
-    assert run(*options, path, "--format", "jsonl") == 0
-    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    decode, split = ["decode", "--model", model, path], ["--channel", "split"]
+    mixed, *alone = (
+        json.loads(shown(*decode, "--format", "jsonl", *channel))
+        for channel in ([], ["--channel", 0], ["--channel", 1])
+    )
+    lines = [*map(json.loads, shown(*decode, *split, "--format", "jsonl").splitlines())]
     assert [line.pop("speaker") for line in lines] == NAMES
-    alone = []
-    for number in range(2):
-        run("decode", "--model", model, "--channel", number, path, "--format", "jsonl")
-        alone.append(json.loads(capsys.readouterr().out))
     assert lines == alone
     assert [line["text"] for line in lines] == texts
-    run("decode", "--model", model, path, "--format", "jsonl")  # control: the mix
-    assert json.loads(capsys.readouterr().out)["words"] not in [line["words"] for line in lines]
-    assert run(*options, path) == 0
-    dialogue = capsys.readouterr().out.splitlines()
+    assert mixed["words"] not in [line["words"] for line in lines]  # control
+    dialogue = shown(*decode, *split).splitlines()
     assert {" ".join(line.split()[1:3]) for line in dialogue} == {f"{name}:" for name in NAMES}
-    assert run(*options, path, path) == 0
-    shown = [f"{path}\t{line}" for line in dialogue]
-    assert capsys.readouterr().out.splitlines() == [*shown, *shown]
-    assert run(*options, path, "--format", "srt", "--output-dir", tmp_path / "out") == 0
+    named = [f"{path}\t{line}" for line in dialogue]
+    assert shown(*decode, path, *split).splitlines() == [*named, *named]
+    shown(*decode, *split, "--format", "srt", "--output-dir", tmp_path / "out")
     assert [each.name for each in (tmp_path / "out").glob("[!.]*")] == ["call.srt"]
 
 
@@ -86,35 +82,31 @@ def streamed(text: str) -> list[list[dict[str, Any]]]:
 
 
 def test_a_stream_of_each_channel(
-    call: tuple[Path, Path, list[str]], tmp_path: Path, capsys: Output,
+    call: tuple[Path, Path, list[str]], tmp_path: Path, shown: Shown, refused: Shown,
     monkeypatch: pytest.MonkeyPatch, sound: ModuleType,
 ) -> None:  # fmt: skip
     """From a file, a pipe and a microphone: what stream makes of each channel alone."""
     model, path, _ = call
     samples = np.rint(soundfile.read(path)[0] * 32767).astype(np.int16)
     soundfile.write(path, samples, 16000)
-    options = ["--model", model, "--format", "jsonl"]
-    alone = []
+    options, alone = ["--model", model, "--format", "jsonl"], []
     for channel in range(2):
-        assert run("stream", *ONE_PASS, *options, path, "--channel", channel) == 0
-        lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        text = shown("stream", *ONE_PASS, *options, path, "--channel", channel)
+        lines = [json.loads(line) for line in text.splitlines()]
         alone.append([line for line in lines if line.pop("type") == "final"])
-    assert run(*STREAM, *options, path, "--save-audio", tmp_path / "copy.wav") == 0
-    assert streamed(capsys.readouterr().out) == alone
-    assert np.array_equal(soundfile.read(tmp_path / "copy.wav")[0] * 32768, samples)
+    copy = tmp_path / "copy.wav"
+    assert streamed(shown(*STREAM, *options, path, "--save-audio", copy)) == alone
+    assert np.array_equal(soundfile.read(copy)[0] * 32768, samples)
     for data in (path.read_bytes(), samples.tobytes()):
         monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=io.BytesIO(data)))
-        assert run(*STREAM, *options, "-") == 0
-        assert streamed(capsys.readouterr().out) == alone
+        assert streamed(shown(*STREAM, *options, "-")) == alone
     sound.samples, sound.pace = samples.astype(np.float32) / 32768, 0.0
     sound.DEVICES[0] |= {"max_input_channels": 2}
-    assert run(*STREAM, *options, "--mic") == 1  # disconnected at the end
-    assert streamed(capsys.readouterr().out) == alone
-    assert run(*STREAM, *options[:2], path) == 0
-    assert "channel 1: " in capsys.readouterr().out
+    assert streamed(shown(*STREAM, *options, "--mic", status=1)) == alone  # disconnected at the end
+    assert "channel 1: " in shown(*STREAM, *options[:2], path)
     sound.DEVICES[0] |= {"max_input_channels": 1}
-    assert run(*STREAM, *options, "--mic") == 2
-    assert "'USB Mic' has too few channels: 1 of 2" in capsys.readouterr().err
+    told = refused(*STREAM, *options, "--mic")
+    assert "'USB Mic' has too few channels: 1 of 2" in told
 
 
 @pytest.mark.parametrize(
