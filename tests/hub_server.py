@@ -44,7 +44,6 @@ class Hub:
     answer: dict[str, Any] = field(default_factory=dict)  # in place of the values of a listing
     contents: dict[str, bytes] = field(default_factory=dict)  # in place of those of files
     bytes_sent: int = 0
-    sent: list[Any] = field(default_factory=list)  # the lines of each commit
 
     def make(self, name: str) -> Repository:
         return self.repositories.setdefault(name, Repository())
@@ -170,7 +169,6 @@ class Handler(BaseHTTPRequestHandler):
 
     def commit(self, body: bytes, name: str, revision: str) -> None:
         lines = [json.loads(line) for line in body.splitlines()]
-        self.hub.sent.append(lines)
         repository, files = self.hub.repositories[name], {}
         for line in lines[1:]:
             value = line["value"]

@@ -1,12 +1,6 @@
 """Ctrl-C twice: a command ends with one line, without a traceback."""
 
-import os
-import subprocess
-import sys
-
-import pytest
-
-from tests.conftest import PROJECT
+from tests.running import python
 
 PROGRAM = """
 import os, signal, sys, threading, time
@@ -21,26 +15,14 @@ def command(options):
         time.sleep(20)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     threading.Thread(target=later).start()
-    {first}
+    os.kill(os.getpid(), signal.SIGINT)
     time.sleep(20)
 
 raise SystemExit(Parser("asrkit x", "X: y", "z").run(command, []))
 """
 
 
-@pytest.mark.parametrize(
-    "first",
-    [
-        "os.kill(os.getpid(), signal.SIGINT)",
-        "from asrkit.cli.interrupt import until_interrupted as u;"
-        " u(iter(lambda: time.sleep(0.05), 1), lambda packet: None)",
-    ],
-    ids=["command", "stream"],
-)
-def test_a_second_interrupt_ends_a_command_without_a_traceback(first: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM.format(first=first)], cwd=PROJECT, capture_output=True,
-        text=True, timeout=60, env=os.environ | {"PYTHONPATH": str(PROJECT)},
-    )  # fmt: skip
+def test_a_second_interrupt_ends_a_command_without_a_traceback() -> None:
+    done = python(PROGRAM)
     assert done.returncode == 130
     assert done.stderr == "asrkit x: stopped\n"

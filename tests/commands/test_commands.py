@@ -72,9 +72,8 @@ def test_a_command_sets_the_wait_policy_before_torch_is_imported(
     arguments: list[str], before: dict[str, str], policy: str, tmp_path: Path
 ) -> None:
     """OpenMP reads the variable when torch is imported. Here torch prints it instead, and ends."""
-    (tmp_path / "torch.py").write_text(
-        f"import os, sys; print(os.environ.get({POLICY!r})); sys.exit(7)"
-    )
+    program = f"import os, sys; print(os.environ.get({POLICY!r})); sys.exit(7)"
+    (tmp_path / "torch.py").write_text(program)
     others = {name: value for name, value in os.environ.items() if name != POLICY}
     done = subprocess.run(
         [sys.executable, *arguments], cwd=tmp_path, text=True, stdout=subprocess.PIPE,

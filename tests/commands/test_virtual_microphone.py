@@ -4,13 +4,13 @@ A null sink is the loudspeaker and its monitor the microphone, so no hardware is
 go through bit for bit, which makes the comparison exact. .ci/run installs what is needed.
 """
 
-import importlib.util
 import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -30,13 +30,9 @@ TIMEOUT = 120  # seconds; on a computer with nothing else to do, ten
 def missing() -> list[str]:
     """What this computer has not got."""
     commands = [name for name in ("pulseaudio", "pactl") if not shutil.which(name)]
-    modules = [name for name in ("sounddevice", "espeakng_loader")
-               if not importlib.util.find_spec(name)]  # fmt: skip
-    libraries = {"libportaudio.so.2": "libportaudio2",
-                 "libasound_module_pcm_pulse.so": "libasound2-plugins"}  # fmt: skip
-    lacking = [package for name, package in libraries.items()
-               if not any(Path("/usr/lib").rglob(name))]  # fmt: skip
-    return commands + modules + lacking
+    modules = [name for name in ("sounddevice", "espeakng_loader") if not find_spec(name)]
+    libraries = "libportaudio.so.2", "libasound_module_pcm_pulse.so"
+    return commands + modules + [n for n in libraries if not any(Path("/usr/lib").rglob(n))]
 
 
 def until(condition: Callable[[], object], what: str) -> None:
@@ -100,11 +96,7 @@ def test_what_is_played_is_recognised(
     pulse: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The text is that of the file, and exactly that of what was saved: streaming is offline."""
-    played, recorded, notes = (
-        tmp_path / "played.wav",
-        tmp_path / "recorded.wav",
-        tmp_path / "notes.txt",
-    )
+    played, recorded, notes = (tmp_path / name for name in ("played.wav", "saved.wav", "notes"))
     soundfile.write(played, utterance(), RATE, subtype="FLOAT")
     pactl(pulse, "upload-sample", str(played), "played")
     command = [sys.executable, "-m", "asrkit.stream", "--model", MODEL, "--mic", *ONE_PASS]
