@@ -17,6 +17,8 @@ from asrkit.audio.resampler import SAMPLE_RATE
 WINDOW = 400  # samples, 25 ms
 HOP = 160  # samples, 10 ms
 FFT_SIZE = 512
+GROUP = 8  # frames of a product of NumPy
+BLOCK = 32  # frames that NumPy computes at once: larger arrays take new pages of memory each time
 NYQUIST = SAMPLE_RATE / 2  # Hz
 
 Array = Any  # of NumPy or PyTorch
@@ -118,8 +120,7 @@ class Frontend:
 
     def log(self, mels: Array) -> Array:
         """Return the logarithm of the filters' energies."""
-        xp = array_namespace(mels)
-        return xp.log(xp.clip(mels, self.floor))
+        return array_namespace(mels).log(mels.clip(self.floor))
 
     def edges(self) -> np.ndarray:
         """Return the (F+2,) edges of the filters, see `MelScale.edges`."""
@@ -179,10 +180,14 @@ class Frontend:
 
     def frames(self, samples: Array) -> Array:
         """Return the features of all whole frames of samples: (B, N) -> (B, T, F)."""
-        if isinstance(samples, np.ndarray):
-            frames = sliding_window_view(samples, self.frame_size, axis=1)[:, :: self.hop]
-        else:
-            frames = samples.unfold(1, self.frame_size, self.hop)  # (B, T, frame_size)
+        if not isinstance(samples, np.ndarray):
+            return self.of(samples.unfold(1, self.frame_size, self.hop))
+        frames = sliding_window_view(samples, self.frame_size, axis=1)[:, :: self.hop]
+        starts = range(0, frames.shape[1], BLOCK)
+        return np.concatenate([self.of(frames[:, i : i + BLOCK]) for i in starts], axis=1)
+
+    def of(self, frames: Array) -> Array:
+        """Return the features of frames (B, T, frame_size): (B, T, F)."""
         return self.log(times(self.power(frames), self.filters))
 
     @property
@@ -216,10 +221,18 @@ class Frontend:
 def times(frames: Array, matrix: Array) -> Array:
     """Return (B, T, n) times a matrix (n, m).
 
-    NumPy multiplies each frame alone, so that its rounding does not depend on the number of frames.
-    PyTorch makes one product of them.
+    NumPy multiplies GROUP frames at a time, and zeros after the last ones, so that the rounding of
+    a frame does not depend on the number of frames.
     """
-    return array_namespace(frames).matmul(frames[:, :, None], matrix)[:, :, 0]
+    if not isinstance(frames, np.ndarray):
+        return frames @ matrix
+    batch, count, size = frames.shape
+    if missing := -count % GROUP:
+        rows = np.zeros((batch, count + missing, size), frames.dtype)
+        rows[:, :count] = frames
+        frames = rows
+    products = frames.reshape(batch, -1, GROUP, size) @ matrix
+    return products.reshape(batch, -1, matrix.shape[1])[:, :count]
 
 
 def features(frontend: Frontend, samples: Array, num_samples: Array) -> tuple[Array, Array]:

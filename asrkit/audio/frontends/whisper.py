@@ -51,4 +51,4 @@ class WhisperFbank(SlaneyFrontend):
 
     def log(self, mels: Array) -> Array:
         xp = array_namespace(mels)
-        return (xp.log10(xp.clip(mels, 10.0**self.floor)) + 4.0) / 4.0
+        return (xp.log10(mels.clip(10.0**self.floor)) + 4.0) / 4.0
