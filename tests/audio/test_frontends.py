@@ -26,10 +26,6 @@ def whole(frontend: Frontend, samples: Tensor) -> Tensor:
     return torch.from_numpy(feats[0])
 
 
-def double(frontend: Frontend) -> Frontend:
-    return frontend.converted(np.float64)
-
-
 def kaldi(samples: Tensor, num_mels: int = 80, **options: Any) -> Tensor:
     from torchaudio.compliance.kaldi import fbank
 
@@ -88,14 +84,14 @@ def published(samples: Tensor) -> Tensor:
 @pytest.mark.parametrize("size", [160, 319, 4000, 16000 + 77])
 def test_slaney_is_nemos(size: int) -> None:
     samples = torch.from_numpy(speech(2.0)[:size]).double()
-    found, expected = whole(double(SlaneyFbank()), samples), published(samples)
+    found, expected = whole(SlaneyFbank().converted(np.float64), samples), published(samples)
     assert found.shape == expected.shape == (size // 160, 80)
     assert (found - expected).abs().max() < 1e-9
 
 
 def test_control_zeros_after_the_samples_are_not_zeros_after_the_pre_emphasis() -> None:
     samples = torch.from_numpy(speech(1.0)[8000:8640]).double()
-    frontend = double(SlaneyFbank())
+    frontend = SlaneyFbank().converted(np.float64)
     padded = np.pad(samples.numpy(), (0, 40))[None]
     found, _ = frontend(padded, frontend.start(1))
     off = abs(found[0] - published(samples).numpy()).max(axis=1)
