@@ -320,6 +320,8 @@ def print_addresses(
         where = " and ".join(addresses.values())
         text = f"{about}, {processes}{options.streams} calls: {where}"
         print(text, file=sys.stderr, flush=True)
+    if not is_loopback(options.host):
+        logs.logger.warning("other machines reach %s: put a proxy in front", shown(options.host))
 
 
 def recognizers(options: argparse.Namespace) -> dict[str, Recognizer]:

@@ -132,11 +132,15 @@ def test_an_origin_that_no_browser_sends_is_refused() -> None:
             origin(f"https://{rest}")
 
 
-def test_a_token_in_a_file(tmp_path: Path, sockets: list[object]) -> None:
+@pytest.mark.parametrize("host", ["0.0.0.0", "127.0.0.1"])
+def test_a_token_in_a_file(
+    host: str, tmp_path: Path, sockets: list[object], caplog: pytest.LogCaptureFixture
+) -> None:
     path = tmp_path / "token"
     path.write_text("secret\n")
-    assert main(["--host", "0.0.0.0", "--token-file", str(path)]) == 0
+    assert main(["--host", host, "--token-file", str(path)]) == 0
     assert len(sockets) == 1
+    assert ("put a proxy in front" in caplog.text) == (host == "0.0.0.0")
 
 
 @pytest.mark.usefixtures("sockets")
