@@ -9,7 +9,8 @@ from importlib.util import find_spec
 from asrkit.errors import UserError
 
 DISTRIBUTION = "asrkit-streaming"  # imported as asrkit, run as asrkit
-PACKAGES = {  # import names of the packages of each extra
+PACKAGES = {  # import names of the packages of each extra; of two with a package, the last is named
+    "vad": ("silero_vad", "onnxruntime"),
     "hub": ("huggingface_hub",),
     "kenlm": ("kenlm",),
     "mic": ("sounddevice",),
@@ -27,13 +28,12 @@ PACKAGES = {  # import names of the packages of each extra
     "train": (
         "jinja2", "jiwer", "lhotse", "pyarrow", "tensorboard", "torchaudio", "urllib3", "webvtt",
     ),
-    "vad": ("silero_vad",),
     "wandb": ("wandb",),
     "written": ("whisper_normalizer",),
 }  # fmt: skip
 REQUIRED = {  # import names of the packages that every installation has
-    "av", "numpy", "pydantic", "regex", "safetensors", "sentencepiece", "soundfile", "torch",
-    "tqdm", "yaml",
+    "array_api_compat", "av", "numpy", "pydantic", "regex", "safetensors", "sentencepiece",
+    "soundfile", "torch", "tqdm", "yaml",
 }  # fmt: skip
 EXTRA_OF = {package: extra for extra, packages in PACKAGES.items() for package in packages}
 
