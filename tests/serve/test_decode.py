@@ -257,3 +257,14 @@ def test_a_server_that_ends_leaves_no_upload_behind(tmp_path: Path, how: int, na
         process.send_signal(how)
         process.wait(timeout=30)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_channels_that_cancel_each_other_out_are_a_warning(
+    served: Recognizer, noise: Path, tmp_path: Path
+) -> None:
+    samples = soundfile.read(noise)[0][:, :1]
+    soundfile.write(tmp_path / "x.wav", np.concatenate([samples, -samples], 1), 44100)
+    with serving(Server({"m": served})) as address:
+        warned = upload(address, tmp_path / "x.wav").headers["X-Asrkit-Warning"]
+        assert "channels that cancel each other out" in warned
+        assert "X-Asrkit-Warning" not in upload(address, noise).headers  # control

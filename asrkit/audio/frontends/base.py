@@ -88,7 +88,7 @@ class Frontend:
         self.before, self.after = before + HOP * lead_frames, after
         self.mirrored, self.edge = before if mirrored else 0, 0
         # Frontends that mirror the start of a stream use a longer initial past. Its length tells
-        # `forward` that the stream has not started.
+        # `__call__` that the stream has not started.
         self.marker = frame_size if mirrored else 0
         self.preemphasis = 0.97
         self.window, self.filters = window.astype(np.float32), self.mel_filters()
