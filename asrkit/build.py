@@ -1,24 +1,17 @@
-"""Building objects from a configuration; the only place that depends on both."""
+"""Building what runs a model from a configuration, without torch; `build_network` has the rest."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-import torch
+from typing import TYPE_CHECKING, Any
 
 from asrkit import audio, search
 from asrkit.audio import Frontend
-from asrkit.audio.augment import SpecAugment
-from asrkit.config import (
-    AugmentationConfig,
-    LanguageModelConfig,
-    ModelConfig,
-    SearchConfig,
-    TextConfig,
-)
+from asrkit.config.decoding import LanguageModelConfig
+from asrkit.config.kinds import SearchConfig
+from asrkit.config.running import ModelPart
+from asrkit.config.training import TextConfig
 from asrkit.errors import UserError, printable, shown
 from asrkit.lm import (
     Hotwords,
@@ -29,9 +22,7 @@ from asrkit.lm import (
     read_language_model,
     weighed,
 )
-from asrkit.model import ConformerEncoder, CTCHead, Head, Network, TransducerHead, build_head
 from asrkit.search import Fusion, Search
-from asrkit.search.forced_alignment import AlignmentError, ForcedAlignment
 from asrkit.text import (
     END_OF_TURN,
     CharTokenizer,
@@ -45,6 +36,9 @@ from asrkit.text import (
     spoken,
 )
 from asrkit.text.graphemes import complete_units, units
+
+if TYPE_CHECKING:
+    from asrkit.config.model import ModelConfig
 
 logger = logging.getLogger(__name__)
 
@@ -61,20 +55,7 @@ TOKENIZERS: dict[str, Any] = {
 }
 
 
-def build_model(config: ModelConfig, vocab_size: int) -> Network:
-    """Return the network with new weights."""
-    options = config.model_dump(exclude={"frontend", "head", "kernels"})
-    encoder = ConformerEncoder(**options, kernels=config.kernels == "auto")
-    return Network(encoder, build_head(config.head.model_dump(), encoder.dim, vocab_size))
-
-
-def frames_needed(config: ModelConfig) -> Callable[[Sequence[int]], int]:
-    """Return the function that computes how many frames the head needs for tokens."""
-    with torch.device("meta"):  # no weight is needed
-        return build_head(config.head.model_dump(), config.dim, 1).frames_needed
-
-
-def build_frontend(config: ModelConfig) -> Frontend:
+def build_frontend(config: "ModelConfig | ModelPart") -> Frontend:
     """Return the frontend that computes the network's features."""
     options = config.frontend.model_dump()
     return audio.build_frontend(options, config.num_mels, config.rate.lead_frames)
@@ -111,11 +92,6 @@ def read_tokenizer(config: TextConfig, data: bytes) -> Tokenizer:
     """Read the tokenizer from its bytes in a model file."""
     tokenizer: Tokenizer = TOKENIZERS[config.tokenizer].from_bytes(data)
     return tokenizer
-
-
-def build_spec_augment(config: AugmentationConfig) -> SpecAugment:
-    """Return the feature masks of training."""
-    return SpecAugment(*(getattr(config, f"spec_{name}") for name in SpecAugment._fields))
 
 
 def build_fusion(
@@ -193,26 +169,6 @@ def pieces_of(tokenizer: Tokenizer) -> list[str]:
     return ["", *(spoken(tokenizer.piece(token)) for token in range(1, tokenizer.vocab_size))]
 
 
-def build_search(config: SearchConfig, head: Head, fusion: Fusion | None = None) -> Search:
-    of_transducer = isinstance(head, TransducerHead)
-    return search.build_search(config.model_dump(), fusion, of_transducer)
-
-
-def build_alignment(head: Head, tokens: list[int]) -> Search:
-    """Return the search that finds the times of the tokens (U,) of a known text, without blanks."""
-    if isinstance(head, CTCHead):
-        return ForcedAlignment(tokens)
-    if not isinstance(head, TransducerHead) or head.ctc is None:
-        raise AlignmentError(
-            f"forced alignment needs a CTC layer, and the {type(head).__name__} of this model has "
-            "none: use another model"
-        )
-
-    layer = head.ctc
-
-    @torch.inference_mode()
-    def log_probs(frames: np.ndarray) -> np.ndarray:
-        weight = next(layer.parameters())
-        return layer.emissions(torch.from_numpy(frames)[None].to(weight))[0].numpy(force=True)
-
-    return ForcedAlignment(tokens, log_probs)
+def build_search(config: SearchConfig, head: str, fusion: Fusion | None = None) -> Search:
+    """Return the search of a configuration, for the frames of this kind of head."""
+    return search.build_search(config.model_dump(), fusion, head == "transducer")

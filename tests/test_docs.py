@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import asrkit
-from asrkit.config import load_config
+from asrkit.config.schema import load_config
 from tests.conftest import PROJECT, write_manifest, write_wav
 from tests.running import run
 from tests.runtime.test_endpoint import said

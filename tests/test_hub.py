@@ -15,7 +15,9 @@ from asrkit.errors import UserError
 from asrkit.extras import missing
 from asrkit.hub import catalogue, downloads
 from asrkit.hub.catalogue import Entry, read_catalogue
-from asrkit.model_file import ModelFileError, load_model, model_path, read_header
+from asrkit.model_contents import ModelFileError
+from asrkit.model_file import load_model, read_header
+from asrkit.model_path import model_path
 from tests import hub_server
 from tests.interop.test_import import checkpoint
 from tests.interop.test_whisper import of_transformers, openai_weights

@@ -16,17 +16,13 @@ from safetensors.torch import load_file, save_file
 from asrkit import audio
 from asrkit.commands.info import main as info
 from asrkit.commands.pack import main as pack
-from asrkit.config import parse_config
+from asrkit.config.schema import parse_config
 from asrkit.export.__main__ import main as export
 from asrkit.model import Network
 from asrkit.model.frontend import TorchFrontend
-from asrkit.model_file import (
-    FORMAT_VERSION,
-    ModelFile,
-    ModelFileError,
-    load_model,
-    save_model,
-)
+from asrkit.model_contents import ModelFileError
+from asrkit.model_file import ModelFile, load_model, save_model
+from asrkit.model_header import FORMAT_VERSION
 from asrkit.text import CharTokenizer, Tokenizer
 from tests.conftest import fitted, speech, tiny_model
 

@@ -8,12 +8,13 @@ import pytest
 import asrkit
 from asrkit import train
 from asrkit.backends.export_metadata import Exported
-from asrkit.build import build_model
+from asrkit.build_network import build_model
 from asrkit.commands.train import with_terms
-from asrkit.config import load_config
+from asrkit.config.schema import load_config
 from asrkit.export import onnx
 from asrkit.model import Context
-from asrkit.model_file import ModelFileError, load_model, read_header, save_model
+from asrkit.model_contents import ModelFileError
+from asrkit.model_file import load_model, read_header, save_model
 from asrkit.terms import MOST_CHARACTERS, MOST_LANGUAGES, Terms
 from asrkit.text import CharTokenizer
 from tests.conftest import write_config

@@ -14,11 +14,10 @@ import numpy as np
 import torch
 
 import asrkit
-from asrkit.backends import eager
+from asrkit.backends.pytorch import eager, known_device
 from asrkit.errors import UserError
 from asrkit.model import FULL, ConformerEncoder, Context, CTCHead, Network
 from asrkit.model_file import load_model
-from asrkit.runtime.load import known_device
 from asrkit.training.loss import Loss, View
 from tools.kernels import device_of_kernels, verify_kernels
 

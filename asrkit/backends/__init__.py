@@ -1,7 +1,6 @@
 """Backends run a network in one context: one file per kind, see `registry`."""
 
 from asrkit.backends.backend import Backend, Spec
-from asrkit.backends.pytorch import eager
 from asrkit.backends.registry import BACKENDS, build_backend, build_second
 
-__all__ = ["BACKENDS", "Backend", "Spec", "build_backend", "build_second", "eager"]
+__all__ = ["BACKENDS", "Backend", "Spec", "build_backend", "build_second"]

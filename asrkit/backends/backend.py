@@ -7,10 +7,7 @@ import numpy as np
 from array_api_compat import array_namespace, device, to_device
 
 from asrkit.context import Context, FrameRate
-from asrkit.model import Head
 from asrkit.search import Transducer
-
-MOST_WHOLE = 1500  # encoder frames of a row in full context: memory grows with their square
 
 State = tuple[Any, ...]  # the network's past: arrays of the runtime, batch first
 
@@ -88,6 +85,10 @@ class Output(NamedTuple):
     state: State
 
 
+InitState = Callable[[int], State]
+Run = Callable[[np.ndarray, np.ndarray, State], Output]  # (B, T, F), (B,), state
+
+
 class Backend(NamedTuple):
     """A network in one context, on any runtime.
 
@@ -101,24 +102,25 @@ class Backend(NamedTuple):
 
     kind: str
     spec: Spec
-    init_state: Callable[[int], State]
-    step: Callable[[np.ndarray, np.ndarray, State], Output]  # (B, T, F), (B,), state
+    init_state: InitState
+    step: Run
     weights: Callable[[], str]  # SHA-256 of the network's weights
-    head: Head  # head of the network in PyTorch, for the loss of a text
     transducer: Transducer | None = None  # predictor and joiner for a search; None for CTC
+    # The head's loss in nats of emissions (E, V or D) and tokens (U,), None if these do not fit;
+    # and (E, D) -> (E, V), the CTC layer of a transducer. None where exports lack them.
+    loss: Callable[[np.ndarray, Sequence[int]], float | None] | None = None
+    ctc: Callable[[np.ndarray], np.ndarray] | None = None
 
 
-def of_step(step: Any, reference: Backend) -> Backend:
-    """Return a module that takes only whole chunks as a backend, which pads its inputs.
+def of_step(step: Any, spec: Spec) -> tuple[InitState, Run]:
+    """Return `init_state` and `step` of a backend, which pads the inputs of a module.
 
-    In full context the module has no state, and takes at most MOST_WHOLE frames; longer recordings
-    are passed to eager.
+    The module takes only whole chunks. In full context it has no state.
 
     Args:
         step: module whose arrays are NumPy's.
-        reference: eager backend in the module's context.
+        spec: sizes of the network, in the module's context.
     """
-    spec = reference.spec
 
     def run(feats: np.ndarray, lengths: np.ndarray, state: State) -> Output:
         frames = spec.rate.num_frames(feats.shape[1])
@@ -127,12 +129,15 @@ def of_step(step: Any, reference: Backend) -> Backend:
 
     def run_whole(feats: np.ndarray, lengths: np.ndarray, state: State) -> Output:
         frames = spec.rate.num_frames(feats.shape[1])
-        if not 0 < frames <= MOST_WHOLE:
-            return reference.step(feats, lengths, state)
-        missing = spec.rate.factor * frames + spec.rate.lookahead - feats.shape[1]
-        emissions, lengths = step(padded(feats, missing), lengths)
-        return Output(emissions, lengths, state)
+        size = spec.rate.factor * max(1, frames) + spec.rate.lookahead
+        emissions, lengths = step(padded(feats, size - feats.shape[1]), lengths)
+        return Output(emissions[:, :frames], lengths, state)
 
     if spec.context.full:
-        return reference._replace(step=run_whole)
-    return reference._replace(init_state=step.init_state, step=run)
+        return no_state, run_whole
+    return step.init_state, run
+
+
+def no_state(batch_size: int) -> State:
+    """Return the state of a module without one: rows of no numbers."""
+    return (np.zeros((batch_size, 0), np.float32),)

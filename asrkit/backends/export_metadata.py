@@ -1,16 +1,17 @@
 """Metadata of an exported file."""
 
 import json
+from base64 import b64decode
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from asrkit.audio import HOP
-from asrkit.build import build_frontend
-from asrkit.config import MOST_FRAMES
+from asrkit.build import read_tokenizer
+from asrkit.config.bounds import MOST_FRAMES
+from asrkit.config.running import parse_running
 from asrkit.context import FULL, Context
-from asrkit.errors import shown
-from asrkit.model import CTCHead, Head
-from asrkit.model_file import ModelFile, fingerprint
+from asrkit.errors import UserError, shown
+from asrkit.model_contents import ModelFile, RunnableModel
+from asrkit.terms import Terms, checked_languages, checked_licence
 
 What = Literal["encoder", "ctc", "transducer", "model", "predictor", "joiner"]
 CONTENTS: tuple[What, ...] = ("encoder", "ctc", "transducer", "model")  # of an export's first file
@@ -39,11 +40,38 @@ class ExportDescription(NamedTuple):
     exported: Exported
     weights: str  # fingerprint of the exported model's weights
     precision: str  # precision of the weights in the file: float32 or int8
+    values: dict[str, Any]  # the whole description
 
+    @property
+    def model(self) -> str | None:
+        """Checksum of the model file; files of earlier versions lack it."""
+        return self.values.get("model")
 
-def read_by(head: Head) -> What:
-    """Return the export whose frames a search of this head reads."""
-    return "ctc" if isinstance(head, CTCHead) else "transducer"
+    def runnable(self, path: Path) -> RunnableModel:
+        """Return what running the model needs, without its model file of this path.
+
+        Raises:
+            UserError: for a file of an earlier version, or a damaged description.
+        """
+
+        def load() -> ModelFile:
+            raise UserError(f"{shown(path)} is needed for this, beside its export")
+
+        values = self.values
+        if "tokenizer" not in values:
+            raise UserError(f"its model file {shown(path)} is missing: put it there")
+        config = parse_running(values["config"])
+        languages = checked_languages(values.get("languages", []))
+        licence = values.get("licence") and checked_licence(values["licence"])
+        try:
+            tokenizer = read_tokenizer(config.text, b64decode(values["tokenizer"]))
+            parameters = int(values["parameters"])
+        except (ValueError, TypeError) as error:
+            raise UserError(f"its description is damaged: {shown(error)}") from None
+        return RunnableModel(
+            tokenizer, config, Terms(licence, languages), self.exported.context, parameters, path,
+            self.model, values, load,
+        )  # fmt: skip
 
 
 def part_path(path: Path, part: What) -> Path:
@@ -54,35 +82,6 @@ def part_path(path: Path, part: What) -> Path:
 def data_path(path: Path) -> Path:
     """Return the path of the weights that a large ONNX file has in a file of their own."""
     return path.with_name(f"{path.name}.data")
-
-
-def describe(exported: Exported, file: ModelFile) -> str:
-    """Return a JSON description for programs that use the file, and for `described`."""
-    tokenizer, frontend = file.tokenizer, build_frontend(file.config.model)
-    return json.dumps(
-        {
-            "what": exported.what,
-            "chunk_size": exported.context.chunk_size,
-            "left_context": exported.context.left,
-            "right_context": exported.context.right,
-            "frame_ms": exported.frame_ms,
-            "format_version": FORMAT_VERSION,
-            "symbols": [tokenizer.piece(token) for token in range(1, tokenizer.vocab_size)],
-            "config": file.config.model_dump(mode="json"),
-            "lead_frames": frontend.lead_frames,
-            "samples_before": frontend.before,
-            "samples_after": frontend.after,
-            "samples_ahead": samples_ahead(exported, file),
-            "weights": fingerprint(file.model.state_dict()),
-            "precision": "float32",
-        }
-        | file.terms.metadata()
-    )
-
-
-def samples_ahead(exported: Exported, file: ModelFile) -> int:
-    """Return the number of samples of right context, R frames, that a chunk sees."""
-    return HOP * file.model.encoder.rate.factor * exported.context.right
 
 
 def described(text: str) -> ExportDescription:
@@ -111,7 +110,7 @@ def described(text: str) -> ExportDescription:
             raise ValueError(f"its chunk and contexts are beyond {MOST_FRAMES} frames")
         if not 1 <= exported.frame_ms <= 1000:
             raise ValueError(f"its frames of {exported.frame_ms} ms are beyond a second")
-        return ExportDescription(exported, values["weights"], values["precision"])
+        return ExportDescription(exported, values["weights"], values["precision"], values)
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"its description is damaged: {shown(error)}") from None
 
@@ -127,3 +126,10 @@ def export_path(model: Path, exported: Exported, kind: str) -> Path:
     after = f"-{right}" if right else ""
     context = "full" if exported.context.full else f"{chunk}-{left}{after}ms"
     return model.with_name(f"{model.stem}{what}.{context}{suffix}")
+
+
+def model_path_of(export: Path, description: ExportDescription) -> Path:
+    """Return the path of the model file that an export lies beside: `export_path`, backwards."""
+    kind = "onnx-int8" if description.precision == "int8" else "onnx"
+    ending = export_path(Path("_"), description.exported, kind).name[1:]
+    return export.with_name(f"{export.name.removesuffix(ending)}.safetensors")

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from asrkit.backends.backend import Backend, of_step
+from asrkit.backends.backend import Backend, Spec, of_step
 from asrkit.backends.backend import State as NetworkState
+from asrkit.backends.check import Probe, check, probe
 from asrkit.backends.export_metadata import (
     KEY,
     PARTS,
@@ -18,19 +19,21 @@ from asrkit.backends.export_metadata import (
     data_path,
     described,
     export_path,
+    model_path_of,
     part_path,
-    read_by,
 )
+from asrkit.backends.threads import usual_threads
 from asrkit.backends.transducer import State, TransducerParts
+from asrkit.build import build_frontend
+from asrkit.context import Context
 from asrkit.errors import UserError, reason, shown
 from asrkit.extras import need
-from asrkit.model import EncoderState, TransducerHead
-from asrkit.model_file import ModelFile, fingerprint
+from asrkit.model_contents import RunnableModel
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
 
-STATE = [f"state_{name}" for name in EncoderState._fields]
+STATE = "state_"  # beginning of the names of a state's parts
 KINDS = {"tensor(float)": np.float32, "tensor(int64)": np.int64}
 PRECISIONS = {"onnx": "float32", "onnx-int8": "int8"}  # precision of the files, by kind of backend
 FOLDER = "session.model_external_initializers_file_folder_path"  # key of ONNX Runtime's options
@@ -45,6 +48,20 @@ class OnnxGraph:
         self.session, self.description = session, description
         self.threads, self.process = session.get_session_options().intra_op_num_threads, os.getpid()
         self.inputs = [each.name for each in session.get_inputs()]
+        state = [each for each in session.get_inputs() if each.name.startswith(STATE)]
+        self.state_shapes = [each.shape[1:] for each in state]
+        self.state_kinds = [KINDS[each.type] for each in state]
+        for each, shape in zip(state, self.state_shapes, strict=True):
+            if not all(isinstance(size, int) and size >= 0 for size in shape):
+                raise ValueError(f"{each.name} has no fixed shape")
+            if math.prod(shape) > MOST_NUMBERS:
+                raise ValueError(
+                    f"{each.name} would hold more than {MOST_NUMBERS} numbers per stream"
+                )
+
+    def init_state(self, batch_size: int) -> NetworkState:
+        kinds = zip(self.state_shapes, self.state_kinds, strict=True)
+        return tuple(np.zeros((batch_size, *shape), kind) for shape, kind in kinds)
 
     def compute(self, *arrays: np.ndarray) -> list[np.ndarray]:
         """Return the outputs of the graph for its inputs, by order."""
@@ -75,111 +92,135 @@ class OnnxStep(OnnxGraph):
         super().__init__(session, description)
         if description.exported.what in PARTS:
             raise ValueError(f"it is the {description.exported.what} of an export, not its encoder")
-        state = [] if description.exported.context.full else session.get_inputs()[-len(STATE) :]
-        self.state_shapes = [each.shape[1:] for each in state]
-        self.state_kinds = [KINDS[each.type] for each in state]
-        for name, shape in zip(STATE, self.state_shapes, strict=bool(state)):
-            if not all(isinstance(size, int) and size >= 0 for size in shape):
-                raise ValueError(f"{name} has no fixed shape")
-            if math.prod(shape) > MOST_NUMBERS:
-                raise ValueError(f"{name} would hold more than {MOST_NUMBERS} numbers per stream")
-
-    def init_state(self, batch_size: int) -> NetworkState:
-        kinds = zip(self.state_shapes, self.state_kinds, strict=True)
-        return tuple(np.zeros((batch_size, *shape), kind) for shape, kind in kinds)
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
         """Run the module: its inputs, with whole chunks of audio -> its outputs."""
         outputs = self.compute(*([*inputs[:-1], *inputs[-1]] if self.state_shapes else inputs))
-        if not self.state_shapes:
-            return tuple(outputs)
-        return *outputs[: -len(STATE)], tuple(outputs[-len(STATE) :])
+        first = len(outputs) - len(self.state_shapes)
+        return *outputs[:first], *([tuple(outputs[first:])] if self.state_shapes else [])
 
 
-def build(kind: str, file: ModelFile, reference: Backend) -> Backend:
+def build(kind: str, model: RunnableModel, context: Context, threads: int | None) -> Backend:
     """Make the backend from the export beside the model file."""
-    path = find(kind, file, reference)
+    path = find(kind, model, context)
     if path is None:
-        spec = reference.spec
-        full = spec.context.full
-        what, option = (
-            ("full context", " --chunk-ms full") if full else (f"chunks of {spec.context_name}", "")
-        )
+        full, name = context.full, model.rate.name(context)
+        what, option = ("full context", " --chunk-ms full") if full else (f"chunks of {name}", "")
         raise UserError(
             f"backend {kind}: no export of this model for {what} lies beside it; "
             f"asrkit export --format {kind}{option} writes one"
         )
-    return of_file(path, file, reference, PRECISIONS[kind])
+    return of_file(path, model, context, threads, PRECISIONS[kind])
 
 
-def find(kind: str, file: ModelFile, reference: Backend) -> Path | None:
+def find(kind: str, model: RunnableModel, context: Context) -> Path | None:
     """Return the export beside the model file for this context, if there is one."""
-    if file.path is None:
+    if model.path is None:
         return None
-    path = export_path(file.path, wanted_of(reference), kind)
+    path = export_path(model.path, wanted_of(model, context), kind)
     return path if path.is_file() else None
 
 
-def wanted_of(reference: Backend) -> Exported:
-    """Return the export that this backend needs."""
-    return Exported(read_by(reference.head), reference.spec.context, reference.spec.rate.frame_ms)
+def wanted_of(model: RunnableModel, context: Context) -> Exported:
+    """Return the export that a model needs in a context."""
+    return Exported(model.config.model.head.kind, context, model.rate.frame_ms)
 
 
 def of_file(
     path: Path,
-    file: ModelFile,
-    reference: Backend,
+    model: RunnableModel,
+    context: Context,
+    threads: int | None,
     precision: str | None = None,
     parts: Sequence[Path] | None = None,
 ) -> Backend:
-    """Make the backend from an exported file.
+    """Make the backend from an exported file, and check the numbers that it computes.
 
     Args:
-        file: model that the file must have been exported from.
-        reference: eager backend in the context that the file must have.
+        model: model that the file must have been exported from.
+        context: context that the file must have.
+        threads: CPU threads; None: as many as there are cores.
         precision: precision that the file must have; None for any.
         parts: files of a transducer's predictor and joiner; if None, those beside the file.
     """
-    step, exported = read(path)
-    wanted = wanted_of(reference)
-    if reference.spec.dtype != "float32":
-        raise UserError(f"{shown(path)} is float32, this network is not: use backend eager")
+    step, exported = read(path, threads)
+    description, wanted = step.description, wanted_of(model, context)
     if exported != wanted:
         raise UserError(f"{shown(path)} is for {exported}, not for {wanted}")
-    stated = step.description.precision
+    stated = description.precision
     if stated not in PRECISIONS.values() or precision not in (None, stated):
         wanted_precision = precision or " or ".join(PRECISIONS.values())
         raise UserError(
             f"{shown(path)} has precision {shown(stated)}, not {wanted_precision}: export it again"
         )
-    check_weights(path, step, file)
-    state = [] if exported.context.full else reference.init_state(1)
-    if step.state_shapes != [list(part.shape[1:]) for part in state]:
-        raise UserError(f"{shown(path)} has another state than this model: export it again")
-    paths = [part_path(path, part) for part in PARTS] if parts is None else parts
+    check_model(path, description, model)
     kind = next(kind for kind, name in PRECISIONS.items() if name == stated)
-    return of_step(step, reference)._replace(kind=kind, transducer=read_parts(paths, file))
+    spec = Spec(
+        model.config.model.num_mels, model.rate, model.tokenizer.vocab_size, "cpu", "float32",
+        context,
+    )  # fmt: skip
+    paths = [part_path(path, part) for part in PARTS] if parts is None else parts
+    transducer = read_parts(paths, model, threads)
+    backend = Backend(kind, spec, *of_step(step, spec), lambda: description.weights, transducer)
+    check(backend, expected_of(description, model, context), build_frontend(model.config.model))
+    return backend
 
 
-def check_weights(path: Path, graph: OnnxGraph, file: ModelFile) -> None:
-    """Raise UserError if a file was exported from another model."""
-    if graph.description.weights != fingerprint(file.model.state_dict()):
+def check_model(path: Path, description: ExportDescription, model: RunnableModel) -> None:
+    """Raise UserError if a file was exported from another model.
+
+    Files of earlier versions state the weights, but not the checksum of their model file.
+    """
+    if None in (description.model, model.checksum):
+        is_same = description.weights == weights_of(model)
+    else:
+        is_same = description.model == model.checksum
+    if not is_same:
         raise UserError(f"{shown(path)} was exported from another model: export this model")
 
 
-def read_parts(paths: Sequence[Path], file: ModelFile) -> TransducerParts | None:
+def weights_of(model: RunnableModel) -> str:
+    """Return the fingerprint of a model's weights, with torch."""
+    file = model.load()
+    from asrkit.model_tensors import fingerprint
+
+    return fingerprint(file.model.state_dict())
+
+
+def expected_of(description: ExportDescription, model: RunnableModel, context: Context) -> Probe:
+    """Return the numbers that an export must compute; for those of earlier versions with torch."""
+    if (text := description.values.get("probe")) is not None:
+        return Probe.from_text(text)
+    file = model.load()
+    from asrkit.backends.pytorch import eager
+
+    return probe(eager(file.model, context), build_frontend(model.config.model))
+
+
+def read_alone(path: Path) -> RunnableModel:
+    """Return what running an exported file needs, without its model file."""
+    description = read_graph(path, OnnxStep, 1).description
+    try:
+        return description.runnable(model_path_of(path, description))._replace(export=path)
+    except UserError as error:
+        raise UserError(f"{shown(path)}: {error}") from None
+
+
+def read_parts(
+    paths: Sequence[Path], model: RunnableModel, threads: int | None
+) -> TransducerParts | None:
     """Return predictor and joiner of a transducer in two files; None for CTC."""
-    head = file.model.head
-    if not isinstance(head, TransducerHead):
+    head = model.config.model.head
+    if head.kind != "transducer":
         return None
     graphs = []
     for part, path in zip(PARTS, paths, strict=True):
         if not path.is_file():
             raise UserError(f"the export lacks its {part}, {shown(path)}: export it again")
-        graph = read_graph(path, OnnxGraph)
+        graph = read_graph(path, OnnxGraph, threads)
         if (what := graph.description.exported.what) != part:
             raise UserError(f"{shown(path)} must be the {part} of an export, got {what}")
-        check_weights(path, graph, file)
+        check_model(path, graph.description, model)
         graphs.append(graph)
     predictor, joiner = graphs
 
@@ -188,25 +229,29 @@ def read_parts(paths: Sequence[Path], file: ModelFile) -> TransducerParts | None
         return output, tuple(after)
 
     return TransducerParts(
-        head, predict, lambda frames, predicted: joiner.compute(frames, predicted)[0]
-    )
+        predictor.init_state, predict,
+        lambda frames, predicted: joiner.compute(frames, predicted)[0],
+        model.tokenizer.vocab_size, head.max_symbols,
+    )  # fmt: skip
 
 
-def read(path: str | Path) -> tuple[OnnxStep, Exported]:
-    """Return the step and the description in a file of `write` or `int8.quantize`. The session has
-    as many threads as torch.
+def read(path: str | Path, threads: int | None = 1) -> tuple[OnnxStep, Exported]:
+    """Return the step and the description in a file of `asrkit export`.
+
+    Args:
+        threads: CPU threads; None: as many as there are cores.
     """
-    step = read_graph(Path(path), OnnxStep)
+    step = read_graph(Path(path), OnnxStep, threads)
     return step, step.description.exported
 
 
-def read_graph(path: Path, kind: type[Graph]) -> Graph:
+def read_graph(path: Path, kind: type[Graph], threads: int | None) -> Graph:
     """Return the graph in a file of asrkit, of this class."""
     need("onnxruntime")
     import onnxruntime
 
     try:
-        return kind(*open_session(source_of(path)))
+        return kind(*open_session(source_of(path), threads))
     except UserError:
         raise
     except Exception as error:  # ONNX Runtime's errors have no other common class
@@ -251,17 +296,18 @@ def source_of(path: Path) -> bytes | str:
     return str(path)
 
 
-def open_session(source: bytes | str) -> "tuple[InferenceSession, ExportDescription]":
+def open_session(
+    source: bytes | str, threads: int | None = 1
+) -> "tuple[InferenceSession, ExportDescription]":
     """Return a session for a file's contents or path, and the file's description.
 
     By default, ONNX Runtime opens files that such contents name in the current folder; it gets the
     path of a device instead, which contains nothing.
     """
     import onnxruntime
-    import torch
 
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = torch.get_num_threads()
+    options.intra_op_num_threads = threads or usual_threads()
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
     if isinstance(source, bytes):

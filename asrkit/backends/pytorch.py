@@ -1,8 +1,10 @@
 """The network in PyTorch, unchanged, with NumPy's arrays as input and output."""
 
+import copy
 import functools
+import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,10 +13,12 @@ import torch
 from torch import Tensor
 
 from asrkit.backends.backend import Backend, Output, Spec
-from asrkit.backends.transducer import EagerParts
+from asrkit.backends.transducer import State as LabelState
 from asrkit.context import FULL, Context
-from asrkit.model import EncoderState, Network, Step, TransducerHead
-from asrkit.model_file import fingerprint
+from asrkit.errors import UserError, shown
+from asrkit.model import CTCHead, EncoderState, Head, Network, Step, TransducerHead
+from asrkit.model_contents import ModelFile
+from asrkit.model_tensors import fingerprint
 
 
 class OnArrays:
@@ -45,6 +49,39 @@ class OnArrays:
         return tensor.to(self.like) if tensor.is_floating_point() else tensor.to(self.like.device)
 
 
+class EagerParts:
+    """Predictor and joiner of a head in PyTorch, on its device."""
+
+    def __init__(self, head: TransducerHead) -> None:
+        self.head = head
+        self.vocab_size, self.max_symbols = head.vocab_size, head.max_symbols
+
+    def start(self, batch_size: int) -> LabelState:
+        """Return the predictor's state before the initial blank."""
+        return tuple(each.numpy(force=True) for each in self.head.start(batch_size))
+
+    @torch.inference_mode()
+    def predict(self, tokens: np.ndarray, state: LabelState) -> tuple[np.ndarray, LabelState]:
+        """Return predictor outputs (B, J) for tokens (B,), and the state after them."""
+        output, after = self.head.predict(
+            self._tensor(tokens), tuple(self._tensor(each) for each in state)
+        )
+        return output.numpy(force=True), tuple(each.numpy(force=True) for each in after)
+
+    @torch.inference_mode()
+    def project(self, frames: np.ndarray) -> np.ndarray:
+        """Return the joiner's share of frames: (…, D) -> (…, J)."""
+        return self.head.project(self._tensor(frames)).numpy(force=True)
+
+    @torch.inference_mode()
+    def join(self, frames: np.ndarray, predicted: np.ndarray) -> np.ndarray:
+        """Return logits (…, V) of projected frames (…, J) and predictor outputs (…, J)."""
+        return self.head.join(self._tensor(frames), self._tensor(predicted)).numpy(force=True)
+
+    def _tensor(self, array: np.ndarray) -> Tensor:
+        return torch.from_numpy(array).to(self.head.out.weight.device)
+
+
 def eager(model: Network, context: Context) -> Backend:
     """Return the network unchanged, on any device, in any precision, also in full context.
 
@@ -52,24 +89,85 @@ def eager(model: Network, context: Context) -> Backend:
         model: network in eval mode.
         context: C, M and R. In full context M and R are 0.
     """
+    survive_forks()
     context = FULL if context.full else context
-    module = Step(model.encoder, model.head, context)
+    head = model.head
     spec = Spec(
         num_mels=model.encoder.num_mels,
         rate=model.encoder.rate,
-        vocab_size=model.head.vocab_size,
+        vocab_size=head.vocab_size,
         device=str(model.encoder.mean.device),
         dtype=str(model.encoder.mean.dtype).removeprefix("torch."),
         context=context,
     )
     weights = functools.cache(lambda: fingerprint(model.state_dict()))  # slow, so computed on use
-    parts = EagerParts(model.head) if isinstance(model.head, TransducerHead) else None
-    step = OnArrays(module, model.encoder.mean)
+    step = OnArrays(Step(model.encoder, head, context), model.encoder.mean)
 
     def run(feats: np.ndarray, lengths: np.ndarray, state: Any) -> Output:
         return Output(*step(feats, lengths, state))
 
-    return Backend("eager", spec, step.init_state, run, weights, model.head, parts)
+    transducer, ctc = None, None
+    if isinstance(head, TransducerHead):
+        transducer, ctc = EagerParts(head), head.ctc and functools.partial(log_probs, head.ctc)
+    return Backend(
+        "eager", spec, step.init_state, run, weights, transducer,
+        functools.partial(loss_of, head), ctc,
+    )  # fmt: skip
+
+
+@torch.no_grad()
+def loss_of(head: Head, emissions: np.ndarray, tokens: Sequence[int]) -> float | None:
+    """Return the head's loss of tokens in nats, see `Backend`."""
+    if not tokens or head.frames_needed(tokens) > len(emissions):
+        return None
+    device = next(head.parameters()).device
+    loss = head.loss(
+        torch.from_numpy(emissions[None]).to(device), torch.tensor([len(emissions)]),
+        torch.tensor([tokens], device=device), torch.tensor([len(tokens)]),
+    )  # fmt: skip
+    return float(loss)
+
+
+@torch.inference_mode()
+def log_probs(layer: CTCHead, frames: np.ndarray) -> np.ndarray:
+    """Compute a CTC layer: (E, D) -> (E, V)."""
+    weight = next(layer.parameters())
+    return layer.emissions(torch.from_numpy(frames)[None].to(weight))[0].numpy(force=True)
+
+
+class _Process:
+    forked = False  # whether this process was forked from one with a network
+
+
+@functools.cache  # once per process
+def survive_forks() -> None:
+    """Set torch to one thread in every process that is forked from this one from now on.
+
+    A forked process has none of its parent's threads, but OpenMP would wait for them forever.
+    """
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=_after_fork)
+
+
+def _after_fork() -> None:
+    _Process.forked = True
+    torch.set_num_threads(1)
+
+
+def set_threads(threads: int | None) -> None:
+    """Set the number of torch's threads for the whole process; None leaves it.
+
+    Raises:
+        UserError: for more than one in a forked process.
+    """
+    if threads is None:
+        return
+    if threads > 1 and _Process.forked:
+        raise UserError(
+            f"threads must be 1 in a forked process, got {threads}: OpenMP's threads do not "
+            "survive a fork; use more threads in processes started by multiprocessing's spawn"
+        )
+    torch.set_num_threads(threads)
 
 
 @contextmanager
@@ -78,3 +176,36 @@ def unwarned() -> Iterator[None]:
     with warnings.catch_warnings():  # as DeprecationWarning, from torch 2.14 on as FutureWarning
         warnings.filterwarnings("ignore", "`torch.jit")
         yield
+
+
+def on_device(file: ModelFile, device: torch.device) -> ModelFile:
+    """Return the model file with its model on a device; it is copied unless it is there already."""
+    present = file.model.encoder.mean.device
+    if (present.type, present.index or 0) == (device.type, device.index or 0):
+        return file
+    return file._replace(model=copy.deepcopy(file.model).to(device))
+
+
+def known_device(device: str | torch.device) -> torch.device:
+    """Return an available device. For a GPU, torch's convolutions are made exact.
+
+    Raises:
+        UserError: for a device that is not available.
+    """
+    names = ["cpu"]
+    if torch.accelerator.is_available():
+        kind = torch.accelerator.current_accelerator()
+        names += [f"{kind}:{i}" for i in range(torch.accelerator.device_count())]
+    try:
+        chosen = torch.device(device)
+    except (RuntimeError, TypeError):
+        chosen = None
+    if chosen is None or f"{chosen.type}:{chosen.index or 0}" not in ("cpu:0", *names):
+        raise UserError(
+            f"device must be one of {', '.join(names)} on this machine, got {shown(device)}"
+        )
+    if chosen.type == "cuda":
+        # By default torch permits TF32 there, with 10 bits of mantissa, and cuDNN chooses it by the
+        # shape: chunks differ from the whole by 8e-3 (H200), in float32 by 3e-5.
+        torch.backends.cudnn.allow_tf32 = False
+    return chosen

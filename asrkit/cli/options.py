@@ -36,8 +36,8 @@ def add_model(arguments: Parser) -> None:
     add_model_file(arguments)
     add_device(arguments)
     arguments.group("model").add_argument(
-        "--threads", dest="torch_threads", type=whole(1), metavar="N",
-        help="CPU threads (default: 1 for a network of fewer than 10 M parameters, else torch's)",
+        "--threads", dest="model_threads", type=whole(1), metavar="N",
+        help="CPU threads (default: 1 for a network of fewer than 10 M parameters, else all cores)",
     )  # fmt: skip
 
 

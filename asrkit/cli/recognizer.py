@@ -4,27 +4,20 @@ import argparse
 import sys
 from collections.abc import Callable
 
-import torch
-
 from asrkit.cli.options import refuse
 from asrkit.cli.parser import complain
-from asrkit.config import (
-    ConfigError,
-    LanguageModelConfig,
-    SearchConfig,
-    parse_language_model,
-    parse_search,
-)
-from asrkit.config.read_yaml import parse_yaml
+from asrkit.config.decoding import LanguageModelConfig, parse_language_model, parse_search
+from asrkit.config.kinds import SearchConfig
+from asrkit.config.read_yaml import ConfigError, parse_yaml
 from asrkit.context import FULL, Context
 from asrkit.data.manifest import LeftOut
 from asrkit.errors import UserError, shown
 from asrkit.lm.hotwords import WEIGHT, read_hotwords
-from asrkit.model_file import ModelFile, load_model
+from asrkit.model_contents import RunnableModel
 from asrkit.runtime import Endpointer, Recognizer, recognizer_of
 from asrkit.runtime.endpoint import PAUSE_MS
+from asrkit.runtime.load import load_runnable
 from asrkit.runtime.postprocess import find_postprocess
-from asrkit.runtime.threads import leave_cores, set_threads
 from asrkit.search import KINDS
 
 WITH_FULL = "with --chunk-ms full, in which every frame sees all others"
@@ -39,7 +32,7 @@ def endpointer_of(options: argparse.Namespace) -> Endpointer | None:
     return Endpointer(pause, options.max_segment_ms, options.vad, turn)
 
 
-def search_of(options: argparse.Namespace, file: ModelFile) -> SearchConfig:
+def search_of(options: argparse.Namespace, file: RunnableModel) -> SearchConfig:
     search = file.config.search if options.search is None else asked_search(options.search)
     if options.beam is None:
         return search
@@ -78,28 +71,23 @@ def hotwords_of(options: argparse.Namespace) -> dict[str, float] | None:
 def load_recognizer(options: argparse.Namespace) -> Recognizer:
     endpointer, postprocess = endpointer_of(options), postprocess_of(options)
     model, hotwords = lm_of(options), hotwords_of(options)
-    file = load_file(options)
+    file = load_runnable(options.model)
     second_pass = second_pass_of(options, file)
     recognizer = recognizer_of(
         file, context_of(options, file), search_of(options, file), options.device, model,
         endpointer, postprocess, options.backend, second_pass,
-        second_search_of(options, second_pass),
+        second_search_of(options, second_pass), getattr(options, "model_threads", None),
     )  # fmt: skip
-    leave_cores(recognizer.backend.kind, torch.get_num_threads())
     return recognizer.with_hotwords(hotwords)
 
 
-def load_plain(options: argparse.Namespace) -> Recognizer:
+def load_plain(options: argparse.Namespace, backend: str | None = None) -> Recognizer:
     """Load the model of the options in their context, without their search and what follows it."""
-    file = load_file(options)
-    return recognizer_of(file, context_of(options, file), device=options.device)
-
-
-def load_file(options: argparse.Namespace) -> ModelFile:
-    """Load the model file of the options; set torch's threads for it, or as in the options."""
-    file = load_model(options.model)
-    set_threads(getattr(options, "torch_threads", None), file.num_parameters)
-    return file
+    file = load_runnable(options.model)
+    return recognizer_of(
+        file, context_of(options, file), device=options.device, backend=backend,
+        threads=getattr(options, "model_threads", None),
+    )  # fmt: skip
 
 
 def postprocess_of(options: argparse.Namespace) -> Callable[[str], str] | None:
@@ -110,9 +98,9 @@ def postprocess_of(options: argparse.Namespace) -> Callable[[str], str] | None:
     return find_postprocess(options.postprocess)
 
 
-def context_of(options: argparse.Namespace, file: ModelFile) -> Context:
+def context_of(options: argparse.Namespace, file: RunnableModel) -> Context:
     """Return the context that the options describe; missing numbers are the model's own."""
-    rate = file.model.encoder.rate
+    rate = file.rate
     if options.chunk_ms == "full":
         refuse(options, WITH_FULL, "left_ms", "right_ms")
         return FULL
@@ -124,10 +112,10 @@ def context_of(options: argparse.Namespace, file: ModelFile) -> Context:
             ("--right-ms", options.right_ms, 0),
         )
     )
-    return rate.context(file.config.context.live, chunk_size, left, right)
+    return rate.context(file.live, chunk_size, left, right)
 
 
-def second_pass_of(options: argparse.Namespace, file: ModelFile) -> int | str | None:
+def second_pass_of(options: argparse.Namespace, file: RunnableModel) -> int | str | None:
     """Return the context of the second pass; None without one, as by default in full context."""
     is_full = options.chunk_ms == "full"
     chosen: str = options.second_pass or ("off" if is_full else options.second_pass_default)
@@ -135,7 +123,7 @@ def second_pass_of(options: argparse.Namespace, file: ModelFile) -> int | str | 
         refuse(options, WITH_FULL, "second_pass")
     if chosen in ("off", "full"):
         return None if chosen == "off" else chosen
-    return file.model.encoder.rate.frames("--second-pass", chosen, 1)
+    return file.rate.frames("--second-pass", chosen, 1)
 
 
 def second_search_of(options: argparse.Namespace, second_pass: object) -> SearchConfig | None:

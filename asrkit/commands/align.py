@@ -70,7 +70,6 @@ def align(options: argparse.Namespace) -> int:
 
 def aligned(recognizer: Recognizer, job: Recording) -> formats.Recording:
     """Return the words of a job's text with their times, by forced alignment."""
-    from asrkit.build import build_alignment
     from asrkit.data.recording import timed
     from asrkit.runtime import formats
 
@@ -78,7 +77,7 @@ def aligned(recognizer: Recognizer, job: Recording) -> formats.Recording:
     if not text:
         raise UserError("the text to align is missing or empty")
     tokens = recognizer.tokenizer.encode(text)
-    aligner = recognizer.with_search(build_alignment(recognizer.backend.head, tokens))
+    aligner = recognizer.with_alignment(tokens)
     lengths: list[float] = []
     words = aligner.transcribe_blocks(timed(job.blocks(), lengths.append)).words
     return formats.Recording(words, job.id, sum(lengths), {}, job.channel, job.speaker or "")

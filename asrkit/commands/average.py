@@ -57,7 +57,7 @@ def mean(models: list[str], given: Terms) -> ModelFile:
     total = {name: torch.zeros_like(each, dtype=torch.float64) for name, each in own.items()}
     for name, share in shares.items():
         other = load_model(name)
-        other.require_trained()
+        other.runnable.require_trained()
         if different := differences(first.config.model, other.config.model):
             raise UserError(f"{name} does not fit {models[0]}: {different}")
         if other.tokenizer.to_bytes() != first.tokenizer.to_bytes():

@@ -51,24 +51,24 @@ TITLES = "backend", "threads", "streams", "load s", "p50 ms", "p95 ms", "p99 ms"
 
 
 def bench(options: argparse.Namespace) -> int:
-    import torch
-
     from asrkit.backends import BACKENDS
-    from asrkit.cli.recognizer import context_of, load_file
+    from asrkit.cli.recognizer import context_of
     from asrkit.evaluation.tables import table
     from asrkit.runtime import recognizer_of
+    from asrkit.runtime.load import load_runnable
 
-    file = load_file(options)
+    file = load_runnable(options.model)
     context = context_of(options, file)
     if context.full:
         raise UserError("--chunk-ms must be a chunk, got full: bench measures streams")
     rows = []
     for threads in options.threads:
         for backend in options.backends or BACKENDS:
-            torch.set_num_threads(threads)
             start = time.perf_counter()
             try:
-                made = recognizer_of(file, context, device=options.device, backend=backend)
+                made = recognizer_of(
+                    file, context, device=options.device, backend=backend, threads=threads
+                )
             except UserError as error:
                 if options.backends:
                     raise
@@ -80,6 +80,8 @@ def bench(options: argparse.Namespace) -> int:
                 times = times_of(made, threads, streams)
                 cells = (f"{each:.4g}" for each in times)
                 rows.append([backend, str(threads), str(streams), load, *cells])
+    if not rows:
+        raise UserError("no backend runs this model here")
     print(table(TITLES, rows))
     return 0
 
@@ -89,9 +91,7 @@ def times_of(recognizer: Recognizer, threads: int, streams: int) -> list[float]:
     import numpy as np
 
     from asrkit import audio
-    from asrkit.runtime.threads import leave_cores
 
-    leave_cores(recognizer.backend.kind, threads)
     found = 1000 * np.percentile(seconds_of(recognizer, streams), (50, 95, 99))
     chunk_ms = 1000 * audio.HOP * recognizer.engine.spec.chunk_frames / audio.SAMPLE_RATE
     return [*map(float, found), streams * chunk_ms / float(found[0]) / threads]

@@ -15,9 +15,9 @@ from asrkit.cli.progress import bar
 from asrkit.errors import UserError
 
 if TYPE_CHECKING:
-    from asrkit.config import Config
+    from asrkit.config.schema import Config
     from asrkit.data.checks import Facts, Finding
-    from asrkit.data.dataset import TextEncoder
+    from asrkit.data.text_encoder import TextEncoder
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -85,7 +85,7 @@ def refuse_twice(manifests: Sequence[str]) -> None:
 
 
 def default_config() -> Config:
-    from asrkit.config import parse_config
+    from asrkit.config.schema import parse_config
 
     return parse_config({"data": {"train": "", "dev": ""}, "training": {"output_dir": ""}})
 

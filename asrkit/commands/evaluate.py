@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from asrkit.cli.options import (
@@ -15,14 +16,15 @@ from asrkit.cli.options import (
     add_second_pass,
     add_segments,
 )
-from asrkit.cli.parser import Parser
+from asrkit.cli.parser import Parser, complain
 from asrkit.cli.progress import bar
+from asrkit.errors import UserError
 from asrkit.extras import need
 
 if TYPE_CHECKING:
     from asrkit.data.manifest import LeftOut
     from asrkit.evaluation import Outcome, Score
-    from asrkit.model_file import ModelFile
+    from asrkit.model_contents import RunnableModel
     from asrkit.runtime import Recognizer
 
 
@@ -67,11 +69,12 @@ def add_recognizers(arguments: Parser, chunks: str | None) -> None:
 
 
 def evaluate(options: argparse.Namespace) -> int:
-    from asrkit.cli.recognizer import load_file, name_left_out
+    from asrkit.cli.recognizer import name_left_out
     from asrkit.evaluation import scores
     from asrkit.evaluation.written import normalizer_of, rules_of, written_table
+    from asrkit.runtime.load import load_runnable
 
-    file = load_file(options)
+    file = load_runnable(options.model)
     recognizers, aligner = recognizers_of(options, file)
     rules = rules_of(file, options.written)
     written = normalizer_of(rules)
@@ -107,18 +110,17 @@ def recognized(
 
 
 def recognizers_of(
-    options: argparse.Namespace, file: ModelFile
-) -> tuple[dict[str, Recognizer], Recognizer]:
+    options: argparse.Namespace, file: RunnableModel
+) -> tuple[dict[str, Recognizer], Recognizer | None]:
     """Return a recogniser for each chunk of --chunk-ms, by name, and one to align references."""
-    import torch
-
     from asrkit.cli import recognizer as of
-    from asrkit.context import FULL
     from asrkit.runtime import recognizer_of
     from asrkit.runtime.load import searches_of
-    from asrkit.runtime.threads import leave_cores
 
-    common = {"device": options.device, "postprocess": of.postprocess_of(options)}
+    common = {
+        "device": options.device, "postprocess": of.postprocess_of(options),
+        "threads": getattr(options, "model_threads", None),
+    }  # fmt: skip
     endpointer, hotwords = of.endpointer_of(options), of.hotwords_of(options)
     contexts = []
     chunks = options.chunk_ms.split(",")
@@ -142,12 +144,24 @@ def recognizers_of(
         if second is not None:
             recognizer = recognizer.with_final_search(last or first)
         recognizers[recognizer.context] = recognizer.with_hotwords(hotwords)
-    for recognizer in recognizers.values():
-        leave_cores(recognizer.backend.kind, torch.get_num_threads())
-    return recognizers, recognizer_of(file, FULL, **common)
+    return recognizers, aligner_of(file, common)
 
 
-def as_json(file: ModelFile, found: dict[str, Score]) -> dict[str, Any]:
+def aligner_of(file: RunnableModel, common: dict[str, Any]) -> Recognizer | None:
+    """Return a recogniser in full context; None without torch and without an export for it."""
+    from asrkit.context import FULL
+    from asrkit.runtime import recognizer_of
+
+    try:
+        return recognizer_of(file, FULL, backend="eager" if find_spec("torch") else None, **common)
+    except UserError as error:
+        if find_spec("torch"):
+            raise
+        complain("asrkit evaluate", f"no delays: {error}")
+        return None
+
+
+def as_json(file: RunnableModel, found: dict[str, Score]) -> dict[str, Any]:
     """Return the scores as JSON, with the errors of every utterance."""
     contexts: dict[str, dict[str, Any]] = {}
     for name, score in found.items():

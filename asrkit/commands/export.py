@@ -8,7 +8,7 @@ from contextlib import ExitStack, suppress
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from asrkit.atomic_write import replacing
 from asrkit.cli.options import add_context, add_model_file, refuse
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from asrkit.backends import Backend
-    from asrkit.backends.export_metadata import Exported
+    from asrkit.backends.export_metadata import Exported, What
     from asrkit.backends.transducer import TransducerParts
     from asrkit.data.recording import Recording
     from asrkit.evaluation import Score
@@ -72,25 +72,27 @@ MOST_LOST = 0.3  # percentage points of the error rate that int8 may cost
 def export(options: argparse.Namespace) -> int:
 
     from asrkit import audio
-    from asrkit.backends.check import compare_parts, largest_of
-    from asrkit.backends.export_metadata import data_path, read_by
+    from asrkit.backends.check import largest_of, run_parts
+    from asrkit.backends.export_metadata import data_path
     from asrkit.backends.onnx import read as read_onnx
-    from asrkit.cli.recognizer import load_file
+    from asrkit.backends.pytorch import EagerParts
     from asrkit.export import onnx, torchscript
     from asrkit.export.verification import eager_step, largest_difference, tolerance
     from asrkit.model import TransducerHead
+    from asrkit.model_file import load_model
 
-    file = load_file(options)
+    file = load_model(options.model)
     exported = exported_of(options, file)
     if exported.what != "encoder":
-        file.require_trained()
+        file.runnable.require_trained()
     layout = fitting_layout(file, exported) if options.format.startswith("sherpa-onnx") else None
     output = Path(options.output or default_output(options, file, exported))
     recordings = replayed(options.audio, file)
     samples, source = recordings[0][0][None], recordings[0][1]
     trial = with_texts(options, file)
     writer = torchscript if options.format == "torchscript" else onnx
-    in_parts = exported.what != "encoder" and isinstance(file.model.head, TransducerHead)
+    head, is_encoder = file.model.head, exported.what == "encoder"
+    in_parts = isinstance(head, TransducerHead) and not is_encoder
     output, *parts = paths_of(output, layout, in_parts)
     with ExitStack() as stack:  # a failed export must not replace a file
         temporary, *others = (stack.enter_context(replacing(each)) for each in (output, *parts))
@@ -98,15 +100,16 @@ def export(options: argparse.Namespace) -> int:
         writer.write(eager_step(file, exported), temporary, exported, file)
         module: Any = (torchscript.read if writer is torchscript else read_onnx)(temporary)[0]
         difference = largest_difference(file, exported, module, samples)
-        if in_parts:
-            written = compare_parts(with_parts(file, exported, others))
-            difference = max(difference, largest_of(written))
+        if isinstance(head, TransducerHead) and not is_encoder:
+            both = with_parts(file, exported, others), EagerParts(head)
+            outputs = (run_parts(parts, file.model.encoder.dim) for parts in both)
+            difference = max(difference, largest_of(zip(*outputs, strict=True)))
         allowed = tolerance(file, exported, samples, difference)
         if not difference <= allowed:
             raise UserError(
                 f"{shown(output)} not written: it differs from eager by {difference:.1e}, more "
                 f"than {allowed:.0e}, over {source}; --audio replays another recording, "
-                f"--what {read_by(file.model.head)} leaves the features to the program"
+                f"--what {file.config.model.head.kind} leaves the features to the program"
             )
         lost = quantized(file, exported, temporary, others, trial) if trial else ""
         if layout is not None:
@@ -168,15 +171,15 @@ def with_parts(file: ModelFile, exported: Exported, paths: list[Path]) -> Transd
     """Write predictor and joiner of a transducer as ONNX; return the files' parts."""
     from asrkit.backends.export_metadata import PARTS
     from asrkit.backends.onnx import read_parts
-    from asrkit.backends.transducer import part_steps
     from asrkit.export import onnx
+    from asrkit.export.modules import part_steps
     from asrkit.model import TransducerHead
 
     head = file.model.head
     assert isinstance(head, TransducerHead)
     for part, module, path in zip(PARTS, part_steps(head), paths, strict=True):
         onnx.write(module, path, exported._replace(what=part), file)
-    parts = read_parts(paths, file)
+    parts = read_parts(paths, file.runnable, 1)
     assert parts is not None
     return parts
 
@@ -193,15 +196,14 @@ def wired(
     folder; return a line about texts of sherpa-onnx, if it is installed."""
     import onnx as onnx_package
 
-    from asrkit.backends import eager
     from asrkit.backends.onnx import of_file
     from asrkit.build import build_search
-    from asrkit.config import parse_search
+    from asrkit.config.decoding import parse_search
     from asrkit.export import sherpa_folder
     from asrkit.export.sherpa_graphs import tail_samples
     from asrkit.runtime import Recognizer
 
-    backend = of_file(paths[0], file, eager(file.model, exported.context), parts=paths[1:])
+    backend = of_file(paths[0], file.runnable, exported.context, 1, parts=paths[1:])
     for model, path in zip(layout.wired(paths, file, exported), paths, strict=True):
         onnx_package.save(model, path)
     name = file.path.stem if file.path else folder.name
@@ -211,7 +213,7 @@ def wired(
         if find_spec("sherpa_onnx") is None:
             return f"\nnot tried with sherpa-onnx: {pip_install('sherpa_onnx')}"
         theirs = layout.wheel(paths, tokens, file, exported)
-        search = build_search(parse_search("greedy"), file.model.head)
+        search = build_search(parse_search("greedy"), file.config.model.head.kind)
         ours = Recognizer(backend, file.tokenizer, search, frontend=layout.frontend(file))
         tail = tail_samples(file, exported)
         sherpa_folder.replay(theirs, ours, [samples for samples, _ in recordings], tail)
@@ -251,12 +253,13 @@ def default_output(options: argparse.Namespace, file: ModelFile, exported: Expor
 
 def exported_of(options: argparse.Namespace, file: ModelFile) -> Exported:
     """Return what to export. Raises UserError for options that do not fit each other or a file."""
-    from asrkit.backends.export_metadata import Exported, read_by
+    from asrkit.backends.export_metadata import Exported
     from asrkit.cli.recognizer import context_of
-    from asrkit.config import MOST_FRAMES
+    from asrkit.config.bounds import MOST_FRAMES
     from asrkit.export.onnx import MOST_BYTES
 
-    form, readable, context = options.format, read_by(file.model.head), context_of(options, file)
+    form, readable = options.format, cast("What", file.config.model.head.kind)
+    context = context_of(options, file.runnable)
     fitting = {"encoder", readable, "model"}
     if form == "torchscript":
         fitting = {"encoder"}
@@ -307,23 +310,22 @@ def quantized(
     file: ModelFile, exported: Exported, path: Path, parts: list[Path], trial: list[Recording]
 ) -> str:
     """Convert a float32 file to int8 in its place if it recognises as well; describe the result."""
-    from asrkit.backends import eager
     from asrkit.backends.backend import of_step
     from asrkit.backends.onnx import of_file, read_parts
-    from asrkit.backends.registry import check
+    from asrkit.backends.pytorch import eager
     from asrkit.export import int8
     from asrkit.export.verification import eager_step
 
     module = eager_step(file, exported)
     reference = eager(file.model, exported.context)
     observed = int8.ObservedStep(path, module)
-    float32 = of_step(observed, reference)._replace(kind="onnx")
-    before = score(float32._replace(transducer=read_parts(parts, file)), file, trial)
+    init_state, run = of_step(observed, reference.spec)
+    float32 = reference._replace(kind="onnx", init_state=init_state, step=run)
+    before = score(float32._replace(transducer=read_parts(parts, file.runnable, 1)), file, trial)
     if not any(map(any, observed.ranges.values())):
         raise UserError("int8 not written: the manifest's recordings are too short for a frame")
     int8.quantize(path, module, observed.ranges)
-    backend = of_file(path, file, reference, "int8", parts)
-    check(backend, file, reference)
+    backend = of_file(path, file.runnable, exported.context, 1, "int8", parts)
     after = score(backend, file, trial)
     name, rates = before.words.name, f"float32 {before.words}, int8 {after.words}"
     if before.words.rate is None or after.words.rate is None:
@@ -341,7 +343,7 @@ def score(backend: Backend, file: ModelFile, trial: list[Recording]) -> Score:
     from asrkit.runtime import Recognizer
 
     normalize = build_normalizer(file.config.text)
-    search = build_search(file.config.search, file.model.head)
+    search = build_search(file.config.search, file.config.model.head.kind)
     recognizer = Recognizer(
         backend, file.tokenizer, search, normalize, frontend=build_frontend(file.config.model)
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 from textwrap import indent
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from asrkit.cli.parser import Parser
 from asrkit.errors import printable, shown
 
 if TYPE_CHECKING:
-    from asrkit.model_file import ModelFile
+    from asrkit.model_contents import RunnableModel
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -25,32 +26,33 @@ LONGEST_PART = 100_000  # characters shown of the training and the configuration
 
 
 def info(options: argparse.Namespace) -> int:
-    from asrkit.model_file import FORMAT_VERSION, load_model, model_path
+    from asrkit.model_header import FORMAT_VERSION
+    from asrkit.runtime.load import load_runnable
 
-    path = model_path(options.model)
-    file = load_model(path)
+    file = load_runnable(options.model)
+    path = file.path if file.path and file.path.is_file() else Path(options.model)  # an export
     size = path.stat().st_size / 1e6
     print(f"file        {shown(path, 1000)}, {size:.1f} MB, format version {FORMAT_VERSION}")
     terms = {"licence": file.terms.licence or "", "languages": ", ".join(file.terms.languages)}
     for name, value in (described(file) | terms).items():
         print(f"{name:<12}{value or 'not stated in the file'}")
-    parts = {"training": file.training, "configuration": file.config.model_dump(mode="json")}
+    parts = {"training": file.training, "configuration": file.values["config"]}
     for title, values in parts.items():
         print(f"\n{title}\n{indented(values)}")
     return 0
 
 
-def described(file: ModelFile) -> dict[str, str]:
+def described(file: RunnableModel) -> dict[str, str]:
     """Describe the network of a model file: names of properties, and their values as text."""
     from asrkit.text import events
 
-    context, frame_ms = file.config.context, file.model.encoder.rate.frame_ms
+    context, frame_ms = file.config.context, file.rate.frame_ms
     chunks = ["full"] if context.full_share > 0 else []
     chunks += [f"{chunk * frame_ms} ms" for chunk in context.chunk_sizes]
     lefts = [f"{left * frame_ms} ms" for left in context.left_contexts]
     each = ", ".join(f"{right * frame_ms} ms" for right in context.right_contexts)
     rights = f"; right contexts of {each}" if any(context.right_contexts) else ""
-    chunk, left, after = (frames * frame_ms for frames in context.live)
+    chunk, left, after = (frames * frame_ms for frames in file.live)
     right = f" and {after} ms after it" if after else ""
     silent = events(file.tokenizer)
     return {

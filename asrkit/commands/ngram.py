@@ -65,11 +65,11 @@ def ngram(options: argparse.Namespace) -> int:
 def splitter(options: argparse.Namespace) -> Split:
     """Return the function that splits a text into units or tokens."""
     from asrkit.build import build_normalizer
-    from asrkit.config import TextConfig
-    from asrkit.model_file import load_model
+    from asrkit.config.training import TextConfig
+    from asrkit.runtime.load import load_runnable
     from asrkit.text.graphemes import units
 
-    file = load_model(options.model) if options.model else None
+    file = load_runnable(options.model) if options.model else None
     normalize = build_normalizer(file.config.text if file else TextConfig())
     if options.units == "words":
         return lambda text: units(normalize(text))

@@ -69,13 +69,14 @@ is that of offline recognition at the same chunk size.
 
 
 def push(options: argparse.Namespace) -> int:
-    from asrkit.model_file import load_model, model_path
+    from asrkit.model_file import load_model
+    from asrkit.model_path import model_path
 
     need("huggingface_hub")
     address = address_of(PREFIX + options.repository.removeprefix(PREFIX))
     path = model_path(options.model)
     file = load_model(path)
-    file.require_trained()
+    file.runnable.require_trained()
     terms = terms_of(options).or_else(file.terms)
     if terms.licence is None:
         raise UserError(
@@ -122,7 +123,7 @@ def card_of(file: ModelFile, address: Address, own: str | None) -> str:
     text = f"{own.rstrip()}\n\n## Use\n\n{use}" if own else NEW.format(
         name=address.repository.partition("/")[2], layer=model.layer.capitalize(),
         head="CTC" if model.head.kind == "ctc" else f"a {model.head.kind}", use=use,
-        network="\n".join(f"- {key}: {value}" for key, value in described(file).items()),
+        network="\n".join(f"- {key}: {value}" for key, value in described(file.runnable).items()),
         training=indent(indented(file.training), "  "),  # as code
     )  # fmt: skip
     return f"---\n{properties.to_yaml()}\n---\n\n{text}"

@@ -52,7 +52,7 @@ def report(options: argparse.Namespace) -> int:
     experiment, output = read_experiment(options.experiment)
     file = experiment.file
     options.chunk_ms = options.chunk_ms or chunks_of(file)
-    recognizers, aligner = recognizers_of(options, file)
+    recognizers, aligner = recognizers_of(options, file.runnable)
     chunk = next(iter(recognizers))
     manifest = options.manifest or file.config.data.dev
     if not Path(manifest).exists():
@@ -71,7 +71,7 @@ def report(options: argparse.Namespace) -> int:
     made = page(
         experiment, results, chunk,
         f"{manifest} ({len(texts)} utterances, {minutes:.1f} min), "
-        f"{search_of(options, file).kind.replace('_', ' ')} search"
+        f"{search_of(options, file.runnable).kind.replace('_', ' ')} search"
         f"{f' with {options.lm}' if options.lm else ''}", texts,
         [(each, play(recordings[each.id].load())) for each in worst(texts, WORST)],
         f"asrkit report {options.experiment}",
@@ -84,8 +84,8 @@ def report(options: argparse.Namespace) -> int:
 
 def read_experiment(named: str) -> tuple[Experiment, Path]:
     """Return a training's folder, or that of a lone model file, and the path of its page."""
-    from asrkit.cli.recognizer import load_file
-    from asrkit.model_file import model_path
+    from asrkit.model_file import load_model
+    from asrkit.model_path import model_path
     from asrkit.report.training import Experiment
 
     folder = Path(named)
@@ -94,7 +94,7 @@ def read_experiment(named: str) -> tuple[Experiment, Path]:
     else:
         path = model_path(named)
         folder, name, output = Path(), path.stem, f"{path.stem}.html"
-    return Experiment(name, path, load_file(argparse.Namespace(model=path))), folder / output
+    return Experiment(name, path, load_model(path)), folder / output
 
 
 def chunks_of(file: ModelFile) -> str:

@@ -191,7 +191,6 @@ def serve(options: argparse.Namespace) -> int:
     from asrkit.serve.app import config_of
 
     check_access(options)
-    set_threads()
     store_of(options)  # its errors come before models are loaded
     models = recognizers(options)
     workers, wyoming = options.workers, None
@@ -236,14 +235,6 @@ def serve_together(options: argparse.Namespace, config: uvicorn.Config, web: soc
     return 2 if any(each.exitcode == FAILED for each in processes.processes) else 0
 
 
-def set_threads() -> None:
-    import torch
-
-    torch.set_num_threads(1)  # per step, also for ONNX Runtime: the workers share the cores
-    # The event loop needs a worker's interpreter lock after each packet, and waited 5 ms for it.
-    sys.setswitchinterval(0.0005)
-
-
 def application_of(
     options: argparse.Namespace,
     wyoming: socket.socket | None = None,
@@ -262,7 +253,6 @@ def application_of(
 
     if models is None:
         threading.Thread(target=end_with_parent, daemon=True).start()
-        set_threads()
         logs.set_up(options.log)
         try:
             models = recognizers(options)
@@ -328,6 +318,8 @@ def recognizers(options: argparse.Namespace) -> dict[str, Recognizer]:
     """Return the recognisers that the options describe, by the names of their models."""
     from asrkit.cli.recognizer import load_recognizer
 
+    # The event loop needs a worker's interpreter lock after each packet, and waited 5 ms for it.
+    sys.setswitchinterval(0.0005)
     found: dict[str, Recognizer] = {}
     for text in options.model or [DEFAULT]:
         name, _, path = text.partition("=")
@@ -335,7 +327,7 @@ def recognizers(options: argparse.Namespace) -> dict[str, Recognizer]:
             name, path = name_of(text), text
         if name in found:
             raise UserError(f"two models have the name {shown(name)}: write --model OTHER={path}")
-        one = argparse.Namespace(**vars(options) | {"model": path})
+        one = argparse.Namespace(**vars(options) | {"model": path, "model_threads": 1})
         found[name] = load_recognizer(one)
     return found
 

@@ -20,7 +20,8 @@ from asrkit.extras import need
 from asrkit.terms import Terms
 
 if TYPE_CHECKING:
-    from asrkit.config import Config, DataConfig
+    from asrkit.config.schema import Config
+    from asrkit.config.training import DataConfig
     from asrkit.data.manifest import LeftOut
     from asrkit.training.distributed import Ranks
     from asrkit.training.trainer import Trainer
@@ -93,7 +94,7 @@ def with_terms(config: Config, former: Path | None) -> Config:
 
 def prepare(config: Config, folder: Path, resume: bool, overrides: list[str]) -> None:
     """Make missing manifests and the output folder; reject a folder with a training."""
-    from asrkit.config import ConfigError
+    from asrkit.config.read_yaml import ConfigError
     from asrkit.training.checkpoints import Checkpoints
 
     checkpoints = Checkpoints(folder / "checkpoints").paths()
@@ -118,8 +119,8 @@ def make_manifests(data: DataConfig, overrides: list[str]) -> None:
     are overridden on the command line, or in a folder that is not named after the recipe, as in a
     copied configuration.
     """
-    from asrkit.config import ConfigError
     from asrkit.config.locate import recipes
+    from asrkit.config.read_yaml import ConfigError
 
     named = [*(("data.train", path) for path in data.train), ("data.dev", data.dev)]
     missing = [
@@ -153,7 +154,7 @@ def start_log(folder: Path, first: bool) -> None:
 
 def claim(folder: Path, log: TextIO) -> None:
     """Lock a training's log while this process lives, so that no other training uses the folder."""
-    from asrkit.config import ConfigError
+    from asrkit.config.read_yaml import ConfigError
 
     try:
         import fcntl  # POSIX
@@ -170,8 +171,8 @@ def run(asked: Config, folder: Path, command: argparse.Namespace, ranks: Ranks) 
     import yaml
     from torch.utils.tensorboard import SummaryWriter
 
-    from asrkit.build import build_model
-    from asrkit.config import ConfigError
+    from asrkit.build_network import build_model
+    from asrkit.config.read_yaml import ConfigError
     from asrkit.training.adapters import restrict
     from asrkit.training.checkpoints import Checkpoints, EpochWeights
     from asrkit.training.dataset import shared_corpus

@@ -48,7 +48,6 @@ def tune(options: argparse.Namespace) -> int:
         context_of,
         hotwords_of,
         lm_of,
-        load_file,
         name_left_out,
         search_of,
     )
@@ -56,19 +55,23 @@ def tune(options: argparse.Namespace) -> int:
     from asrkit.evaluation.testset import read_batches
     from asrkit.evaluation.wer import interval_shown
     from asrkit.runtime import recognizer_of
+    from asrkit.runtime.load import load_runnable
     from asrkit.search import KINDS
 
     need("jiwer")
     lm = lm_of(options)
     if lm is None:
         raise UserError("tuning needs a language model: --lm FILE")
-    file = load_file(options)
+    file = load_runnable(options.model)
     if options.search is None and not KINDS[file.config.search.kind].takes_fusion:
         options.search = "prefix_beam"
     searching = search_of(options, file)
     # Reject or report words that do not fit before the network starts.
     model = build_fusion(lm, searching, file.tokenizer).weighted.model
-    recognizer = recognizer_of(file, context_of(options, file), searching, options.device)
+    recognizer = recognizer_of(
+        file, context_of(options, file), searching, options.device, backend=None,
+        threads=options.model_threads,
+    )  # fmt: skip
     recognizer = recognizer.with_hotwords(hotwords_of(options))
     left_out: list[LeftOut] = []
     manifest, normalize = options.manifest, recognizer.normalizer
@@ -109,10 +112,11 @@ def log_probs(
 ) -> Iterator[tuple[ReferenceRecording, np.ndarray]]:
     """Return each utterance with its emissions: the network runs once, for all searches."""
     from asrkit.build import build_search
-    from asrkit.config import parse_search
+    from asrkit.config.decoding import parse_search
     from asrkit.evaluation.outcomes import traced
 
-    quick = recognizer.with_search(build_search(parse_search("greedy"), recognizer.backend.head))
+    head = "ctc" if recognizer.backend.transducer is None else "transducer"
+    quick = recognizer.with_search(build_search(parse_search("greedy"), head))
     for batch in batches:
         for utterance, (_, trace) in zip(batch, traced(quick, batch), strict=True):
             yield utterance, trace.emissions

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 
 from asrkit.cli.options import add_model_file
 from asrkit.cli.parser import Parser
+from asrkit.extras import need
 
 if TYPE_CHECKING:
     import numpy as np
 
     from asrkit.context import Context
-    from asrkit.model_file import ModelFile
+    from asrkit.model_contents import RunnableModel
     from asrkit.runtime import Recognizer
 
 
@@ -38,13 +39,14 @@ def main(argv: list[str] | None = None) -> int:
 def verify(options: argparse.Namespace) -> int:
     from asrkit import audio
     from asrkit.backends.check import TOLERANCE
-    from asrkit.cli.recognizer import load_file
     from asrkit.context import FULL
     from asrkit.evaluation.tables import table
     from asrkit.runtime import recognizer_of
+    from asrkit.runtime.load import load_runnable
     from asrkit.runtime.long_audio import LONGEST_MS
 
-    file = load_file(options)
+    need("torch")  # every context of the training is compared
+    file = load_runnable(options.model)
     recognizers = [recognizer_of(file, context) for context in settings(options, file)]
     twice, full = recognizer_of(file, second_pass="full"), recognizer_of(file, FULL)
     failed = 0
@@ -68,17 +70,17 @@ def verify(options: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def settings(options: argparse.Namespace, file: ModelFile) -> list[Context]:
+def settings(options: argparse.Namespace, file: RunnableModel) -> list[Context]:
     """Return the model's own context, the chunks in each context of the training, and full."""
     from asrkit.context import FULL, Context
 
-    rate, context = file.model.encoder.rate, file.config.context
+    rate, context = file.rate, file.config.context
     chunks = context.chunk_sizes
     if options.chunk_ms is not None:
         chunks = [rate.frames("--chunk-ms", each, 1) for each in options.chunk_ms.split(",")]
     rights = [context.right_context, *context.right_contexts]
     menu = (Context(*each) for each in product(chunks, context.left_contexts, rights))
-    return [*dict.fromkeys([context.live, *menu, FULL])]
+    return [*dict.fromkeys([file.live, *menu, FULL])]
 
 
 def name_of(recognizer: Recognizer) -> str:

@@ -2,14 +2,43 @@
 
 import difflib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import pydantic
+from pydantic import BaseModel
 
+from asrkit.config.bounds import Section
+from asrkit.config.read_yaml import ConfigError
 from asrkit.errors import shown
 from asrkit.registry import Kinds, refusal
 
 MOST_LINES = 20  # errors in a message
+
+Parsed = TypeVar("Parsed", bound=Section)
+
+
+def parsed(
+    section: type[Parsed], values: Any, kinds: Mapping[tuple[str, ...], Kinds[Any]]
+) -> Parsed:
+    """Return a section with these values, checked; see `explained`.
+
+    Raises:
+        ConfigError: for values that do not fit.
+    """
+    try:
+        return section.model_validate(values)
+    except pydantic.ValidationError as error:
+        raise ConfigError(explained(error, _keys(section), kinds)) from None
+
+
+def _keys(section: type[BaseModel], prefix: str = "") -> list[str]:
+    """Return all dotted keys, including sections."""
+    keys = []
+    for name, field in section.model_fields.items():
+        keys.append(prefix + name)
+        if isinstance(field.annotation, type) and issubclass(field.annotation, Section):
+            keys += _keys(field.annotation, f"{prefix}{name}.")
+    return keys
 
 
 def explained(

@@ -7,19 +7,11 @@ from pydantic_core import CoreSchema
 
 from asrkit import audio, search
 from asrkit.config.bounds import Number, Section
-from asrkit.model import heads, positions, subsampling
 from asrkit.registry import Kinds
 
 # Integer options of a kind are bounded, so that no file can make tables that exhaust the memory.
 Few = Annotated[int, Field(ge=1, le=100_000)]
 BOUNDED: dict[Any, Any] = {int: Few, int | None: Few | None, float: Number}
-KINDS: dict[tuple[str, ...], Kinds[Any]] = {
-    ("model", "position"): positions.KINDS,
-    ("model", "subsampling"): subsampling.KINDS,
-    ("model", "frontend"): audio.KINDS,
-    ("model", "head"): heads.KINDS,
-    ("search",): search.KINDS,
-}
 
 
 class KindConfig(Section):
@@ -77,8 +69,5 @@ def usually(kind: str) -> Any:
     return Field(default={"kind": kind}, validate_default=True)
 
 
-AnyPosition = Annotated[KindConfig, OneOf(KindConfig, positions.KINDS, "relative")]
-AnySubsampling = Annotated[KindConfig, OneOf(KindConfig, subsampling.KINDS, "conv4")]
 AnyFrontend = Annotated[KindConfig, OneOf(KindConfig, audio.KINDS, "kaldi")]
-AnyHead = Annotated[KindConfig, OneOf(KindConfig, heads.KINDS, "ctc")]
 AnySearch = Annotated[SearchConfig, OneOf(SearchConfig, search.KINDS, "greedy")]

@@ -1,4 +1,4 @@
-"""The sections `model` and `context`: what a model file keeps of a configuration."""
+"""The section `model`, whose parts check their options."""
 
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
@@ -7,29 +7,24 @@ import torch
 from pydantic import Field, model_validator
 
 from asrkit.audio import build_frontend
-from asrkit.config.bounds import AutoOrOff, ChunkSize, LeftContext, RightContext, Section, Share
-from asrkit.config.checks import Needs, needs
-from asrkit.config.kinds import (
-    AnyFrontend,
-    AnyHead,
-    AnyPosition,
-    AnySubsampling,
-    usually,
-)
-from asrkit.context import FULL, Context, FrameRate
+from asrkit.config.bounds import AutoOrOff, Section
+from asrkit.config.checks import needs
+from asrkit.config.kinds import AnyFrontend, KindConfig, OneOf, usually
+from asrkit.config.running import NumMels
+from asrkit.context import FrameRate, rate_of
+from asrkit.model import heads, positions, subsampling
 from asrkit.model.heads import build_head
 from asrkit.model.positions import build_positions
 from asrkit.model.subsampling import build_subsampling
 
 CONFORMER = needs("model.layer", "conformer")
-CHUNKS = Needs(
-    "context.full_share", "below 1",
-    lambda c: c.context.full_share < 1.0 or c.training.views == "full_and_chunks",
-)  # fmt: skip
+AnyPosition = Annotated[KindConfig, OneOf(KindConfig, positions.KINDS, "relative")]
+AnySubsampling = Annotated[KindConfig, OneOf(KindConfig, subsampling.KINDS, "conv4")]
+AnyHead = Annotated[KindConfig, OneOf(KindConfig, heads.KINDS, "ctc")]
 
 
 class ModelConfig(Section):
-    num_mels: Annotated[int, Field(ge=4, le=512, multiple_of=4)] = 80
+    num_mels: NumMels = 80
     """F, mel bins of a feature frame."""
     dim: Annotated[int, Field(ge=2, le=8192, multiple_of=2)] = 256
     """D, width of the encoder; a multiple of `num_heads`."""
@@ -75,8 +70,7 @@ class ModelConfig(Section):
     @property
     def rate(self) -> FrameRate:
         """Relation of feature frames to encoder frames."""
-        with torch.device("meta"):
-            return build_subsampling(self.subsampling.model_dump(), self.num_mels, self.dim).rate
+        return rate_of(**self.subsampling.model_dump())
 
     @model_validator(mode="after")
     def _fits(self) -> "ModelConfig":
@@ -95,36 +89,3 @@ class ModelConfig(Section):
             except ValueError as error:
                 raise ValueError(f"{part}: {error}") from None
         return self
-
-
-class ContextConfig(Section):
-    """Chunk sizes and left contexts in encoder frames: of 40 ms with conv4, of 80 ms with conv8."""
-
-    chunk_sizes: Annotated[list[ChunkSize], Field(max_length=64)] = [4, 8, 16, 25]
-    """Chunk sizes drawn in training, besides full context; repeat a size to draw it more often."""
-    left_contexts: Annotated[list[LeftContext], Field(min_length=1, max_length=64), CHUNKS] = [64]
-    """Left contexts drawn in training."""
-    right_contexts: Annotated[list[RightContext], Field(min_length=1, max_length=64), CHUNKS] = [0]
-    """Right contexts drawn in training with the chunks: encoder frames after its chunk that a frame
-    sees. They improve live text and delay it by their length. A chunk of C frames with R after it
-    takes 1 + R/C times as long."""
-    full_share: Annotated[Share, needs("training.views", "one", "same")] = 0.5
-    """Share of the batches in full context."""
-    chunk_size: ChunkSize = 16
-    """Default chunk size of decoding: 16 frames are 640 ms with conv4."""
-    left_context: LeftContext = 64
-    """Default left context of decoding."""
-    right_context: RightContext = 0
-    """Default right context of decoding."""
-
-    @property
-    def live(self) -> Context:
-        """Default context of decoding."""
-        return Context(self.chunk_size, self.left_context, self.right_context)
-
-    @property
-    def validated(self) -> list[Context]:
-        """Contexts of validation: full context if trained, and each chunk size once."""
-        left, right = max(self.left_contexts), self.right_context
-        chunks = [Context(each, left, right) for each in dict.fromkeys(self.chunk_sizes)]
-        return [FULL, *chunks] if self.full_share > 0 else chunks

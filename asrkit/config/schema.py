@@ -6,29 +6,29 @@ of kinds, which are arguments of their classes. docs/configuration.md is generat
 """
 
 from collections.abc import Iterator
-from pathlib import Path, PurePath
-from typing import Annotated, Any, Literal, TypeVar
+from pathlib import Path
+from typing import Any
 
-import pydantic
-from pydantic import BaseModel, BeforeValidator
-
-from asrkit.config.bounds import Number, NumberFromZero, Section
+from asrkit import audio, search
+from asrkit.config.bounds import Section
 from asrkit.config.checks import refuse_idle
-from asrkit.config.error_messages import explained
-from asrkit.config.kinds import KINDS, AnySearch, SearchConfig, usually
-from asrkit.config.model import CHUNKS, ContextConfig, ModelConfig
+from asrkit.config.context import CHUNKS, ContextConfig
+from asrkit.config.error_messages import parsed
+from asrkit.config.kinds import AnySearch, usually
+from asrkit.config.model import ModelConfig
 from asrkit.config.read_yaml import ConfigError, read_values
+from asrkit.config.running import without_gone
 from asrkit.config.training import AugmentationConfig, DataConfig, TextConfig, TrainingConfig
+from asrkit.model import heads, positions, subsampling
+from asrkit.registry import Kinds
 
-# Keys that only model files and checkpoints of earlier versions have, or that no longer count there
-GONE = {
-    "training": {
-        "average_of", "consistency_ramp", "keep_checkpoints", "parallel", "trackers",
-    },
-    "position": {"embedding_layernorm", "dropout"},
-    "head": {"prune_range", "delay_penalty", "fast_emit"},
-    "text": {"unicode_form"},
-}  # fmt: skip
+KINDS: dict[tuple[str, ...], Kinds[Any]] = {
+    ("model", "position"): positions.KINDS,
+    ("model", "subsampling"): subsampling.KINDS,
+    ("model", "frontend"): audio.KINDS,
+    ("model", "head"): heads.KINDS,
+    ("search",): search.KINDS,
+}
 
 
 class Config(Section):
@@ -40,26 +40,6 @@ class Config(Section):
     search: AnySearch = usually("greedy")
     """Default search of decoding, a kind with its options."""
     training: TrainingConfig
-
-
-class LanguageModelConfig(Section):
-    """A language model for decoding. Model files do not contain it, as they name no other files."""
-
-    # path of an ARPA file or a KenLM binary
-    path: Annotated[str, BeforeValidator(lambda it: str(it) if isinstance(it, PurePath) else it)]
-    units: Literal["words", "tokens"] = "words"
-    weight: NumberFromZero = 0.5
-    word_bonus: Number = 0.5  # added for each word, or token
-
-
-class _Decoding(Section):
-    """Settings of decoding, which are parsed one by one."""
-
-    search: AnySearch = usually("greedy")
-    lm: LanguageModelConfig = LanguageModelConfig(path="")
-
-
-Parsed = TypeVar("Parsed", bound=Section)
 
 
 def load_config(path: str | Path, overrides: list[str] | None = None) -> Config:
@@ -88,7 +68,7 @@ def check_written(
 
 
 def parse_config(values: dict[str, Any]) -> Config:
-    config = _parse(Config, values)
+    config = parsed(Config, values, KINDS)
     for problem in impossible(config):
         raise ConfigError(problem)
     return config
@@ -125,43 +105,4 @@ def impossible(config: Config) -> Iterator[str]:
 
 def parse_record(values: Any) -> Config:
     """Check the configuration in a model file, but not what only its training needed."""
-    values = without_gone(values)
-    if isinstance(values, dict) and "model" in values:
-        values["model"] = without_gone(values["model"])
-    return _parse(Config, values)
-
-
-def without_gone(sections: Any) -> Any:
-    """Return sections without the keys of GONE."""
-    return {
-        name: {key: section[key] for key in section if key not in GONE.get(name, ())}
-        if isinstance(section, dict) else section
-        for name, section in sections.items()
-    } if isinstance(sections, dict) else sections  # fmt: skip
-
-
-def parse_search(value: Any) -> SearchConfig:
-    """Check a search given by a kind, or by a dict of a kind and its options."""
-    return _parse(_Decoding, {"search": value}).search
-
-
-def parse_language_model(value: Any) -> LanguageModelConfig:
-    """Check a language model given by a path, or by a dict of a path and options."""
-    return _parse(_Decoding, {"lm": value if isinstance(value, dict) else {"path": value}}).lm
-
-
-def _parse(section: type[Parsed], values: Any) -> Parsed:
-    try:
-        return section.model_validate(values)
-    except pydantic.ValidationError as error:
-        raise ConfigError(explained(error, _keys(Config), KINDS)) from None
-
-
-def _keys(section: type[BaseModel], prefix: str = "") -> list[str]:
-    """Return all dotted keys, including sections."""
-    keys = []
-    for name, field in section.model_fields.items():
-        keys.append(prefix + name)
-        if isinstance(field.annotation, type) and issubclass(field.annotation, Section):
-            keys += _keys(field.annotation, f"{prefix}{name}.")
-    return keys
+    return parsed(Config, without_gone(values), KINDS)

@@ -4,10 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-import torch
 
 from asrkit.audio import SAMPLE_RATE
-from asrkit.build import build_alignment
 from asrkit.evaluation.delays import delays
 from asrkit.evaluation.recording_search import Trace
 from asrkit.evaluation.wer import ErrorRate, wer
@@ -74,8 +72,8 @@ def recognize(
     Args:
         batches: utterances, which share steps of the network if possible.
         recognizers: recognisers of one model, by name.
-        aligner: recogniser in full context on the eager network, without endpoints, which aligns
-            the references. None for no alignments and no delays.
+        aligner: recogniser in full context without endpoints, which aligns the references. None for
+            no alignments and no delays.
     """
     for batch in batches:
         found = {name: traced(each, batch) for name, each in recognizers.items()}
@@ -142,8 +140,7 @@ def aligned(
         (emissions,) = aligner.emissions([utterance.samples])
     try:
         tokens = aligner.tokenizer.encode(utterance.reference)
-        alignment = build_alignment(aligner.backend.head, tokens)
-        trace = Trace(alignment.bound(None, aligner.end_of_turn))
+        trace = Trace(aligner.with_alignment(tokens).search)
         aligner.with_search(trace).read(emissions, len(utterance.samples))
     except (TextError, AlignmentError):
         return None
@@ -151,18 +148,13 @@ def aligned(
 
 
 def loss_of(recognizer: Recognizer, emissions: np.ndarray, reference: str) -> ReferenceLoss | None:
-    """Return the head's loss of a reference; None if it cannot be written or needs more frames."""
+    """Return the head's loss of a reference.
+
+    None if it cannot be written or needs more frames, and for an export, which has no loss.
+    """
     try:
         tokens = recognizer.tokenizer.encode(reference)
     except TextError:
         return None
-    head, count = recognizer.backend.head, len(emissions)
-    if not tokens or head.frames_needed(tokens) > count:
-        return None
-    device = recognizer.engine.spec.device
-    with torch.no_grad():
-        loss = head.loss(
-            torch.from_numpy(emissions[None]).to(device), torch.tensor([count]),
-            torch.tensor([tokens], device=device), torch.tensor([len(tokens)]),
-        )  # fmt: skip
-    return ReferenceLoss(float(loss), len(tokens))
+    loss = recognizer.backend.loss and recognizer.backend.loss(emissions, tokens)
+    return None if loss is None else ReferenceLoss(loss, len(tokens))

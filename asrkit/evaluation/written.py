@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from asrkit.evaluation.tables import table
 from asrkit.evaluation.wer import ErrorRate, Interval, bootstrap, interval_shown, total, wer
 from asrkit.extras import need
-from asrkit.model_file import ModelFile
+from asrkit.model_contents import ModelFile, RunnableModel
 
 
 class Written(NamedTuple):
@@ -30,7 +30,7 @@ def rules_for(languages: Sequence[str]) -> str:
     return "english" if [*languages[:1]] == ["en"] else "basic"
 
 
-def rules_of(file: ModelFile, asked: str | None = None) -> str | None:
+def rules_of(file: ModelFile | RunnableModel, asked: str | None = None) -> str | None:
     """Return the name of the normaliser that scores a model's written text, or None.
 
     Args:

@@ -12,7 +12,14 @@ from asrkit.backends import Backend
 from asrkit.backends.backend import Output, State
 from asrkit.context import FULL_CONTEXT, Context
 from asrkit.errors import UserError
-from asrkit.model import EncoderState, Network, Step
+from asrkit.model import (
+    EncoderState,
+    JoinerStep,
+    Network,
+    PredictorStep,
+    Step,
+    TransducerHead,
+)
 from asrkit.model.attention import ChunkAttention
 from asrkit.model.frontend import TorchFrontend
 
@@ -108,3 +115,8 @@ class WholeStep(nn.Module):
         context = Context((feats.size(1) - encoder.rate.lookahead) // encoder.rate.factor)
         output, _ = encoder.run(feats, lengths, state, context, encoder.tables(context))
         return self.model.head.emissions(output.frames), output.lengths
+
+
+def part_steps(head: TransducerHead) -> list[nn.Module]:
+    """Return predictor and joiner as networks of their own, in the order of PARTS."""
+    return [PredictorStep(head).eval(), JoinerStep(head).eval()]

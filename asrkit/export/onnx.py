@@ -17,19 +17,9 @@ import torch
 from torch import nn
 
 from asrkit.audio import HOP, SAMPLE_RATE
-from asrkit.backends.backend import MOST_WHOLE
-from asrkit.backends.export_metadata import (
-    KEY,
-    PARTS,
-    Exported,
-    What,
-    data_path,
-    describe,
-    read_by,
-    samples_ahead,
-)
-from asrkit.backends.onnx import STATE
+from asrkit.backends.export_metadata import KEY, PARTS, Exported, What, data_path
 from asrkit.build import build_frontend
+from asrkit.export.description import describe, samples_ahead
 from asrkit.extras import need
 from asrkit.model import BLANK, EncoderState, TransducerHead
 from asrkit.model_file import ModelFile
@@ -37,8 +27,10 @@ from asrkit.model_file import ModelFile
 if TYPE_CHECKING:
     from onnxscript import ir
 
+STATE = [f"state_{name}" for name in EncoderState._fields]
 MOST_BYTES = 3 << 29  # 1.5 GiB of weights in one file; protobuf's limit is 2 GiB for everything
 SMALL = 1 << 10  # bytes of a tensor that stays in the graph, where shapes are inferred from it
+LONGEST = 1500  # frames of full context for the exporter; more run too
 LARGEST = 1 << 20  # limit of the dynamic dimensions, which the exporter requires
 
 
@@ -147,7 +139,7 @@ def whole_inputs(file: ModelFile) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return example inputs of full context for the exporter, and their dynamic shapes."""
     encoder = file.model.encoder
     batch = torch.export.Dim("batch", min=1, max=LARGEST)
-    frames = torch.export.Dim("frames", min=1, max=MOST_WHOLE)
+    frames = torch.export.Dim("frames", min=1, max=LONGEST)
     size = 7 * encoder.rate.factor + encoder.rate.lookahead
     inputs = {"feats": torch.zeros(2, size, encoder.num_mels), "lengths": torch.full((2,), size)}
     length = encoder.rate.factor * frames + encoder.rate.lookahead
@@ -192,7 +184,7 @@ def output_names(exported: Exported, file: ModelFile) -> list[str]:
     """Return the names of the outputs before the state."""
     if exported.what in PARTS:
         return ["predicted" if exported.what == "predictor" else "logits"]
-    encoded = exported.what == "encoder" or read_by(file.model.head) == "transducer"
+    encoded = exported.what == "encoder" or file.config.model.head.kind == "transducer"
     past = ["new_past"] if exported.what == "model" else []
     return ["encoded" if encoded else "log_probs", "frames", *past]
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from asrkit.audio import HOP
 from asrkit.backends.export_metadata import Exported
-from asrkit.backends.onnx import STATE
 from asrkit.errors import UserError
+from asrkit.export.onnx import STATE
 from asrkit.model import ConformerEncoder, EncoderState, TransducerHead
 from asrkit.model_file import ModelFile
 

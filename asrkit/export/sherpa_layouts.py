@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from asrkit.audio import Frontend
 from asrkit.audio import build_frontend as frontend_of_kind
-from asrkit.backends.export_metadata import Exported, read_by
+from asrkit.backends.export_metadata import Exported
 from asrkit.build import build_frontend
 from asrkit.export import sherpa, sherpa_folder, sherpa_lstm, sherpa_nemo
 from asrkit.export.sherpa_graphs import tail_samples
@@ -107,7 +107,7 @@ class Layout(NamedTuple):
 
 def layout_of(file: ModelFile) -> Layout:
     """Return the layout for a model."""
-    if read_by(file.model.head) == "transducer":
+    if file.config.model.head.kind == "transducer":
         return LSTM_TRANSDUCER if sherpa_lstm.fits(file) else NEMO_TRANSDUCER
     return WENET_CTC if file.config.model.frontend.kind == "kaldi" else NEMO_CTC
 

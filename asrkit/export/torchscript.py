@@ -6,8 +6,9 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from asrkit.backends.export_metadata import KEY, Exported, describe, described
+from asrkit.backends.export_metadata import KEY, Exported, described
 from asrkit.backends.pytorch import unwarned
+from asrkit.export.description import describe
 from asrkit.model_file import ModelFile
 
 DESCRIPTION = f"{KEY}.json"  # file in the archive with the description

@@ -8,13 +8,14 @@ import numpy as np
 from torch import nn
 
 from asrkit.audio import HOP
-from asrkit.backends import Backend, eager
-from asrkit.backends.backend import MOST_WHOLE, of_step
+from asrkit.backends import Backend
+from asrkit.backends.backend import of_step
 from asrkit.backends.check import TOLERANCE, compare, largest_of
 from asrkit.backends.export_metadata import Exported
-from asrkit.backends.pytorch import OnArrays
+from asrkit.backends.pytorch import OnArrays, eager
 from asrkit.build import build_frontend
 from asrkit.export.modules import SamplesStep, WholeStep, of_samples_step, of_stream
+from asrkit.export.onnx import LONGEST
 from asrkit.model import Step
 from asrkit.model_file import ModelFile
 
@@ -40,7 +41,8 @@ def backend_of(step: Any, file: ModelFile, exported: Exported) -> Backend:
         step = OnArrays(step, file.model.encoder.mean)
     if exported.what == "model":
         return of_samples_step(step, reference, build_frontend(file.config.model))
-    return of_step(step, reference)
+    init_state, run = of_step(step, reference.spec)
+    return reference._replace(init_state=init_state, step=run)
 
 
 def largest_difference(
@@ -89,7 +91,7 @@ def largest_between(
         size = len(rows) * spec.context.chunk_size
         sizes = [size] * math.ceil(count / size)
         if spec.context.full:
-            sizes = [min(count, MOST_WHOLE), max(1, min(count, MOST_WHOLE) // 3)]
+            sizes = [min(count, LONGEST), max(1, min(count, LONGEST) // 3)]
         frames, others = compare(backend, reference, feats, sizes)
         pairs += [*frames, *others]
     return largest_of(pairs)

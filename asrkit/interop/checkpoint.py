@@ -14,8 +14,7 @@ from typing import IO, Any
 import torch
 from torch import Tensor
 
-from asrkit.config import ConfigError
-from asrkit.config.read_yaml import parse_yaml
+from asrkit.config.read_yaml import ConfigError, parse_yaml
 from asrkit.errors import UserError, reason, shown
 
 MOST_MEMBERS = 1000  # members of an archive that are read; published archives have ten

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from asrkit.atomic_write import sha256_of
-from asrkit.build import build_model
-from asrkit.config import parse_record
+from asrkit.build_network import build_model
+from asrkit.config.schema import parse_record
 from asrkit.errors import shown
 from asrkit.interop.checkpoint import CheckpointError
 from asrkit.model_contents import START, UNNAMED, ModelFile

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from asrkit.config import MOST_FRAMES
+from asrkit.config.bounds import MOST_FRAMES
 from asrkit.interop.settings import Part, Size
 
 

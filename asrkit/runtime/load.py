@@ -1,27 +1,25 @@
-"""Loading a recogniser from a model file."""
+"""Loading a recogniser from a model file or an export."""
 
-import copy
+import functools
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from asrkit.backends import build_backend, build_second
+from asrkit.backends.onnx import read_alone
+from asrkit.backends.threads import threads_for
 from asrkit.build import build_frontend, build_fusion, build_normalizer, build_search
-from asrkit.config import (
-    LanguageModelConfig,
-    SearchConfig,
-    parse_language_model,
-    parse_search,
-)
+from asrkit.config.decoding import LanguageModelConfig, parse_language_model, parse_search
+from asrkit.config.kinds import SearchConfig
 from asrkit.context import FULL, FULL_CONTEXT, Context
 from asrkit.errors import UserError, shown
-from asrkit.model_file import ModelFile, load_model
+from asrkit.extras import need
+from asrkit.model_contents import ModelFile, RunnableModel
+from asrkit.model_header import read_runnable
+from asrkit.model_path import model_path
 from asrkit.runtime.endpoint import Endpointer
 from asrkit.runtime.postprocess import find_postprocess
 from asrkit.runtime.recognizer import Recognizer
-from asrkit.runtime.threads import leave_cores, set_threads
 from asrkit.search import KINDS, Search
 
 
@@ -43,8 +41,8 @@ def load(
     """Load a recogniser from a model file.
 
     Args:
-        path: .safetensors model file, name of a ready model, or hf://owner/name for a model on the
-            Hugging Face hub. Nothing else is ever downloaded.
+        path: .safetensors model file; .onnx file that `asrkit export` wrote; name of a ready model;
+            or hf://owner/name for a model on the Hugging Face hub. Nothing else is ever downloaded.
         chunk_size: encoder frames, or "full" for full context; the model's own if None.
         left_context: encoder frames before the chunk; the model's own if None.
         search: kind of search, or a dict of its "kind" and options, as in a configuration. If None,
@@ -57,18 +55,17 @@ def load(
         postprocess: function that rewrites the text of each segment; or "module:function"; or
             "spelled": "four four seven" becomes "447". Never read from a model file, because it is
             code.
-        backend: eager, onnx, onnx-int8, or an .onnx file. If None, onnx if
-            `asrkit export` wrote such a file beside the model file, else eager. Every backend is
-            compared with eager here, int8 within its rounding. ONNX Runtime uses the threads, and
-            torch keeps one.
+        backend: eager, which needs torch; onnx, onnx-int8, or an .onnx file. If None, onnx if
+            `asrkit export` wrote such a file beside the model file, else eager. An export computes
+            numbers of eager here that it states, int8 within its rounding.
         second_pass: encoder frames of a larger chunk, or "full": the same network recognises each
             ended segment again in this context, and that text is final. None for one pass.
         second_search: search of the second pass, see `search`; the first one's if None.
         right_context: encoder frames after its chunk that a frame sees; the model's own if None.
             They delay live text. Full context has none.
-        threads: CPU threads of torch, set for the whole process. None: one in processes of
-            multiprocessing and for a network of fewer than ten million parameters, which does not
-            gain from more; else torch's present number.
+        threads: CPU threads; those of torch are set for the whole process. None: one in processes
+            of multiprocessing and for a network of fewer than ten million parameters, which does
+            not gain from more; else OMP_NUM_THREADS or all cores, and torch's present number.
 
     Raises:
         ModelFileError: for a file that cannot be loaded.
@@ -79,19 +76,34 @@ def load(
     )
     model = None if lm is None else parse_language_model(lm)
     rewrite = None if postprocess is None else find_postprocess(postprocess)
-    file = load_model(path)
-    number = set_threads(threads, file.num_parameters)
-    rate, live = file.model.encoder.rate, file.config.context.live
-    context = rate.context(live, chunk_size, left_context, right_context)
-    recognizer = recognizer_of(
-        file, context, first, device, model, endpointer, rewrite, backend, second_pass, second
-    )
-    leave_cores(recognizer.backend.kind, number)
-    return recognizer
+    runnable = load_runnable(path)
+    context = runnable.rate.context(runnable.live, chunk_size, left_context, right_context)
+    return recognizer_of(
+        runnable, context, first, device, model, endpointer, rewrite, backend, second_pass, second,
+        threads,
+    )  # fmt: skip
+
+
+def load_runnable(model: str | Path) -> RunnableModel:
+    """Read what running a model needs, except its network.
+
+    Args:
+        model: see `load`.
+    """
+    path = Path(model) if isinstance(model, str | Path) else Path()
+    if path.suffix == ".onnx" and path.is_file():
+        return read_alone(path)
+
+    def network(path: Path) -> ModelFile:
+        from asrkit.model_file import load_model
+
+        return load_model(path)
+
+    return read_runnable(model_path(model), network)
 
 
 def recognizer_of(
-    file: ModelFile,
+    file: RunnableModel | ModelFile,
     context: Context | None = None,
     search: SearchConfig | None = None,
     device: str = "cpu",
@@ -101,28 +113,31 @@ def recognizer_of(
     backend: str | Path | None = "eager",
     second_pass: int | str | None = None,
     second_search: SearchConfig | None = None,
+    threads: int | None = None,
 ) -> Recognizer:
-    """Make a recogniser from a loaded model file; see `load`. The default backend is eager."""
+    """Make a recogniser from a loaded model; see `load`. The default backend is eager."""
     if not isinstance(endpointer, Endpointer | None):
         raise UserError(f"endpointer must be an asrkit.Endpointer, got {shown(endpointer)}")
-    file.require_trained()
+    model = file.runnable if isinstance(file, ModelFile) else file
+    model.require_trained()
     if second_search is not None and second_pass is None:
         raise UserError("second_search needs second_pass")
-    context = file.config.context.live if context is None else context
+    context = model.live if context is None else context
     second = None
     if second_pass is not None:
-        chunk_size = file.model.encoder.rate.chunk_size("second_pass", second_pass)
+        chunk_size = model.rate.chunk_size("second_pass", second_pass)
         second = FULL if chunk_size == FULL_CONTEXT else Context(chunk_size, context.left)
-    file = on_device(file, known_device(device))
-    search = search or file.config.search
-    searches = searches_of(lm, search, second_search, file)
-    normalizer = build_normalizer(file.config.text)
-    network = build_backend(backend, file, context)
-    larger = None if second is None else build_second(backend, file, second)
+    if device != "cpu" or isinstance(file, ModelFile):  # which may be on another device
+        model = on_device(model, device)
+    backend = model.export if backend is None else backend
+    number = threads_for(threads, model.num_parameters)
+    searches = searches_of(lm, search or model.config.search, second_search, model)
+    network = build_backend(backend, model, context, str(device), number)
+    larger = second and build_second(backend, model, second, str(device), number)
     try:
         return Recognizer(
-            network, file.tokenizer, searches[0], normalizer, endpointer, postprocess, larger,
-            searches[1], build_frontend(file.config.model), file.terms,
+            network, model.tokenizer, searches[0], build_normalizer(model.config.text), endpointer,
+            postprocess, larger, searches[1], build_frontend(model.config.model), model.terms,
         )  # fmt: skip
     except ValueError as error:
         raise UserError(str(error)) from None
@@ -132,48 +147,25 @@ def searches_of(
     lm: LanguageModelConfig | None,
     first: SearchConfig,
     second: SearchConfig | None,
-    file: ModelFile,
+    model: RunnableModel,
 ) -> tuple[Search, Search | None]:
     """Return the searches of both passes, with a language model in those that use one.
 
     Raises:
         UserError: if the last pass does not use a language model, or the model cannot be read.
     """
-    head = file.model.head
-    fusion = None if lm is None else build_fusion(lm, second or first, file.tokenizer)
+    head = model.config.model.head.kind
+    fusion = None if lm is None else build_fusion(lm, second or first, model.tokenizer)
     first_fusion = fusion if KINDS[first.kind].takes_fusion else None
     last = None if second is None else build_search(second, head, fusion)
     return build_search(first, head, first_fusion), last
 
 
-def on_device(file: ModelFile, device: torch.device) -> ModelFile:
-    """Return the model file with its model on a device; it is copied unless it is there already."""
-    present = file.model.encoder.mean.device
-    if (present.type, present.index or 0) == (device.type, device.index or 0):
-        return file
-    return file._replace(model=copy.deepcopy(file.model).to(device))
+def on_device(model: RunnableModel, device: str) -> RunnableModel:
+    """Return the model with a network that is loaded on a device."""
+    need("torch")
+    from asrkit.backends import pytorch
 
-
-def known_device(device: str | torch.device) -> torch.device:
-    """Return an available device. For a GPU, torch's convolutions are made exact.
-
-    Raises:
-        UserError: for a device that is not available.
-    """
-    names = ["cpu"]
-    if torch.accelerator.is_available():
-        kind = torch.accelerator.current_accelerator()
-        names += [f"{kind}:{i}" for i in range(torch.accelerator.device_count())]
-    try:
-        chosen = torch.device(device)
-    except (RuntimeError, TypeError):
-        chosen = None
-    if chosen is None or f"{chosen.type}:{chosen.index or 0}" not in ("cpu:0", *names):
-        raise UserError(
-            f"device must be one of {', '.join(names)} on this machine, got {shown(device)}"
-        )
-    if chosen.type == "cuda":
-        # By default torch permits TF32 there, with 10 bits of mantissa, and cuDNN chooses it by the
-        # shape: chunks differ from the whole by 8e-3 (H200), in float32 by 3e-5.
-        torch.backends.cudnn.allow_tf32 = False
-    return chosen
+    known = pytorch.known_device(device)
+    load = functools.cache(lambda: pytorch.on_device(model.load(), known))
+    return model._replace(load=load)

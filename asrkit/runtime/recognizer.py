@@ -22,9 +22,9 @@ from asrkit.runtime.results import Result
 from asrkit.runtime.serialization import SavedStreamError, differences, read, unpack
 from asrkit.runtime.session import PACKET_SECONDS, Session, SessionValue
 from asrkit.runtime.stream import Stream, duration
-from asrkit.runtime.threads import survive_forks
 from asrkit.runtime.transcript import DecodingOptions, Transcript, searched
 from asrkit.search import Search
+from asrkit.search.forced_alignment import AlignmentError, ForcedAlignment
 from asrkit.terms import UNKNOWN, Terms
 from asrkit.text import Tokenizer, WordTokenizer, end_of_turn, normalize
 
@@ -66,7 +66,6 @@ class Recognizer:
         frontend: audio.Frontend | None = None,
         terms: Terms = UNKNOWN,
     ) -> None:
-        survive_forks()
         self.normalizer, self.terms = normalizer, terms
         self.end_of_turn = end_of_turn(tokenizer)
         self.engine = build_engine(backend, frontend, endpointer is not None and endpointer.vad)
@@ -192,6 +191,19 @@ class Recognizer:
     def with_search(self, search: Search) -> "Recognizer":
         """Return a recogniser of the same model with another search in the first pass."""
         return self.with_decoding(self.decoding._replace(search=search))
+
+    def with_alignment(self, tokens: list[int]) -> "Recognizer":
+        """Return a recogniser that finds the times of the tokens (U,) of a known text.
+
+        Raises:
+            AlignmentError: for a transducer without a CTC layer, or in an export, which lacks it.
+        """
+        if self.backend.transducer is not None and self.backend.ctc is None:
+            raise AlignmentError(
+                "forced alignment needs a CTC layer, which this transducer or its export lacks: use"
+                " backend eager, or another model"
+            )
+        return self.with_search(ForcedAlignment(tokens, self.backend.ctc))
 
     def with_final_search(self, search: Search) -> "Recognizer":
         """Return a recogniser of the same model with another search in the last pass."""

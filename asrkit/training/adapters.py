@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from asrkit.config import Config
+from asrkit.config.schema import Config
 from asrkit.errors import UserError
 from asrkit.model import Network
 from asrkit.model.attention import ChunkAttention

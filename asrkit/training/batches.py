@@ -9,12 +9,12 @@ from itertools import islice
 import torch
 from torch.utils.data import DataLoader, Sampler
 
-from asrkit.config import Config
-from asrkit.data.dataset import Augmentation, Batch, SpeechDataset
+from asrkit.config.schema import Config
 from asrkit.data.sampling import EpochBatches, with_replay
 from asrkit.training.checkpoints import Progress
 from asrkit.training.dataset import Corpus
 from asrkit.training.distributed import Ranks
+from asrkit.training.utterances import Augmentation, Batch, SpeechDataset
 
 logger = logging.getLogger(__name__)
 

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 from asrkit.atomic_write import replacing, sweep
 from asrkit.errors import UserError
-from asrkit.model_file import ModelFileError, read_tensors, write_tensors
+from asrkit.model_contents import ModelFileError
+from asrkit.model_tensors import read_tensors, write_tensors
 
 logger = logging.getLogger(__name__)
 

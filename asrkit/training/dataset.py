@@ -12,11 +12,12 @@ import torch
 from torch import Tensor
 
 from asrkit.audio import SAMPLE_RATE, Frontend, features
-from asrkit.build import build_frontend, build_normalizer, frames_needed, read_tokenizer
-from asrkit.config import Config
-from asrkit.data.dataset import TextEncoder
+from asrkit.build import build_frontend, build_normalizer, read_tokenizer
+from asrkit.build_network import frames_needed
+from asrkit.config.schema import Config
 from asrkit.data.manifest import LeftOut, ManifestError
 from asrkit.data.recordings import Joined, Recordings, load_recordings
+from asrkit.data.text_encoder import TextEncoder
 from asrkit.errors import UserError
 from asrkit.text import TextError, Tokenizer, end_of_turn
 from asrkit.training.distributed import Ranks

@@ -11,8 +11,8 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from asrkit.backends.pytorch import known_device
 from asrkit.errors import UserError
-from asrkit.runtime.load import known_device
 
 Value = TypeVar("Value")
 AUTO, CPU, CUDA = "auto", "cpu", "cuda"  # values of training.device; also cuda:N

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Sequence
 
 from asrkit.build import build_normalizer, train_tokenizer, with_end_of_turn
-from asrkit.config import Config
+from asrkit.config.schema import Config
 from asrkit.errors import UserError, shown
 from asrkit.model_file import load_model
 from asrkit.text import TextError, Tokenizer

@@ -11,17 +11,18 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from asrkit.audio import features
-from asrkit.audio.augment import change_gain, warp_frequencies
-from asrkit.build import build_frontend, build_spec_augment
-from asrkit.config import Config, ContextConfig
+from asrkit.build import build_frontend
+from asrkit.config.context import ContextConfig
+from asrkit.config.schema import Config
 from asrkit.context import FULL, Context, fitted, num_frames
-from asrkit.data.dataset import Batch, seed_everything
 from asrkit.model import Network
 from asrkit.model.frontend import TorchFrontend
 from asrkit.model.subsampling import num_valid
+from asrkit.training.augment import SpecAugment, change_gain, warp_frequencies
 from asrkit.training.batches import filler
 from asrkit.training.distributed import Ranks
 from asrkit.training.optimizer import ramp
+from asrkit.training.utterances import Batch, seed_everything
 
 # Parameters from which on bfloat16 is faster on a CPU that has it (tools/README.md).
 FASTER_ON_A_CPU = 10_000_000
@@ -43,7 +44,8 @@ class Gradients:
         options = config.training
         self.config, self.ranks = config, ranks
         self.frontend = TorchFrontend(build_frontend(config.model)).to(ranks.device).of_tensors()
-        self.spec_augment = build_spec_augment(config.augmentation)
+        masks = (getattr(config.augmentation, f"spec_{name}") for name in SpecAugment._fields)
+        self.spec_augment = SpecAugment(*masks)
         self.cycle = model.encoder.position.cycle
         if options.gradient_checkpointing:
             recompute_layers(model)

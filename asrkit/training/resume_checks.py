@@ -9,7 +9,9 @@ import reprlib
 from collections.abc import Iterator
 from typing import Any
 
-from asrkit.config import Config, ConfigError, ModelConfig, parse_record
+from asrkit.config.model import ModelConfig
+from asrkit.config.read_yaml import ConfigError
+from asrkit.config.schema import Config, parse_record
 from asrkit.model import heads
 from asrkit.training.checkpoints import Checkpoint, TrainingCheckpointError, different
 from asrkit.training.warm_start import WEIGHTLESS

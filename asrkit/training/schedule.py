@@ -2,7 +2,7 @@
 
 import math
 
-from asrkit.config import Config
+from asrkit.config.schema import Config
 from asrkit.training.dataset import recorded
 
 PASSES = 56.0  # passes over one hour of recordings, one per speed; 28 passes over 4 hours

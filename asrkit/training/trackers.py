@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from asrkit.config import Config
+from asrkit.config.schema import Config
 
 
 class Tracker:

@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from asrkit.config import Config
-from asrkit.data.dataset import Batch
+from asrkit.backends.pytorch import set_threads
+from asrkit.backends.threads import threads_for
+from asrkit.config.schema import Config
 from asrkit.errors import UserError
 from asrkit.evaluation import Score
 from asrkit.evaluation.scoring import unit_rates
 from asrkit.model import Network
-from asrkit.runtime.threads import set_threads
 from asrkit.training.batches import TrainingBatches, filler
 from asrkit.training.checkpoints import (
     Checkpoint,
@@ -37,6 +37,7 @@ from asrkit.training.loss import Gradients, not_finite
 from asrkit.training.optimizer import build_optimizers, learning_rate, set_learning_rate
 from asrkit.training.progress import EpochLog
 from asrkit.training.resume_checks import check_same
+from asrkit.training.utterances import Batch
 from asrkit.training.validation import curves_on_dev, log_rates, scores_on
 
 logger = logging.getLogger(__name__)
@@ -91,7 +92,8 @@ class Trainer:
         self.model, self.corpus, self.config, self.options = model, corpus, config, config.training
         self.checkpoints, self.epochs, self.ranks = checkpoints, epochs, ranks
         self.num_epochs = int(self.options.epochs)
-        set_threads(self.options.num_threads or None, sum(p.numel() for p in model.parameters()))
+        parameters = sum(each.numel() for each in model.parameters())
+        set_threads(threads_for(self.options.num_threads or None, parameters))
         self.gradients = Gradients(model, config, ranks)
         # Weight decay would move the frozen rows of a head whose new labels learn.
         decay = 0.0 if self.options.keep == "adapters" else self.options.weight_decay

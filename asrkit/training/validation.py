@@ -7,13 +7,13 @@ from itertools import chain, zip_longest
 from torch.utils.data import DataLoader
 
 from asrkit.audio import Frontend
-from asrkit.backends.registry import eager
+from asrkit.backends.pytorch import eager
 from asrkit.build import build_search
-from asrkit.config import Config
+from asrkit.config.schema import Config
 from asrkit.context import FULL, Context
-from asrkit.data.dataset import Batch, SpeechDataset, TextEncoder
 from asrkit.data.recordings import Recordings
 from asrkit.data.sampling import EpochBatches
+from asrkit.data.text_encoder import TextEncoder
 from asrkit.evaluation import Outcome, ReferenceRecording, Score, recognize, scores
 from asrkit.evaluation.scoring import losses_of, rates
 from asrkit.evaluation.wer import rate_shown
@@ -23,6 +23,7 @@ from asrkit.runtime import Recognizer
 from asrkit.search import Search
 from asrkit.text import Tokenizer
 from asrkit.training.distributed import Ranks
+from asrkit.training.utterances import Batch, SpeechDataset
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +63,8 @@ def scores_on(
     batches = held_out(
         recordings, encode, data.max_batch_seconds, data.num_workers, ranks.rank, ranks.size
     )
-    search, contexts = build_search(config.search, model.head), config.context.validated
+    search = build_search(config.search, config.model.head.kind)
+    contexts = config.context.validated
     outcomes = validate(model, encode.tokenizer, search, batches, contexts, align, encode.frontend)
     # The order of a single rank, because sums of floats depend on the order.
     rounds = chain.from_iterable(zip_longest(*ranks.gather([list(outcomes)]), fillvalue=[]))

@@ -5,8 +5,10 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from asrkit.config import Config, ModelConfig, check_written, filled, parse_record
+from asrkit.config.inherited import filled
+from asrkit.config.model import ModelConfig
 from asrkit.config.read_yaml import read_values, read_yaml
+from asrkit.config.schema import Config, check_written, parse_record
 from asrkit.errors import UserError
 from asrkit.model import BLANK, Head, Network
 from asrkit.model_file import load_model, read_header

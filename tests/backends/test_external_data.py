@@ -59,7 +59,7 @@ def exported(model: Path) -> Path:
 
 def test_the_export_is_found_and_equals_eager(large: Path, tmp_path: Path) -> None:
     """Loading compares it with eager. Other programs find its data, too."""
-    assert build_backend(None, load_model(large), CONTEXT).kind == "onnx"
+    assert build_backend(None, load_model(large).runnable, CONTEXT).kind == "onnx"
     path = exported(large)
     assert path.stat().st_size < data_path(path).stat().st_size * 20
     assert not [*large.parent.glob(".asrkit-*")]
@@ -81,7 +81,7 @@ def test_data_that_is_not_that_of_the_graph(
     moved: Path, change: Callable[[Path], object], problem: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     change(data_path(exported(moved)))
-    file = load_model(moved)
+    file = load_model(moved).runnable
     with pytest.raises(UserError, match=problem) as error:
         build_backend("onnx", file, CONTEXT)
     assert "\n" not in str(error.value)
@@ -102,7 +102,7 @@ def stated(path: Path, location: str) -> None:
     "location", ["../secret", "/etc/passwd", "..", "", "a\\b", "other.data", "exported.safetensors"]
 )
 def test_a_hostile_location(moved: Path, location: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, file = exported(moved), load_model(moved)
+    path, file = exported(moved), load_model(moved).runnable
     monkeypatch.chdir(moved.parent)
     stated(path, data_path(path).name)  # a control
     assert build_backend("onnx", file, CONTEXT).kind == "onnx"
@@ -113,7 +113,7 @@ def test_a_hostile_location(moved: Path, location: str, monkeypatch: pytest.Monk
 
 def test_a_location_elsewhere_in_a_graph(moved: Path) -> None:
     """A constant of a node can be in another file too."""
-    path, file = exported(moved), load_model(moved)
+    path, file = exported(moved), load_model(moved).runnable
     model = package.load(path, load_external_data=False)
     external = next(each for each in model.graph.initializer if each.external_data)
     node = package.helper.make_node("Constant", [], ["hidden"], value=external)

@@ -63,7 +63,7 @@ def test_an_unknown_command(command: str, message: str, capsys: Output) -> None:
 @pytest.mark.parametrize(
     ("arguments", "before", "policy"),
     [
-        (["-m", "asrkit", "decode", "--model", "m.safetensors", "x.wav"], {}, "PASSIVE"),
+        (["-m", "asrkit", "pack", "--model", "m.safetensors", "--output", "x"], {}, "PASSIVE"),
         (["-m", "asrkit", "train", "--config", "yesno"], {POLICY: "ACTIVE"}, "ACTIVE"),
         (["-c", "import asrkit.model"], {}, "None"),  # control: a library sets no variable
     ],

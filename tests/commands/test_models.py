@@ -10,7 +10,9 @@ import torch
 import asrkit
 from asrkit import pretrained
 from asrkit.hub.catalogue import read_catalogue
-from asrkit.model_file import ModelFileError, load_model, model_path, save_model
+from asrkit.model_contents import ModelFileError
+from asrkit.model_file import load_model, save_model
+from asrkit.model_path import model_path
 from asrkit.text import CharTokenizer
 from tests.conftest import speech, timed
 from tests.running import run

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from asrkit.config import load_config
+from asrkit.config.schema import load_config
 from tests.conftest import write_manifest
 from tests.running import run
 

@@ -5,10 +5,10 @@ from collections import Counter
 import pytest
 import torch
 
-from asrkit.build import build_model
+from asrkit.build_network import build_model
 from asrkit.commands.plan import ROWS, planned, tokenizer_of
-from asrkit.config import parse_config
 from asrkit.config.locate import configurations
+from asrkit.config.schema import parse_config
 from tests.conftest import PROJECT
 
 SENTENCES = ["the cat sat on the mat", "how do you do", "it rains in spring", "who goes there"]

@@ -8,7 +8,8 @@ import yaml
 
 from asrkit.commands.push import card_of
 from asrkit.hub import Address
-from asrkit.model_file import load_model, model_path, save_model
+from asrkit.model_file import load_model, save_model
+from asrkit.model_path import model_path
 from asrkit.terms import Terms
 from tests import hub_server
 from tests.running import run, talkative_model

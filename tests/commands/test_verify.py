@@ -8,7 +8,7 @@ import torch
 
 from asrkit import audio
 from asrkit.commands import verify
-from asrkit.config import parse_config
+from asrkit.config.schema import parse_config
 from asrkit.model.frontend import TorchFrontend
 from asrkit.model_file import ModelFile, save_model
 from asrkit.runtime.long_audio import Span

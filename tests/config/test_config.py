@@ -11,19 +11,14 @@ from typing import Any
 
 import pytest
 
-from asrkit.build import build_model, build_search
+from asrkit.build import build_search
+from asrkit.build_network import build_model
 from asrkit.cli.recognizer import asked_search
-from asrkit.config import (
-    Config,
-    ConfigError,
-    load_config,
-    parse_config,
-    parse_record,
-    parse_search,
-)
 from asrkit.config.bounds import Section
 from asrkit.config.checks import Needs
-from asrkit.config.read_yaml import parse_yaml
+from asrkit.config.decoding import parse_search
+from asrkit.config.read_yaml import ConfigError, parse_yaml
+from asrkit.config.schema import Config, load_config, parse_config, parse_record
 from asrkit.errors import UserError
 from asrkit.model import CTCHead
 from asrkit.model.positions import KINDS

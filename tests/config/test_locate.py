@@ -12,7 +12,10 @@ from typing import Any
 import pytest
 
 from asrkit.commands.train import make_manifests
-from asrkit.config import ConfigError, DataConfig, load_config, locate
+from asrkit.config import locate
+from asrkit.config.read_yaml import ConfigError
+from asrkit.config.schema import load_config
+from asrkit.config.training import DataConfig
 from asrkit.train import main
 from tests.conftest import PROJECT, skip, write_config
 
@@ -172,7 +175,7 @@ def test_from_a_wheel(wheel: Path, tmp_path: Path) -> None:
         )  # fmt: skip
 
     program = (
-        "from asrkit.config import load_config\n"
+        "from asrkit.config.schema import load_config\n"
         "from asrkit.config.locate import configurations, recipes\n"
         "print(load_config('digits').data.recipe, len(configurations()), *recipes().values())"
     )

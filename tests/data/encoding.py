@@ -1,7 +1,7 @@
 """The text encoder of the corpus that the tests are about."""
 
-from asrkit.config import ModelConfig
-from asrkit.data.dataset import TextEncoder
+from asrkit.config.model import ModelConfig
+from asrkit.data.text_encoder import TextEncoder
 from asrkit.model.head import ctc_frames
 from asrkit.text import CharTokenizer, normalize
 

@@ -11,12 +11,12 @@ from pydantic import ValidationError
 
 from asrkit.audio import AudioError
 from asrkit.commands.data_check import default_config
-from asrkit.config import ModelConfig
+from asrkit.config.model import ModelConfig
 from asrkit.data import manifest
-from asrkit.data.dataset import TextEncoder
 from asrkit.data.manifest import LeftOut, ManifestError, read_manifest
 from asrkit.data.recording import Recording
 from asrkit.data.recordings import load_recordings
+from asrkit.data.text_encoder import TextEncoder
 from asrkit.model.head import ctc_frames
 from asrkit.training.dataset import fitting
 from tests.conftest import speech, write_manifest, write_wav

@@ -10,11 +10,11 @@ import pyarrow
 import pytest
 import soundfile
 
-from asrkit.data.dataset import SpeechDataset
 from asrkit.data.inputs import read_recordings
 from asrkit.data.manifest import LeftOut, ManifestError
 from asrkit.data.recordings import load_recordings
 from asrkit.data.shards import INDEX, lossless_form, pack
+from asrkit.training.utterances import SpeechDataset
 from tests.conftest import speech, write_manifest, write_wav
 from tests.data.encoding import ENCODE
 from tests.running import run

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 import torch
 
-from asrkit.config import DataConfig
-from asrkit.data.dataset import Augmentation, SpeechDataset
+from asrkit.config.training import DataConfig
 from asrkit.data.recordings import Recordings, load_recordings
 from asrkit.data.sampling import EpochBatches
+from asrkit.training.utterances import Augmentation, SpeechDataset
 from tests.data.encoding import ENCODE
 
 ALL = list(range(12))  # places of the corpus

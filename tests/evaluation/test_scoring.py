@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from asrkit import audio
-from asrkit.backends import eager
+from asrkit.backends.pytorch import eager
 from asrkit.errors import UserError
 from asrkit.evaluation import Outcome, ReferenceRecording, Score, recognize, scores
 from asrkit.evaluation.calibration import calibration, calibration_error

@@ -10,11 +10,11 @@ import pytest
 import soundfile
 
 import asrkit
-from asrkit.backends import eager
+from asrkit.backends.pytorch import eager
 from asrkit.commands import export
-from asrkit.data.dataset import TextEncoder
 from asrkit.data.inputs import read_distinct
 from asrkit.data.recordings import load_recordings
+from asrkit.data.text_encoder import TextEncoder
 from asrkit.evaluation import ReferenceRecording, recognize, scores
 from asrkit.evaluation.outcomes import aligned
 from asrkit.model import FULL, Context

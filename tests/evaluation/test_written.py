@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from asrkit.config import ConfigError
+from asrkit.config.read_yaml import ConfigError
 from asrkit.config.schema import parse_config
 from asrkit.errors import UserError
 from asrkit.evaluation.scoring import score_of

@@ -8,7 +8,7 @@ import torch
 
 import asrkit
 from asrkit.backends.export_metadata import Exported
-from asrkit.config import parse_config
+from asrkit.config.schema import parse_config
 from asrkit.export import sherpa_folder, sherpa_graphs, sherpa_layouts
 from asrkit.export.__main__ import main
 from asrkit.model import Context, Network, TransducerHead, build_head

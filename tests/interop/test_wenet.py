@@ -13,8 +13,8 @@ import yaml
 from torch import Tensor
 
 from asrkit import audio
-from asrkit.backends import eager
 from asrkit.backends.check import difference
+from asrkit.backends.pytorch import eager
 from asrkit.interop import Imported, import_checkpoint
 from asrkit.interop.checkpoint import CheckpointError
 from asrkit.model import FULL_CONTEXT, Context
@@ -135,7 +135,7 @@ def test_control_each_part_matters(
     folder: Path, expected: Expected, change: dict[str, Any]
 ) -> None:
     """The same weights in asrkit's usual shape do not give WeNet's numbers."""
-    from asrkit.build import build_model
+    from asrkit.build_network import build_model
 
     file = import_checkpoint("wenet", folder).file
     other = build_model(file.config.model.model_validate(file.config.model.model_dump() | change),

@@ -232,7 +232,7 @@ def test_the_import_is_a_start_and_says_so(
     output = tmp_path / "start.safetensors"
     assert run("import", "whisper", path, "--output", output, "--licence", "MIT") == 0
     assert "train it before you stream" in capsys.readouterr().out
-    assert load_model(output).is_start
+    assert load_model(output).training["imported"]["start"]
     training = f"training.start_from={output} data.train=… data.dev=…"
     for command in (
         ["decode", tmp_path / "a.wav", "--model", output],

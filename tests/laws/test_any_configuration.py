@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from asrkit import Batcher, Endpointer, audio
-from asrkit.backends import Backend, eager
+from asrkit.backends import Backend
+from asrkit.backends.pytorch import eager, known_device
 from asrkit.build import FUSIONS, pieces_of
 from asrkit.lm import Hotwords, Weighted, read_arpa
 from asrkit.lm.kneser_ney import arpa_lines, estimate
@@ -26,7 +27,6 @@ from asrkit.model import FULL_CONTEXT, Context, EncoderState, StepOutput, Transd
 from asrkit.model.layer import NORMS, PADDINGS
 from asrkit.model.positions import KINDS
 from asrkit.runtime import BatchedSession, Recognizer, Result, Segment, Session, Word
-from asrkit.runtime.load import known_device
 from asrkit.search import (
     Fusion,
     GreedySearch,

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from asrkit.build import build_model
-from asrkit.config import Config, ConfigError, load_config, parse_config
+from asrkit.build_network import build_model
+from asrkit.config.read_yaml import ConfigError
+from asrkit.config.schema import Config, load_config, parse_config
 from asrkit.interop import import_checkpoint
 from asrkit.model_file import save_model
 from asrkit.training.loss import Loss, View

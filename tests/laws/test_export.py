@@ -10,7 +10,7 @@ import torch
 
 from asrkit.backends.check import difference
 from asrkit.backends.export_metadata import Exported
-from asrkit.config import parse_config
+from asrkit.config.schema import parse_config
 from asrkit.export import torchscript
 from asrkit.export.__main__ import main as export
 from asrkit.export.verification import eager_step, largest_difference

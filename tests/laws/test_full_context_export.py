@@ -18,7 +18,7 @@ from asrkit.model import FULL
 from asrkit.model.attention import MAX_ROWS
 from asrkit.model.positions import KINDS
 from asrkit.model_file import ModelFile, load_model
-from asrkit.runtime import load, recognizer_of
+from asrkit.runtime import load
 from tests.conftest import speech, timed
 from tests.laws.test_export import exported_model, file_of, need_onnx
 from tests.laws.test_shapes import TOGETHER, TRANSFORMER
@@ -73,9 +73,8 @@ def test_control_another_models_export(model: Path, tmp_path: Path) -> None:
     other = file_of(num_layers=1)
     with torch.no_grad():
         other.model.head.bias[0] += 1.0
-    plain = recognizer_of(other, FULL).backend
     with pytest.raises(UserError, match="was exported from another model"):
-        of_file(path, other, plain)
+        of_file(path, other.runnable, FULL, 1)
     samples = speech(2.0)[None]
     module, _ = read(path)
     assert largest_difference(file, WHOLE, module, samples) < 1e-4

@@ -10,6 +10,7 @@ import torch
 
 from asrkit.backends import registry
 from asrkit.backends.backend import Output, State
+from asrkit.backends.pytorch import eager
 from asrkit.model import Context, subsampling
 from asrkit.runtime import recognizer_of
 from tests.conftest import PROJECT, speech, timed, tiny_encoder
@@ -21,7 +22,14 @@ from tests.test_docs import blocks
 def shown(name: str, module: Any) -> Any:
     """What the guide defines by a name, in a module with the names of another."""
     (block,) = (each for each in blocks(PROJECT / "docs/contributing.md") if f" {name}(" in each)
-    names = {"copy": copy, "State": State, "Output": Output, **vars(module)}
+    names = {
+        "copy": copy,
+        "np": np,
+        "eager": eager,
+        "State": State,
+        "Output": Output,
+        **vars(module),
+    }
     exec(dedent(block), names)
     return names[name]
 

@@ -31,12 +31,12 @@ def test_control_an_import_that_no_contract_allows_is_noticed(tmp_path: Path) ->
     shutil.copytree(PROJECT / "asrkit", tmp_path / "asrkit", ignore=shutil.ignore_patterns("*.st*"))
     shutil.copy(PROJECT / "pyproject.toml", tmp_path)
     for path, line in {
-        "model/attention.py": "from asrkit.config import Config",
+        "model/attention.py": "from asrkit.config.schema import Config",
         "train.py": "import asrkit.training.trainer",
         "serve/limits.py": "def f():\n    from asrkit import data",
         "report/__init__.py": "import asrkit.export",
         "cli/table.py": "import asrkit.evaluation",
-        "data/sampling.py": "from asrkit.config import Config",
+        "data/sampling.py": "from asrkit.config.schema import Config",
         "config/kinds.py": "from asrkit import lm",
         "runtime/session.py": "from asrkit import load",
         "__init__.py": "from asrkit.training import trainer",
@@ -167,6 +167,6 @@ def test_what_needs_an_extra_says_which(small: Path) -> None:
 def test_control_another_missing_module_is_no_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     from asrkit.commands.info import main
 
-    monkeypatch.setitem(sys.modules, "asrkit.model_file", None)
+    monkeypatch.setitem(sys.modules, "asrkit.model_header", None)
     with pytest.raises(ModuleNotFoundError):
         main(["m.safetensors"])

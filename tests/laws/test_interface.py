@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 import asrkit
-from asrkit.config import Config
+from asrkit.config.schema import Config
 from tests.kept.measured import FOLDER
 from tests.running import PARSERS, run
 

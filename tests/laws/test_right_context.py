@@ -15,12 +15,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from asrkit import audio
-from asrkit.backends import eager
-from asrkit.backends.export_metadata import Exported, samples_ahead
+from asrkit.backends.export_metadata import Exported
+from asrkit.backends.pytorch import eager
 from asrkit.build import build_frontend
 from asrkit.commands import info, verify
-from asrkit.config import ContextConfig
+from asrkit.config.context import ContextConfig
 from asrkit.errors import UserError
+from asrkit.export.description import samples_ahead
 from asrkit.export.modules import of_stream
 from asrkit.export.verification import eager_step
 from asrkit.model import FULL, FULL_CONTEXT, ConformerEncoder, Context, EncoderState

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from asrkit import Batcher, audio
-from asrkit.backends import eager
+from asrkit.backends.pytorch import eager
 from asrkit.model import FULL, ConformerEncoder, Context, EncoderState, Network
 from asrkit.model.frontend import TorchFrontend
 from asrkit.runtime import BatchedSession, Recognizer, Result

@@ -10,8 +10,9 @@ import pytest
 
 import asrkit
 from asrkit import Batcher, Endpointer, Recognizer, audio
-from asrkit.backends import eager
-from asrkit.config import ConfigError, load_config
+from asrkit.backends.pytorch import eager
+from asrkit.config.read_yaml import ConfigError
+from asrkit.config.schema import load_config
 from asrkit.evaluation.recording_search import Trace
 from asrkit.model import Context, TransducerHead
 from asrkit.runtime.transcript import PIECE
@@ -70,7 +71,7 @@ def test_a_search_of_several_streams_that_fails_ends_only_its_own_stream() -> No
             return super().step_all(states, frames)
 
     own, samples = recognizer(), speech(1.4)
-    batcher = Batcher(own.with_search(Failing(own.backend.head)))
+    batcher = Batcher(own.with_search(Failing(own.backend.transducer)))
     long, short = batcher.start(), batcher.start()
     long.accept(samples)
     short.accept(samples[:4000])

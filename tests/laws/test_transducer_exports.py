@@ -7,7 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from asrkit.config import parse_search
+from asrkit.backends.check import probe
+from asrkit.backends.pytorch import eager
+from asrkit.build import build_frontend
+from asrkit.config.decoding import parse_search
 from asrkit.errors import UserError
 from asrkit.export.__main__ import main as export
 from asrkit.model import Context, TransducerHead
@@ -95,12 +98,15 @@ def test_parts_that_do_not_fit(model: Path, tmp_path: Path) -> None:
 def test_control_other_parts_are_noticed(
     model: Path, weight: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The files are compared with weights that have changed since."""
+    """The probe of a model whose weights have changed since."""
     file = load_model(model)
-    monkeypatch.setattr("asrkit.backends.onnx.check_weights", lambda *_: None)
     with torch.no_grad():
         file.model.head.get_parameter(weight)[3] += 0.1
-    with pytest.raises(UserError, match="predictor and joiner of backend onnx differ from eager"):
+    frontend = build_frontend(file.config.model)
+    expected = probe(eager(file.model, CONTEXT), frontend)
+    monkeypatch.setattr("asrkit.backends.onnx.check_model", lambda *_: None)
+    monkeypatch.setattr("asrkit.backends.onnx.expected_of", lambda *_: expected)
+    with pytest.raises(UserError, match="backend onnx differs from eager"):
         recognizer_of(file, CONTEXT, backend=part(model, ""))
 
 
@@ -110,7 +116,7 @@ def test_int8_samples_and_full_context(
 ) -> None:
     """Weights are noise here: seven bits are not enough for their texts."""
     monkeypatch.setattr("asrkit.commands.export.MOST_LOST", 1000.0)
-    monkeypatch.setattr("asrkit.backends.registry.MOST_ROUNDING", 0.9)
+    monkeypatch.setattr("asrkit.backends.check.MOST_ROUNDING", 0.9)
     copy = tmp_path / "model.safetensors"
     copy.write_bytes(model.read_bytes())
     recording, file = speech(5.3, seed=3), load_model(copy)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from asrkit.backends.transducer import EagerParts
+from asrkit.backends.pytorch import EagerParts
 from asrkit.build import pieces_of
 from asrkit.errors import UserError
 from asrkit.lm import Hotwords, NGram, TokenFusion, Weighted, WordFusion

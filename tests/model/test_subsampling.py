@@ -7,7 +7,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from asrkit.model.subsampling import KINDS, Conv4Subsampling, Conv8Subsampling, in_pieces
+from asrkit.context import rate_of
+from asrkit.model.subsampling import (
+    KINDS,
+    Conv4Subsampling,
+    Conv8Subsampling,
+    build_subsampling,
+    in_pieces,
+)
 from tests.conftest import tiny_encoder
 
 
@@ -85,3 +92,11 @@ def test_subsampling_in_pieces(kind: str | dict) -> None:
     blind = rate._replace(lookahead=0)
     broken = in_pieces(forgets, blind, feats, real, *past)[0]
     assert broken.shape != whole[0].shape or (broken - whole[0]).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("kind", [
+    *({"kind": name} for name in KINDS), {"kind": "whisper", "stride": 8},
+    {"kind": "conv4", "pad_stages": True}, {"kind": "conv8", "pad_stages": True, "channels": 8},
+])  # fmt: skip
+def test_the_rate_is_known_without_the_network(kind: dict) -> None:
+    assert rate_of(**kind) == build_subsampling(kind, 80, 16).rate

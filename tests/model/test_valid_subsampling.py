@@ -6,8 +6,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from asrkit import Batcher, Endpointer
-from asrkit.backends import eager
 from asrkit.backends.check import difference
+from asrkit.backends.pytorch import eager
 from asrkit.model import Context
 from asrkit.model.subsampling import (
     ValidSubsampling,

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from asrkit.config import load_config
+from asrkit.config.schema import load_config
 from asrkit.data.manifest import read_manifest
 from tests.conftest import PROJECT
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from asrkit import Batcher
-from asrkit.backends import eager
+from asrkit.backends.pytorch import eager
 from asrkit.errors import UserError
 from asrkit.model import FULL, Context
 from asrkit.runtime import BatchedSession, Recognizer, Result

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from asrkit import Batcher, Endpointer
-from asrkit.backends import eager
+from asrkit.backends.pytorch import eager
 from asrkit.errors import UserError
 from asrkit.model import Context, EncoderState
 from asrkit.runtime import Recognizer

@@ -11,7 +11,7 @@ import torch
 import asrkit
 from asrkit import Endpointer
 from asrkit.audio import Fbank, features
-from asrkit.backends import eager
+from asrkit.backends.pytorch import eager
 from asrkit.errors import UserError
 from asrkit.model import Context, TransducerHead
 from asrkit.runtime import Recognizer

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from asrkit import Endpointer, audio
-from asrkit.backends import eager
+from asrkit.backends.pytorch import eager
 from asrkit.model import Context
 from asrkit.runtime import Recognizer
 from asrkit.runtime.engine import SpeechDetector, build_engine

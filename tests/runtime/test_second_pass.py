@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from asrkit import Batcher, Endpointer, UserError, audio, load
-from asrkit.backends import eager
+from asrkit.backends.pytorch import eager
 from asrkit.model import FULL_CONTEXT, Context, Network
 from asrkit.model.frontend import TorchFrontend
 from asrkit.runtime import Recognizer, long_audio

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from asrkit.backends.transducer import EagerParts
+from asrkit.backends.pytorch import EagerParts
 from asrkit.lm import Hotwords
 from asrkit.runtime.serialization import plain, read
 from asrkit.search import (

@@ -1,12 +1,12 @@
 """Forced alignment against that of torchaudio, and delays on cases worked out by hand."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
 
-from asrkit.build import build_alignment
-from asrkit.errors import UserError
+from asrkit.backends.pytorch import log_probs as ctc
 from asrkit.evaluation.delays import Delay, delays, summarize
 from asrkit.model import Context
 from asrkit.model.head import ctc_frames
@@ -61,14 +61,12 @@ def test_a_transducer_is_aligned_by_its_ctc_layer() -> None:
     with torch.inference_mode():
         expected = ForcedAlignment(tokens).align(own.ctc.emissions(encoded[None])[0].numpy())
     encoded = encoded.numpy()
-    search = build_alignment(own, tokens)
+    search = ForcedAlignment(tokens, partial(ctc, own.ctc))
     state = search.step(search.step(search.start(), encoded[:13]), encoded[13:])
     aligned = search.best(state)
     assert expected is not None
     assert aligned[:3] == expected[:3]
     assert aligned.confidences == pytest.approx(expected.confidences)
-    with pytest.raises(UserError, match="needs a CTC layer, and the TransducerHead of this model"):
-        build_alignment(head(**HEADS[1], ctc_weight=0.0), tokens)
 
 
 def test_delays_of_known_tokens_are_as_worked_out() -> None:

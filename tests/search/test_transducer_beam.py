@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from asrkit.backends.transducer import EagerParts
+from asrkit.backends.pytorch import EagerParts
 from asrkit.model import TransducerHead
 from asrkit.search import Ranked, TransducerBeamSearch, TransducerGreedySearch
 from tests.search.test_prefix_beam import ALL, add

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from asrkit.backends.transducer import EagerParts
+from asrkit.backends.pytorch import EagerParts
 from asrkit.model import TransducerHead, build_head
 from asrkit.search import TransducerGreedySearch
 from asrkit.search.base import Hypothesis

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import pytest
 
 from asrkit.build import read_tokenizer, train_tokenizer
-from asrkit.config import TextConfig
+from asrkit.config.training import TextConfig
 from asrkit.text import (
     END_OF_TURN,
     CharTokenizer,

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from hypothesis.errors import HypothesisException
 from safetensors.torch import load
 
-from asrkit.model_file import CHECKSUM, HEADER, checksum
+from asrkit.model_header import CHECKSUM, HEADER
+from asrkit.model_tensors import checksum
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]  # what a composite strategy gets
 LARGEST = 1 << 23  # bytes of a mutated file

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from asrkit import train
-from asrkit.config import ConfigError
+from asrkit.config.read_yaml import ConfigError
 from asrkit.errors import UserError
 from asrkit.model import Network
 from asrkit.model_file import load_model, save_model

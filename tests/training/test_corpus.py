@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from asrkit import audio
-from asrkit.config import load_config
+from asrkit.config.schema import load_config
 from asrkit.data.manifest import ManifestError
 from asrkit.data.recordings import load_recordings
 from asrkit.model_file import load_model, save_model

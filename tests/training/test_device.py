@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from asrkit.backends.pytorch import known_device
 from asrkit.errors import UserError
-from asrkit.runtime.load import known_device
 from asrkit.train import main
 from asrkit.training.distributed import chosen_device
 from tests.conftest import write_config

@@ -10,7 +10,8 @@ import yaml
 
 from asrkit import train
 from asrkit.build import build_normalizer
-from asrkit.config import Config, ConfigError, load_config, parse_config
+from asrkit.config.read_yaml import ConfigError
+from asrkit.config.schema import Config, load_config, parse_config
 from asrkit.errors import UserError
 from asrkit.interop import import_checkpoint
 from asrkit.model_file import ModelFile, load_model, read_header, save_model

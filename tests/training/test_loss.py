@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.distributions import Categorical, kl_divergence
 
-from asrkit.config import ContextConfig
+from asrkit.config.context import ContextConfig
 from asrkit.model import FULL, FULL_CONTEXT, ConformerEncoder, Context, CTCHead, Network
 from asrkit.model.positions import KINDS
 from asrkit.training.loss import Loss, View, disagreement, draw_contexts, to_few_lengths

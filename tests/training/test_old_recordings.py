@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from asrkit import train
-from asrkit.config import Config, ConfigError, load_config
+from asrkit.config.read_yaml import ConfigError
+from asrkit.config.schema import Config, load_config
 from asrkit.data.recordings import Joined
 from asrkit.data.sampling import with_replay
 from asrkit.errors import UserError

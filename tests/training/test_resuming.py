@@ -12,7 +12,8 @@ from unittest.mock import MagicMock
 import pytest
 import torch
 
-from asrkit.config import ConfigError, load_config
+from asrkit.config.read_yaml import ConfigError
+from asrkit.config.schema import load_config
 from asrkit.train import main
 from asrkit.training.checkpoints import (
     Checkpoint,

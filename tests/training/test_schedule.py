@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from asrkit.config import load_config
+from asrkit.config.schema import load_config
 from asrkit.model_file import load_model
 from asrkit.train import main
 from asrkit.training import schedule

@@ -6,7 +6,7 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from asrkit.config import load_config
+from asrkit.config.schema import load_config
 from asrkit.training.trackers import Tracker
 from tests.conftest import write_config
 from tests.running import run

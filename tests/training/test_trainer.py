@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import asrkit
-from asrkit.config import load_config
+from asrkit.config.schema import load_config
 from asrkit.errors import UserError
 from asrkit.model import FULL, Context
 from asrkit.model_file import load_model
@@ -30,7 +30,7 @@ from tests.training.test_shards import train
 
 
 def trainer(corpus: Path, tmp_path: Path, **training: object) -> Trainer:
-    from asrkit.build import build_model
+    from asrkit.build_network import build_model
 
     config = load_config(write_config(tmp_path / "c.yaml", corpus, tmp_path / "out", **training))
     data = load_corpus(config)

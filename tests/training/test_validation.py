@@ -8,8 +8,8 @@ import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from asrkit.commands.report import main as report
-from asrkit.data.dataset import TextEncoder
 from asrkit.data.recordings import load_recordings
+from asrkit.data.text_encoder import TextEncoder
 from asrkit.model import Context
 from asrkit.model.head import ctc_frames
 from asrkit.model_file import load_model

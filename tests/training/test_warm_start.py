@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from asrkit.build import build_model
+from asrkit.build_network import build_model
 from asrkit.errors import UserError
 from asrkit.model_file import ModelFile, save_model
 from asrkit.text import CharTokenizer, SentencePieceTokenizer, WordTokenizer

@@ -28,6 +28,7 @@ from benchmarks import (
 from torch import Tensor
 
 from asrkit.audio import HOP, SAMPLE_RATE, Fbank
+from asrkit.backends.pytorch import known_device
 from asrkit.model import (
     FULL,
     ConformerEncoder,
@@ -37,7 +38,6 @@ from asrkit.model import (
     Step,
 )
 from asrkit.model.frontend import TorchFrontend
-from asrkit.runtime.load import known_device
 from asrkit.training.loss import Loss, View
 
 CONTEXT = Context(CHUNK_SIZE, LEFT_CONTEXT)

@@ -21,10 +21,10 @@ from torch import Tensor
 from tqdm import tqdm
 
 from asrkit.atomic_write import replacing
-from asrkit.build import build_model
+from asrkit.build_network import build_model
 from asrkit.cli.parser import whole
 from asrkit.cli.table import markdown
-from asrkit.config import parse_config
+from asrkit.config.schema import parse_config
 from asrkit.context import FEATURE_FRAME_MS
 from asrkit.model import ConformerEncoder
 from asrkit.model_file import ModelFile

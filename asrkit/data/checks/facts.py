@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Literal, NamedTuple
 
 from asrkit.audio.files import AudioInfo
-from asrkit.data.dataset import TextEncoder
 from asrkit.data.recording import Recording
+from asrkit.data.text_encoder import TextEncoder
 
 # error: training skips the utterance, or learns something wrong. warning: usable, but suspect.
 Severity = Literal["error", "warning"]

@@ -7,8 +7,8 @@ import pytest
 from asrkit.audio.files import AudioInfo
 from asrkit.data.checks import CHECKS, Facts, Finding, Rules, examine
 from asrkit.data.checks.facts import Signal
-from asrkit.data.dataset import TextEncoder
 from asrkit.data.recording import Recording
+from asrkit.data.text_encoder import TextEncoder
 from asrkit.model.head import ctc_frames
 from asrkit.text import CharTokenizer, is_visible, normalize
 from asrkit.text.marks import marks_in

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from asrkit import audio
-from asrkit.audio import augment
-from asrkit.data.dataset import Augmentation
 from asrkit.data.recordings import Recordings, load_recordings
+from asrkit.training import augment
+from asrkit.training.utterances import Augmentation
 from tests.conftest import speech, write_manifest, write_wav
 
 RECORDINGS = [(8000, 1), (16000, 2), (44100, 1), (48000, 2)]

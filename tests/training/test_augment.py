@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from asrkit.audio import Fbank
-from asrkit.audio.augment import (
+from asrkit.model.frontend import TorchFrontend
+from asrkit.training.augment import (
     SpecAugment,
     between_silences,
     change_gain,
@@ -19,7 +20,6 @@ from asrkit.audio.augment import (
     warp_frequencies,
     with_pauses,
 )
-from asrkit.model.frontend import TorchFrontend
 
 FBANK = TorchFrontend(Fbank(80)).of_tensors()
 

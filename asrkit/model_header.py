@@ -1,0 +1,140 @@
+"""The header of a model file, and reading what running the model needs, without torch."""
+
+import functools
+import json
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from safetensors import SafetensorError, safe_open
+
+from asrkit.build import read_tokenizer
+from asrkit.config.running import RunningConfig, parse_running
+from asrkit.errors import reason, shown
+from asrkit.extras import need
+from asrkit.model_contents import ModelFile, ModelFileError, RunnableModel
+from asrkit.terms import Terms, checked_languages, checked_licence
+from asrkit.text import TextError
+
+FORMAT_VERSION = 1
+HEADER = "asrkit"  # key of the file's metadata, whose value is JSON
+CHECKSUM = "sha256"  # key of that JSON
+TOKENIZER = "tokenizer"  # name of the tensor of the tokenizer's bytes
+MOST_BYTES = 1 << 24  # size limit of the header and of the tokenizer, a hundred times the usual
+
+Count = Annotated[int, Field(ge=0, le=1 << 53)]
+Amount = Annotated[float, Field(ge=0.0, le=1e12)]
+
+
+class TrainingRecord(BaseModel):
+    """The fields of `training` that asrkit reads; other fields are not checked."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+
+    epochs: Count | None = None
+    averaged_epochs: list[Count] = []
+    steps: Count | None = None
+    audio_hours_per_epoch: Amount | None = None
+    wall_seconds: Amount | None = None
+
+
+class Header(BaseModel):
+    """The header of a model file, without its configuration."""
+
+    model_config = ConfigDict(strict=True, extra="ignore")
+
+    format_version: Annotated[int, Field(ge=1, le=FORMAT_VERSION)]
+    training: TrainingRecord = TrainingRecord()
+    licence: Annotated[str, AfterValidator(checked_licence)] | None = None
+    languages: Annotated[list[Any], AfterValidator(checked_languages)] = []
+
+    @property
+    def terms(self) -> Terms:
+        """Terms of the model."""
+        return Terms(self.licence, tuple(self.languages))
+
+
+class RunningHeader(Header):
+    """The header of a model file with what running the model reads of its configuration."""
+
+    config: Annotated[RunningConfig, BeforeValidator(parse_running)]
+
+
+AnyHeader = TypeVar("AnyHeader", bound=Header)
+
+
+def read_runnable(path: Path, load: Callable[[Path], ModelFile]) -> RunnableModel:
+    """Read what running a model needs of its file, except the network's weights.
+
+    Args:
+        load: reads the whole file, with torch.
+    """
+    name = shown(path)
+    with opened(path) as file:
+        values = parsed_header(name, (file.metadata() or {}).get(HEADER))
+        header = checked_header(RunningHeader, name, values)
+        shapes = {key: file.get_slice(key).get_shape() for key in file.keys()}  # noqa: SIM118
+        if math.prod(shapes.pop(TOKENIZER, [MOST_BYTES + 1])) > MOST_BYTES:
+            raise ModelFileError(f"{name} has no tokenizer of at most {MOST_BYTES} bytes")
+        data = file.get_tensor(TOKENIZER).tobytes()
+    try:
+        tokenizer = read_tokenizer(header.config.text, data)
+    except (TextError, ValueError) as error:
+        raise ModelFileError(f"{name} does not fit together: {reason(error)}") from None
+    values = values or {}
+    stated = values.get(CHECKSUM)
+
+    def load_whole() -> ModelFile:
+        need("torch")
+        file = load(path)
+        if file.checksum != stated:
+            raise ModelFileError(f"{name} has changed while it was loaded: load it again")
+        return file
+
+    parameters = sum(map(math.prod, shapes.values()))
+    return RunnableModel(
+        tokenizer, header.config, header.terms, header.config.context.live, parameters, path,
+        stated, values, functools.cache(load_whole),
+    )  # fmt: skip
+
+
+@contextmanager
+def opened(path: str | Path, framework: str = "np") -> Iterator[Any]:
+    """Open a .safetensors file; every failure in the block is a ModelFileError."""
+    try:
+        with safe_open(path, framework=framework) as file:
+            yield file
+    except (SafetensorError, OSError) as error:
+        name = shown(Path(path))
+        problem = f"{name} is damaged or not a .safetensors file: {reason(error)}"
+        raise ModelFileError(problem) from None
+
+
+def parsed_header(name: str, text: str | None) -> dict[str, Any] | None:
+    """Return the values of a header; None for a file without asrkit's."""
+    if text is None:
+        return None
+    try:
+        if len(text) > MOST_BYTES:
+            raise ValueError("too long")
+        return dict(json.loads(text))
+    except (ValueError, TypeError, RecursionError):
+        raise ModelFileError(f"{name}: its header is damaged") from None
+
+
+def checked_header(kind: type[AnyHeader], name: str, values: dict[str, Any] | None) -> AnyHeader:
+    """Return a header of a kind from its values."""
+    if values is None:
+        raise ModelFileError(f"{name} is a .safetensors file, but not an asrkit model")
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        wrong = error.errors()[0]
+        key, problem = ".".join(map(str, wrong["loc"])), reason(ValueError(wrong["msg"]), lines=5)
+        raise ModelFileError(
+            f"{name}: its header is damaged, or of a later asrkit: {shown(key)}: {problem}, "
+            f"got {shown(wrong['input'])}"
+        ) from None

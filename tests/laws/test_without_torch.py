@@ -1,0 +1,129 @@
+"""What runs a model needs no torch: its export states all that its model file does."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from asrkit.backends.export_metadata import Exported, export_path
+from asrkit.backends.onnx import OnnxStep, read_graph
+from asrkit.export import onnx
+from asrkit.model import FULL, Context
+from asrkit.model_file import load_model
+from asrkit.runtime import load
+from tests.conftest import PROJECT, speech, timed, write_manifest, write_wav
+from tests.running import python
+
+package = pytest.importorskip("onnx")
+
+KEPT = PROJECT / "tests" / "kept" / "models"
+LIVE = Context(4, 8)
+WITHOUT = """
+import sys
+sys.modules["torch"] = None
+from asrkit.__main__ import main
+print([main(command.split()) for command in sys.argv[1:]])
+"""
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model file whose exports, with graphs of tests/kept, are described by this version."""
+    path = tmp_path_factory.mktemp("model") / "exported.safetensors"
+    path.write_bytes((KEPT / path.name).read_bytes())
+    file = load_model(path)
+    for context in (LIVE, FULL):
+        exported = Exported("ctc", context)
+        graph = package.load(KEPT / export_path(path, exported, "onnx").name)
+        package.helper.set_model_props(graph, onnx.metadata(exported, file))
+        package.save(graph, export_path(path, exported, "onnx"))
+    write_wav(path.with_name("a.wav"), speech(3.0))
+    write_manifest(path.with_name("m.jsonl"), {"id": "a", "audio": "a.wav", "text": "a"})
+    return path
+
+
+def test_commands_that_run_a_model(model: Path) -> None:
+    """With the model file or with the export alone; the texts and words are those of eager."""
+    expected = load(model, backend="eager", chunk_size=4, left_context=8, second_pass="full")
+    words = expected.transcribe(model.with_name("a.wav")).words
+    assert words
+    live = "--chunk-ms 160 --left-ms 320"
+    alone = model.with_name("exported.160-320ms.onnx")
+    commands = [
+        f"decode --model {model} {live} --second-pass full --format jsonl a.wav",
+        f"decode --model {alone} --second-pass full --format jsonl a.wav",
+        f"stream --model {alone} a.wav",
+        f"align --model {model} --text a a.wav",
+        f"evaluate --model {model} --chunk-ms full m.jsonl",
+        f"info {alone}",
+        f"bench --model {alone} --streams 1",
+    ]
+    done = python(WITHOUT, *commands, cwd=model.parent)
+    assert done.stdout.splitlines()[-1] == str([0] * len(commands)), done.stderr
+    results = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    for result in results[:2]:
+        assert [(each["text"], each["start"], each["end"]) for each in result["words"]] == [
+            (each.text, each.start, each.end) for each in words
+        ]
+
+
+def test_what_needs_torch_says_so_in_one_line(model: Path) -> None:
+    commands = [
+        f"decode --model {model} --chunk-ms 320 a.wav",
+        f"decode --model {model} --backend eager a.wav",
+        f"pack --model {model} --output other.safetensors",
+        f"verify --model {model} a.wav",
+        "train --config digits",
+        f"export --model {model} --format onnx",
+    ]
+    done = python(WITHOUT, *commands, cwd=model.parent)
+    assert done.stdout.splitlines()[-1] == str([2] * len(commands))
+    lines = done.stderr.splitlines()
+    assert len(lines) == len(commands)
+    assert all("torch" in line and "pip install" in line for line in lines)
+    assert "has no export for 320 ms beside it" in lines[0]
+
+
+def test_an_export_alone_is_its_model(model: Path, tmp_path: Path) -> None:
+    """Moved away from its model file, with or without a second pass of its neighbour."""
+    for name in ("exported.160-320ms.onnx", "exported.full.onnx"):
+        (tmp_path / name).write_bytes(model.with_name(name).read_bytes())
+    samples = speech(4.0, seed=2)
+    for options in ({}, {"second_pass": "full"}):
+        expected = load(model, chunk_size=4, left_context=8, backend="eager", **options)  # type: ignore[arg-type]
+        alone = load(tmp_path / "exported.160-320ms.onnx", **options)  # type: ignore[arg-type]
+        assert alone.backend.kind == "onnx"
+        assert alone.context == expected.context
+        assert timed(alone.transcribe(samples)) == timed(expected.transcribe(samples))
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [({"tokenizer": "x"}, "description is damaged|tokenizer"), ({"probe": "AAAA"}, "probe"),
+     ({"config": {"search": {"kind": "magic"}}}, "magic"), ({"parameters": "many"}, "damaged")],
+)  # fmt: skip
+def test_a_description_that_is_damaged(
+    model: Path, tmp_path: Path, change: dict, problem: str
+) -> None:
+    path = tmp_path / "other.onnx"
+    graph = package.load(model.with_name("exported.160-320ms.onnx"))
+    (entry,) = (each for each in graph.metadata_props if each.key == "asrkit")
+    entry.value = json.dumps(json.loads(entry.value) | change)
+    package.save(graph, path)
+    with pytest.raises(ValueError, match=problem) as error:
+        load(path)
+    assert "\n" not in str(error.value)
+
+
+def test_control_the_probe_notices_other_weights(model: Path, tmp_path: Path) -> None:
+    path = tmp_path / "other.onnx"
+    graph = package.load(model.with_name("exported.160-320ms.onnx"))
+    array = max(graph.graph.initializer, key=lambda each: np.prod(each.dims))
+    changed = package.numpy_helper.to_array(array).copy()
+    changed.flat[0] += 1.0
+    array.CopyFrom(package.numpy_helper.from_array(changed, array.name))
+    package.save(graph, path)
+    with pytest.raises(ValueError, match="differs from eager by"):
+        load(path)
+    assert read_graph(path, OnnxStep, 1).description.model == load_model(model).checksum
