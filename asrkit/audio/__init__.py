@@ -1,8 +1,15 @@
 """Reading, resampling, features and augmentation of audio. asrkit computes at 16 kHz, mono."""
 
-from typing import TYPE_CHECKING
-
 from asrkit.audio.files import blocks, info, load, read
+from asrkit.audio.frontends import (
+    HOP,
+    KINDS,
+    WINDOW,
+    Fbank,
+    Frontend,
+    build_frontend,
+    features,
+)
 from asrkit.audio.resampler import SAMPLE_RATE, Resampler, ResamplerPast, resample
 from asrkit.audio.samples import AudioError, mono, source_of
 
@@ -26,23 +33,3 @@ __all__ = [
     "resample",
     "source_of",
 ]
-
-if TYPE_CHECKING:
-    from asrkit.audio.frontends import (
-        HOP,
-        KINDS,
-        WINDOW,
-        Fbank,
-        Frontend,
-        build_frontend,
-        features,
-    )
-else:
-
-    def __getattr__(name: str) -> object:
-        """Import features on first use: reading files needs no torch."""
-        if name not in __all__:
-            raise AttributeError(f"module 'asrkit.audio' has no attribute {name!r}")
-        from asrkit.audio import frontends
-
-        return getattr(frontends, name)

@@ -1,7 +1,6 @@
 """Decoding an upload in another process, which `uploads` starts and later uploads may use too.
 
-A malicious file can crash or hang its reader, or exhaust memory. This module does not import torch,
-so that the process starts fast.
+A malicious file can crash or hang its reader, or exhaust memory.
 """
 
 import os
