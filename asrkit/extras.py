@@ -10,13 +10,13 @@ from asrkit.errors import UserError
 
 DISTRIBUTION = "asrkit-streaming"  # imported as asrkit, run as asrkit
 PACKAGES = {  # import names of the packages of each extra; of two with a package, the last is named
-    "vad": ("silero_vad", "onnxruntime"),
+    "vad": ("silero_vad",),
     "hub": ("huggingface_hub",),
     "kenlm": ("kenlm",),
     "mic": ("sounddevice",),
     "numbers": ("num2words",),
     "mlflow": ("mlflow",),
-    "onnx": ("onnx", "onnxruntime", "onnxscript"),
+    "onnx": ("onnx", "onnxscript"),
     "ray": ("ray",),
     "recipes": ("espeakng_loader", "matplotlib", "soxr"),
     "redis": ("redis",),
@@ -26,14 +26,14 @@ PACKAGES = {  # import names of the packages of each extra; of two with a packag
     ),
     "sherpa": ("sherpa_onnx",),
     "train": (
-        "jinja2", "jiwer", "lhotse", "pyarrow", "tensorboard", "torchaudio", "urllib3", "webvtt",
+        "jinja2", "lhotse", "pyarrow", "tensorboard", "torchaudio", "urllib3", "webvtt",
     ),
     "wandb": ("wandb",),
     "written": ("whisper_normalizer",),
 }  # fmt: skip
 REQUIRED = {  # import names of the packages that every installation has
-    "array_api_compat", "av", "numpy", "pydantic", "regex", "safetensors", "sentencepiece",
-    "soundfile", "torch", "tqdm", "yaml",
+    "array_api_compat", "av", "jiwer", "numpy", "onnxruntime", "pydantic", "regex", "safetensors",
+    "sentencepiece", "soundfile", "torch", "tqdm", "yaml",
 }  # fmt: skip
 EXTRA_OF = {package: extra for extra, packages in PACKAGES.items() for package in packages}
 

@@ -19,7 +19,6 @@ from asrkit.cli.options import (
 from asrkit.cli.parser import Parser, complain
 from asrkit.cli.progress import bar
 from asrkit.errors import UserError
-from asrkit.extras import need
 
 if TYPE_CHECKING:
     from asrkit.data.manifest import LeftOut
@@ -100,7 +99,6 @@ def recognized(
     aligner: Recognizer | None = None,
 ) -> list[dict[str, Outcome]]:
     """Return the outcomes of all utterances of a manifest; append what is not to `left_out`."""
-    need("jiwer")  # now, not after an hour of recognition
     from asrkit.evaluation import recognize
     from asrkit.evaluation.testset import read_batches
 

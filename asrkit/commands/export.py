@@ -15,7 +15,7 @@ from asrkit.cli.options import add_context, add_model_file, refuse
 from asrkit.cli.parser import Parser, Target
 from asrkit.cli.progress import bar
 from asrkit.errors import UserError, shown
-from asrkit.extras import need, pip_install
+from asrkit.extras import pip_install
 
 if TYPE_CHECKING:
     import numpy as np
@@ -295,7 +295,6 @@ def with_texts(options: argparse.Namespace, file: ModelFile) -> list[Recording]:
     if not options.format.endswith("int8"):
         refuse(options, f"with --format {options.format}, only with int8", "manifest")
         return []
-    need("jiwer")
     manifest = options.manifest or file.config.data.dev
     try:
         labelled = [each for each in read_distinct(manifest) if each.text]

@@ -11,7 +11,6 @@ from asrkit.cli.options import add_batch, add_context, add_model, add_search
 from asrkit.cli.parser import Parser
 from asrkit.cli.progress import bar
 from asrkit.errors import UserError
-from asrkit.extras import need
 
 if TYPE_CHECKING:
     import numpy as np
@@ -58,7 +57,6 @@ def tune(options: argparse.Namespace) -> int:
     from asrkit.runtime.load import load_runnable
     from asrkit.search import KINDS
 
-    need("jiwer")
     lm = lm_of(options)
     if lm is None:
         raise UserError("tuning needs a language model: --lm FILE")

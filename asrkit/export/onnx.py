@@ -39,7 +39,7 @@ def write(module: nn.Module, path: Path, exported: Exported, file: ModelFile) ->
 
     Weights of more than MOST_BYTES are written to `data_path(path)`.
     """
-    need("onnx", "onnxscript", "onnxruntime")
+    need("onnx", "onnxscript")
     if exported.what in PARTS:
         inputs, shapes = part_inputs(module, exported.what)
     elif exported.context.full:

@@ -12,7 +12,6 @@ from asrkit.data.inputs import as_text
 from asrkit.data.recording import Recording
 from asrkit.errors import UserError, printable
 from asrkit.evaluation.wer import cer, wer
-from asrkit.extras import need
 from asrkit.registry import refusal
 from asrkit.runtime import Recognizer, Result, Segment, formats
 from asrkit.runtime.formats import FORMATS, Call, write
@@ -119,12 +118,7 @@ def report(
         failed += job.text is not None and each is None
     if not references:
         return
-    try:
-        need("jiwer")
-    except UserError as error:
-        print(f"asrkit decode: error rates are not computed: {error}", file=sys.stderr)
-    else:
-        without = f" without {failed} that could not be decoded" if failed else ""
-        first = wer(references, hypotheses)
-        for rate in (first, cer(references, hypotheses))[: 1 + (first.name != "CER")]:
-            print(f"{rate.name} {rate}{without}", file=sys.stderr)
+    without = f" without {failed} that could not be decoded" if failed else ""
+    first = wer(references, hypotheses)
+    for rate in (first, cer(references, hypotheses))[: 1 + (first.name != "CER")]:
+        print(f"{rate.name} {rate}{without}", file=sys.stderr)
