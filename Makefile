@@ -57,11 +57,11 @@ $(INSTALLED): pyproject.toml
 	@touch $@
 
 $(VENV)/.release: $(INSTALLED)
-	$(PYTHON) -m pip install --quiet --editable '.[release]'
+	$(PYTHON) -m pip install --quiet 'build>=1.2' 'cyclonedx-bom>=7' 'pip-audit>=2.7' 'uv>=0.9'
 	@touch $@
 
 $(VENV)/.docs: $(INSTALLED)
-	$(PYTHON) -m pip install --quiet --editable '.[docs]'
+	$(PYTHON) -m pip install --quiet 'mkdocs-material>=9.6' 'mkdocstrings[python]>=0.29'
 	@touch $@
 
 clean: ## remove .venv, build, data and exp

@@ -9,32 +9,26 @@ from importlib.util import find_spec
 from asrkit.errors import UserError
 
 DISTRIBUTION = "asrkit-streaming"  # imported as asrkit, run as asrkit
-PACKAGES = {  # import names of the packages of each extra; of two with a package, the last is named
-    "vad": ("silero_vad",),
+PACKAGES = {  # import names of the packages of each extra
     "hub": ("huggingface_hub",),
-    "kenlm": ("kenlm",),
     "mic": ("sounddevice",),
-    "numbers": ("num2words",),
-    "mlflow": ("mlflow",),
-    "onnx": ("onnx", "onnxscript"),
-    "ray": ("ray",),
-    "recipes": ("espeakng_loader", "matplotlib", "soxr"),
-    "redis": ("redis",),
     "serve": (
         "starlette", "anyio", "uvicorn", "websockets", "python_multipart", "prometheus_client",
-        "wyoming",
+        "redis", "wyoming",
     ),
-    "sherpa": ("sherpa_onnx",),
     "train": (
-        "jinja2", "lhotse", "pyarrow", "tensorboard", "torchaudio", "urllib3", "webvtt",
+        "espeakng_loader", "jinja2", "lhotse", "num2words", "onnx", "onnxscript", "pyarrow", "soxr",
+        "tensorboard", "torchaudio", "urllib3", "webvtt", "whisper_normalizer",
     ),
-    "wandb": ("wandb",),
-    "written": ("whisper_normalizer",),
 }  # fmt: skip
 REQUIRED = {  # import names of the packages that every installation has
     "array_api_compat", "av", "jiwer", "numpy", "onnxruntime", "pydantic", "regex", "safetensors",
     "sentencepiece", "soundfile", "torch", "tqdm", "yaml",
 }  # fmt: skip
+OTHERS = {  # arguments of pip for packages without an extra, where they are not the import name
+    "sherpa_onnx": "sherpa-onnx",
+    "silero_vad": "--no-deps silero-vad",  # it requires torch, which its ONNX file does not need
+}
 EXTRA_OF = {package: extra for extra, packages in PACKAGES.items() for package in packages}
 
 
@@ -51,5 +45,8 @@ def missing(packages: Collection[str]) -> str:
 
 def pip_install(*packages: str) -> str:
     """Return the command that installs these packages."""
-    extras = ",".join(sorted({EXTRA_OF[each] for each in packages if each not in REQUIRED}))
-    return f"pip install '{DISTRIBUTION}[{extras}]'" if extras else f"pip install {DISTRIBUTION}"
+    extras = ",".join(sorted({EXTRA_OF[each] for each in packages if each in EXTRA_OF}))
+    arguments = [f"'{DISTRIBUTION}[{extras}]'"] if extras else []
+    others = [each for each in packages if each not in EXTRA_OF.keys() | REQUIRED]
+    arguments += [OTHERS.get(each, each) for each in others]
+    return f"pip install {' '.join(arguments) or DISTRIBUTION}"

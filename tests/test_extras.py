@@ -19,7 +19,7 @@ def test_the_extras_of_pyproject() -> None:
         return {each[0].replace("-", "_").removesuffix("_py") for each in found if each}
 
     extras = {extra: names(of) for extra, of in project["optional-dependencies"].items()}
-    assert extras.keys() - {"dev", "docs", "release"} == PACKAGES.keys()  # no parts of asrkit
+    assert extras.keys() - {"all", "dev"} == PACKAGES.keys()
     base = names(project["dependencies"])
     assert {extra: extras[extra] - base for extra in PACKAGES} == {
         extra: {*packages} for extra, packages in PACKAGES.items()
@@ -33,5 +33,6 @@ def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPat
     with pytest.raises(UserError) as caught:
         need("asrkit", "lhotse")
     assert str(caught.value) == f"lhotse not installed: {pip_install('lhotse')}"
-    several = "onnx and redis not installed: pip install 'asrkit-streaming[onnx,redis]'"
-    assert missing(["onnx", "redis"]) == several
+    several = "redis and kenlm and onnx not installed: "
+    several += "pip install 'asrkit-streaming[serve,train]' kenlm"
+    assert missing(["redis", "kenlm", "onnx"]) == several

@@ -143,7 +143,7 @@ def add_segments(arguments: Parser, live: bool = False) -> None:
     )  # fmt: skip
     group.add_argument(
         "--vad", action="store_true",
-        help="count a pause only if silero-vad finds no speech in it; the extra vad installs it",
+        help="count a pause only if silero-vad finds no speech in it",
     )  # fmt: skip
     arguments.group("output").add_argument(
         "--postprocess", metavar="NAME",

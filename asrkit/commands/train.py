@@ -59,7 +59,7 @@ def train(options: argparse.Namespace) -> int:
         refuse(options, "without --resume", "change_schedule")
     config = load_training(options.config, options.overrides, options.resume)
     # Now, not when the corpus has been made and read.
-    need("tensorboard", *config.training.trackers, *["whisper_normalizer"] * config.text.written)
+    need("tensorboard", *config.training.trackers)
     ranks = Ranks(config.training.device)
     try:
         folder = Path(config.training.output_dir)

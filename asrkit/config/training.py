@@ -121,7 +121,7 @@ class TextConfig(Section):
     case: Literal["keep", "lower", "upper"] = "keep"
     """Case to which all texts are converted."""
     written: bool = False
-    """Score the texts as they are and normalised; needs `case: keep`, and the extra `written`:
+    """Score the texts as they are and normalised; needs `case: keep`:
     docs/own-corpus.md."""
     end_of_turn: bool = False
     """Add a label that is not text, and that the network learns at the end of each training

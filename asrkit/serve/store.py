@@ -19,7 +19,6 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 from anyio import CapacityLimiter, fail_after, to_thread
 
 from asrkit.errors import UserError, reason, shown
-from asrkit.extras import need
 
 logger = logging.getLogger(__name__)
 
@@ -173,7 +172,6 @@ class RedisStore:
     survives = True
 
     def __init__(self, url: str, seconds: float) -> None:
-        need("redis")
         import redis
 
         self._seconds = seconds

@@ -3,7 +3,7 @@
     python docs/examples/accented_voice.py data/accent
     python docs/examples/fine_tune.py data/accent/recordings.jsonl
 
-The German voice of espeak-ng reads the digits (pip install '.[recipes]'). Run in a clone of asrkit.
+The German voice of espeak-ng reads the digits (pip install '.[train]'). Run in a clone of asrkit.
 """
 
 import json

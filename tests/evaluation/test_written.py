@@ -69,5 +69,5 @@ def test_written_text_keeps_its_case() -> None:
 
 def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "whisper_normalizer", None)
-    with pytest.raises(UserError, match=r"whisper_normalizer not installed: pip install .*written"):
+    with pytest.raises(UserError, match=r"whisper_normalizer not installed: pip install .*train"):
         normalizer_of("english")

@@ -20,7 +20,7 @@ PIECES = ["", " ", "a", "b", "c"]
 
 def test_without_kenlm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "kenlm", None)
-    with pytest.raises(ArpaError, match=r"is a binary of KenLM: pip install .*\[kenlm\]'"):
+    with pytest.raises(ArpaError, match="is a binary of KenLM: pip install kenlm"):
         read_language_model(BINARY)
     assert read_language_model(ARPA) == read_arpa(ARPA)
 

@@ -166,9 +166,7 @@ def test_groups_are_yielded_whole(in_order: bool, expected: list[tuple[int, list
     assert [(at, [each.number for each in group]) for at, group in groups] == expected
 
 
-def test_ray_is_an_extra(
-    command: list[str], monkeypatch: pytest.MonkeyPatch, capsys: Printed
-) -> None:
+def test_without_ray(command: list[str], monkeypatch: pytest.MonkeyPatch, capsys: Printed) -> None:
     monkeypatch.setattr("asrkit.extras.find_spec", lambda name: None if name == "ray" else name)
     assert run("decode", *command, "--engine", "ray") == 2
     assert f"ray not installed: {pip_install('ray')}" in capsys.readouterr().err
