@@ -63,7 +63,7 @@ def running(command: list[str], port: int) -> Iterator[None]:
 
 
 @pytest.mark.slow
-def test_the_image_is_small(tmp_path: Path) -> None:
+def test_the_image_is_small_and_serves(tmp_path: Path) -> None:
     """Made by its own commands, it has at most 400 MB with the 125 MB of python:3.11-slim."""
     if shutil.which("strip") is None:
         skip("binutils is not installed")
@@ -75,6 +75,27 @@ def test_the_image_is_small(tmp_path: Path) -> None:
     environment.pop("PYTHONPATH", None)
     subprocess.run(["sh", "-ec", commands], env=environment, check=True)
     assert sum(each.stat().st_size for each in packages.rglob("*") if each.is_file()) < 275e6
+    (site,) = packages.glob("lib/python3*/site-packages")
+    (tmp_path / "token").write_text(TOKEN)
+    (start,) = re.findall("^ENTRYPOINT (.*)", DOCKERFILE, re.MULTILINE)
+    places = {
+        '"asrkit"': f'"{packages / "bin/asrkit"}"', "0.0.0.0": "127.0.0.1",
+        "/run/secrets/asrkit_token": tmp_path / "token",
+    }  # fmt: skip
+    compose = yaml.safe_load((PROJECT / "deploy/compose.yaml").read_text())
+    options = [
+        each.replace("/var/lib/asrkit", str(tmp_path / "calls"))
+        for each in compose["services"]["asrkit"]["command"]
+    ]
+    port = free_port()
+    command = ["env", f"PYTHONPATH={site}", *json.loads(replaced(start, places)), *options]
+    with running([*command, "--port", str(port)], port):
+        found = httpx.post(
+            f"http://127.0.0.1:{port}/v1/audio/transcriptions", timeout=60,
+            files={"file": RECORDING.read_bytes()}, headers={"Authorization": f"Bearer {TOKEN}"},
+        )  # fmt: skip
+    expected = asrkit.load("small-en-alnum", second_pass="full").transcribe(RECORDING).text
+    assert found.json()["text"] == expected
 
 
 def service(folder: Path, port: int) -> list[str]:
