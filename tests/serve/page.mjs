@@ -7,7 +7,7 @@ const BLOCK = 4800; // samples of 100 ms; those of block n (from 1) are all n
 const elements = {};
 const sockets = [];
 let now = 0;
-let timers = [];
+let tick;
 let microphone;
 
 const element = () => ({
@@ -26,7 +26,6 @@ const element = () => ({
 });
 
 class Socket {
-  static OPEN = 1;
   constructor() {
     Object.assign(this, { readyState: 1, bufferedAmount: 0, fills: false, audio: [], texts: [], first: 0 });
     sockets.push(this);
@@ -80,7 +79,8 @@ Object.assign(globalThis, {
       this.port = microphone = {};
     }
   },
-  setTimeout: (run) => timers.push(run),
+  setInterval: (run) => (tick = run),
+  clearInterval: () => (tick = () => {}),
 });
 performance.now = () => now;
 const track = { stop() {}, getSettings: () => ({ channelCount: 1 }) };
@@ -89,12 +89,7 @@ Object.defineProperty(globalThis, "navigator", { value: { mediaDevices: { getUse
 
 let spoken = 0;
 function speak(blocks) {
-  for (let i = 0; i < blocks; i++, now += 100) microphone.onmessage({ data: new Int16Array(BLOCK).fill(++spoken).buffer });
-}
-function wait() {
-  const due = timers;
-  timers = [];
-  for (const run of due) run();
+  for (let i = 0; i < blocks; i++, now += 100) microphone.onmessage({ data: new Float32Array(BLOCK).fill(++spoken / 32768) });
 }
 const newest = () => sockets.at(-1);
 const click = () => elements.talk.onclick();
@@ -110,26 +105,24 @@ const scenarios = {
     newest().answer({ type: "partial", ack: 4 * BLOCK });
     newest().close(1006);
     speak(700);
-    wait();
+    tick();
     newest().start(4.5 * BLOCK);
   },
-  // For 400 s, of which the page keeps 300.
+  // For more than a client keeps.
   long() {
     newest().close(1006);
     speak(4000);
-    wait();
-    newest().start(10 * BLOCK);
   },
-  // Once more before the server has any of it: the same audio is lost, not as much again.
-  twice() {
-    scenarios.long();
-    newest().close(1006);
-    wait();
-    newest().start(10 * BLOCK);
+  // No attempt to connect succeeds.
+  gone() {
+    for (let i = 0; i < 130 && newest().readyState === 1; i++, now += 500) {
+      newest().close(1006);
+      tick();
+    }
   },
   // The network takes nothing for 5 s.
   slow() {
-    newest().fills = true;
+    newest().bufferedAmount = 2 ** 21;
     speak(50);
     newest().bufferedAmount = 0;
     speak(1);
@@ -138,8 +131,22 @@ const scenarios = {
   stuck() {
     newest().fills = true;
     speak(250);
-    wait();
+    tick();
+    tick();
     newest().start(10 * BLOCK);
+  },
+  // The server has no place when the client comes back, and then has.
+  full() {
+    newest().close(1006);
+    tick();
+    newest().onopen();
+    newest().answer({ type: "error", reason: "streams", message: "full" });
+    tick();
+    newest().start(10 * BLOCK);
+  },
+  rejected() {
+    newest().answer({ type: "error", reason: "length", message: "the call is too long" });
+    speak(10);
   },
   // The end follows the audio that waits for the network.
   end() {
@@ -148,23 +155,26 @@ const scenarios = {
     click();
     const early = newest().texts.length;
     newest().bufferedAmount = 0;
-    wait();
+    tick();
     newest().texts.push({ early });
   },
   // A file after the microphone.
   async file() {
+    await click();
     newest().answer({ type: "ended", ack: 10 * BLOCK });
+    await new Promise(setImmediate);
     await elements.file.onchange({ target: { files: [new File([], "a.wav")] } });
   },
   // Segments acknowledge, too.
   final() {
     newest().answer({ type: "final", start: 0, end: 1, ack: 10 * BLOCK });
     newest().close(1006);
-    wait();
+    tick();
     newest().start(10 * BLOCK);
   },
 };
 await scenarios[scenario]();
+await new Promise(setImmediate);
 const { audio, first, texts } = newest();
 const blocks = audio.filter((_, i) => (first + i) % BLOCK === 0 || i === 0);
 const uneven = audio.some((each, i) => i && each !== audio[i - 1] && (first + i) % BLOCK);

@@ -22,6 +22,7 @@ from websockets.sync.client import connect
 from asrkit.runtime import Recognizer, formats
 from asrkit.serve.server import Server
 from tests.serve.running import Recordings, call_of, serving
+from tests.serve.test_client import cutting
 
 BROWSER = shutil.which("chromium")
 pytestmark = [
@@ -112,18 +113,23 @@ def page(url: str, folder: Path, *options: str) -> Iterator[Page]:
 def test_the_microphone_and_a_file(
     address: str, served: Recognizer, recordings: Recordings, tmp_path: Path
 ) -> None:
-    """What is spoken into it is on the page, as the recogniser writes the recording."""
+    """What is spoken is on the page, as the recogniser writes it; connections are cut meanwhile."""
     quiet = np.zeros(24_000, np.int16)
     samples = np.concatenate([quiet[:8000], recordings[2][1], quiet, quiet])
     wav = tmp_path / "spoken.wav"
     soundfile.write(wav, soxr.resample(samples, 16000, 48000), 48000, subtype="PCM_16")
     fake = f"--use-file-for-fake-audio-capture={wav}%noloop"
-    with page(f"http://{address}/", tmp_path / "profile", fake) as tab:
+    with (
+        cutting(address, cuts=0, seed=0, most=150_000) as cutter,
+        page(f"http://{cutter.address}/", tmp_path / "profile", fake) as tab,
+    ):
         tab.wait("document.getElementById('models').options.length === 1")
         words = tab.evaluate("document.getElementById('vocabulary').innerText")
         assert words == "small-en-alnum knows 148 words and no others."
         assert tab.evaluate("document.getElementById('choice').hidden")
+        cutter.cuts = (opened := cutter.done) + 3
         tab.talk(len(samples) / 16000)
+        assert cutter.done > opened + 3
         tab.screenshots("mono")
         text = tab.evaluate("document.getElementById('text').innerText")
         assert text.split() == served.transcribe(wav).text.split()

@@ -1,8 +1,7 @@
-// The page: microphone or file -> /v1/stream -> text. Messages are those of asrkit/serve/dialects/messages.py.
+// The page: microphone or file -> text. asrkit.js is its client of /v1/stream.
+import { begin } from "./asrkit.js";
+
 const $ = (id) => document.getElementById(id);
-const MOST_BUFFERED = 1 << 20; // bytes that may wait for the network
-const KEPT_BLOCKS = 3000; // five minutes of them
-const STUCK_MS = 10000; // time after which a connection that takes no audio is replaced
 
 let call = null; // while one goes on
 let files = 0; // calls and files so far, in whose order segments are shown
@@ -59,79 +58,25 @@ function show() {
 }
 
 function received(message) {
-  if (message.ack !== undefined) acknowledged(message.ack);
   if (message.type === "started") {
     $("model").textContent = `${message.model}, ${message.context}`;
-    Object.assign(call, { id: message.id, token: message.token, open: true, tries: 0, sent: message.ack });
-    call.sentAt = performance.now();
     sayState();
-    transmit();
   }
+  if (message.type === "disconnected") say("The connection was lost; reconnecting…", true);
   if (message.type === "final") {
     segments.push({ ...message, file: call.file });
-    call.finals[message.channel || 0]++;
     delete live[message.channel || 0];
   }
   if (message.type === "partial") {
     live[message.channel || 0] = message;
     $("delay").textContent = `${Math.round(performance.now() - call.sentAt)} ms`;
   }
-  if (message.type === "error") say(message.message, true);
-  if (message.type === "ended") {
-    say(`Done.${lost()}`, call.lost > 0);
-    call.socket.close(1000); // all messages have arrived
-    finish();
-  }
   if (message.type === "final" || message.type === "partial") show();
-}
-
-// Forgets blocks that the server has acknowledged.
-function acknowledged(ack) {
-  const size = call.silence.length / call.channels;
-  call.ack = ack;
-  for (; call.blocks.length && call.first + size <= ack; call.first += size) call.blocks.shift();
-}
-
-// Keeps a block until the server has acknowledged it, at most five minutes.
-function keep(block) {
-  call.blocks.push(block);
-  const old = call.blocks.length - 1 - KEPT_BLOCKS;
-  if (old >= 0) call.blocks[old] = null;
 }
 
 function sayState() {
   const listening = call.channels < call.wanted ? "Listening. The microphone has one channel." : "Listening.";
-  say((call.ending ? "Finishing…" : listening) + lost(), call.lost > 0);
-}
-
-const lost = () => (call.lost ? ` ${call.lost.toFixed(1)} s of audio were lost: the server was away for too long.` : "");
-
-// The next samples to send. Silence stands for audio that is no longer kept, so that times stay right.
-function unsent() {
-  const { blocks, silence, channels } = call;
-  const after = (call.sent - call.first) * channels;
-  const number = Math.floor(after / silence.length);
-  if (blocks[number] === null) {
-    blocks[number] = silence;
-    call.lost += silence.length / channels / call.rate;
-    sayState();
-  }
-  return blocks[number]?.subarray(after % silence.length);
-}
-
-// Sends what the network takes, then the end.
-function transmit() {
-  const { socket, open, channels } = call;
-  if (!open || socket.readyState !== WebSocket.OPEN) return;
-  let block;
-  while ((block = unsent()) && socket.bufferedAmount < MOST_BUFFERED) {
-    socket.send(block);
-    call.sent += block.length / channels;
-    call.sentAt = performance.now();
-  }
-  if (!block) return call.ending && socket.send(JSON.stringify({ type: "end" }));
-  if (performance.now() - call.sentAt > STUCK_MS) socket.close(4000, "too slow"); // and resume
-  else if (call.ending) setTimeout(() => call && transmit(), 100);
+  say(call.isEnding ? "Finishing…" : listening);
 }
 
 const token = new URLSearchParams(location.search).get("token");
@@ -159,33 +104,6 @@ function showWords({ id, words }) {
   $("vocabulary").lastElementChild.textContent = words.join(" ");
 }
 
-function connect() {
-  const url = new URL("v1/stream", location.href);
-  url.protocol = url.protocol.replace("http", "ws");
-  if (token) url.searchParams.set("token", token);
-  const socket = (call.socket = new WebSocket(url));
-  socket.onopen = () => {
-    const { id, token, channels, ack, rate: sample_rate } = call;
-    const finals = channels > 1 ? call.finals : call.finals[0];
-    const model = $("models").value || undefined;
-    const start = { type: "start", sample_rate, channels, hotwords: hotwords(), model };
-    socket.send(JSON.stringify(id ? { type: "resume", id, token, finals, ack } : start));
-  };
-  socket.onmessage = ({ data }) => received(JSON.parse(data));
-  socket.onclose = (event) => {
-    if (!call || socket !== call.socket) return;
-    call.open = false;
-    // 1008 and 1013 are rejections; without an id no call can be resumed.
-    if (event.code === 1000 || event.code === 1008 || event.code === 1013 || !call.id || call.tries > 30) {
-      if (event.code !== 1000) say(event.reason || "The server cannot be reached, or rejects this page.", true);
-      return finish();
-    }
-    call.tries++;
-    say("The connection was lost; reconnecting…", true);
-    setTimeout(() => call && connect(), 1000);
-  };
-}
-
 function finish() {
   if (!call) return;
   call.stop();
@@ -207,8 +125,8 @@ function whyNoMicrophone(error) {
 async function talk() {
   if (call) {
     call.stop();
-    call.ending = true;
-    transmit();
+    call.isEnding = true;
+    call.client.finish();
     return sayState();
   }
   if (!navigator.mediaDevices) return say("Browsers allow the microphone only for https pages and for localhost.", true);
@@ -225,21 +143,19 @@ async function talk() {
     context = new AudioContext(); // of the device's rate: another one throws in Firefox
     await context.audioWorklet.addModule("worklet.js");
     const channels = Math.min(wanted, stream.getAudioTracks()[0].getSettings().channelCount || 1);
-    const finals = Array(channels).fill(0);
-    const rate = context.sampleRate;
-    const silence = new Int16Array(channels * Math.round(rate / 10)); // as long as a block of worklet.js
-    const audio = { rate, channels, silence, blocks: [], first: 0, sent: 0, ack: 0, lost: 0 };
-    call = { ...audio, wanted, finals, file: ++files, tries: 0, stop };
-    connect();
     const node = new AudioWorkletNode(context, "blocks", {
       numberOfOutputs: 0, channelCount: channels, channelCountMode: "explicit", processorOptions: { channels },
     });
+    const model = $("models").value || undefined;
+    const start = { sample_rate: context.sampleRate, channels, hotwords: hotwords(), model };
+    const client = begin(new URL(".", location.href), start, { token, onmessage: received });
+    call = { channels, wanted, file: ++files, stop, client };
+    client.done.then(() => say("Done."), (error) => say(error.message, true)).then(finish);
     node.port.onmessage = ({ data }) => {
-      if (!call || call.ending) return;
-      const samples = new Int16Array(data);
-      $("level").value = Math.sqrt(samples.reduce((sum, each) => sum + each * each, 0) / samples.length) / 8000;
-      keep(samples);
-      transmit();
+      if (!call || call.isEnding) return;
+      $("level").value = 4 * Math.sqrt(data.reduce((sum, each) => sum + each * each, 0) / data.length);
+      call.sentAt = performance.now();
+      call.client.send(data);
     };
     context.createMediaStreamSource(stream).connect(node);
     $("models").disabled = $("split").disabled = true;
