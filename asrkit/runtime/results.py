@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,9 +11,8 @@ import numpy as np
 from asrkit.runtime import formats
 from asrkit.runtime.words import Word, joined
 from asrkit.search import Ranked
+from asrkit.search.beam import in_order
 from asrkit.text import Tokenizer, decode
-
-DIGITS = 6  # of a score, after which candidates count as equally likely
 
 
 class Candidate(NamedTuple):
@@ -221,5 +221,5 @@ def candidates(ranked: Sequence[Ranked], tokenizer: Tokenizer) -> tuple[Candidat
     total = np.logaddexp.reduce([*totals.values()])
     return tuple(
         Candidate(text, score, math.exp(score - total))
-        for text, score in sorted(totals.items(), key=lambda item: -round(item[1], DIGITS))
+        for text, score in in_order(totals.items(), itemgetter(1))
     )

@@ -3,18 +3,22 @@
 import copy
 import hashlib
 import math
-from typing import Any
+from collections.abc import Callable, Iterable
+from itertools import accumulate, pairwise
+from operator import attrgetter
+from typing import Any, TypeVar
 
 from asrkit.search.backtrace import backtrace
 from asrkit.search.base import Hypothesis, Ranked, Search, checked_penalty
 from asrkit.search.fusion import Both, Fusion
 
 STABLE_FRAMES = 256  # frames between searches for a longer stable prefix
-# A path replaces another path only if it is likelier by this factor, which is larger than rounding
-# errors. The times of a token therefore do not depend on packets and batches.
+# Packets and batches change rounding errors, which are smaller than this factor. A path replaces
+# another path only if it is likelier by more than it, so the times of a token do not change.
 TIE = 1.0 + 1e-6
-# The order of equal scores must not depend on rounding, which packets and batches change.
-DIGITS = 6
+LOG_TIE = math.log(TIE)
+
+T = TypeVar("T")
 
 
 class BeamSearch(Search):
@@ -82,11 +86,26 @@ class BeamSearch(Search):
             )
             for each in state.beam
         ]
-        return sorted(ranked, key=lambda each: round(each.score, DIGITS), reverse=True)
+        return in_order(ranked, attrgetter("score"))
 
     def score(self, state: Any, sequence: Any) -> float:
         """Return the log score of a sequence of the beam if the stream goes on."""
         raise NotImplementedError
+
+
+def in_order(items: Iterable[T], score: Callable[[T], float]) -> list[T]:
+    """Sort by a log score, the highest first; equal scores but for rounding keep their order.
+
+    A score that is at most LOG_TIE below the next higher one shares its place.
+    """
+    # Rounded scores could fall on both sides of a rounding's edge though they are equal. Gaps leave
+    # the order uncertain only where two scores really differ, by LOG_TIE to within rounding errors.
+    items = [*items]
+    scores = [*map(score, items)]
+    falling = sorted(range(len(items)), key=scores.__getitem__, reverse=True)
+    apart = (scores[a] - scores[b] > LOG_TIE for a, b in pairwise(falling))
+    places = accumulate(apart, initial=0)
+    return [items[i] for _, i in sorted(zip(places, falling, strict=False))]
 
 
 def is_due(before: int, frame: int) -> bool:

@@ -13,8 +13,9 @@
 """
 
 import math
-from collections.abc import Iterator, Sequence
-from operator import itemgetter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,7 +31,7 @@ from asrkit.search.backtrace import (
     paths_of,
 )
 from asrkit.search.base import CtcSearch
-from asrkit.search.beam import TIE, BeamSearch, is_due, log
+from asrkit.search.beam import TIE, BeamSearch, in_order, is_due, log
 
 
 class Prefix(NamedTuple):
@@ -79,7 +80,7 @@ SMALL, LARGE = 2.0**-500, 2.0**500  # probabilities outside are rescaled
 MOST_UP = 1000  # largest exponent of a factor, which a float can hold
 ROUNDING = 1e-9  # larger than the rounding errors of the logarithms
 
-by_total = itemgetter(0)
+by_total, by_key = itemgetter(0), attrgetter("key")
 as_tuple = tuple.__new__  # as_tuple(Prefix, (…)) takes half the time of Prefix(…)
 
 
@@ -99,7 +100,7 @@ class PrefixBeamSearch(CtcSearch, BeamSearch):
             ValueError: for a frame after which every prefix has probability 0.
         """
         beam: Sequence[Prefix]
-        beam, log_scale, stable, frame, *_ = state
+        (beam, log_scale, stable, frame, *_), size = state, self.beam
         rows = self.readable(log_probs).astype(np.float64)  # (E, V)
         labels = rows.copy()
         labels[:, self.blank] = -np.inf
@@ -111,14 +112,18 @@ class PrefixBeamSearch(CtcSearch, BeamSearch):
             else:
                 known = {prefix.key: prefix for prefix in beam}
                 after = unextended(beam, known, frame, memoryview(row), math.exp(log_blank))
-                floor = min(map(by_total, after)) if len(after) >= self.beam else 0.0
+                floor = min(map(by_total, after)) / TIE if len(after) >= size else 0.0
                 required = log(floor / (beam[0].total * self.ceiling))
                 lowest = max(min(self.log_min_token, log_top), required)
                 if log_top >= lowest:
                     after += self.extended(beam, known, frame, floor, likely(label_row, lowest))
                 after.sort(key=by_total, reverse=True)
-                beam, log_scale = rescaled(after[: self.beam], log_scale)
+                if len(after) > size and after[size - 1].total <= after[size].total * TIE:
+                    after = ordered(after)
+                beam, log_scale = rescaled(after[:size], log_scale)
             frame += 1
+        if any(a.total <= b.total * TIE for a, b in pairwise(beam)):  # `ordered` takes longer
+            beam = ordered(beam)
         if is_due(state.frame, frame):
             stable = extend_stable(beam[0].path, fixed_links(beam), stable)
         quiet = tuple((rows.argmax(axis=1) == self.blank).tolist())
@@ -161,7 +166,7 @@ class PrefixBeamSearch(CtcSearch, BeamSearch):
         """Return new prefixes, which extend one of the beam by a token and exceed the floor.
 
         Args:
-            floor: total of the beam's last prefix; only prefixes with larger totals enter.
+            floor: only prefixes with larger totals can enter the beam.
         """
         new = []
         for prefix in beam:
@@ -231,6 +236,11 @@ def predecessors(prefix: Prefix, token: int) -> tuple[float, float, Path | None]
     if token == prefix.token:
         return prefix.blank, prefix.best_blank, prefix.blank_path
     return prefix.total, prefix.best, prefix.path
+
+
+def ordered(prefixes: Iterable[Prefix]) -> list[Prefix]:
+    """Sort prefixes, the likeliest first; equally likely ones by their keys."""
+    return in_order(sorted(prefixes, key=by_key), lambda prefix: log(prefix.total))
 
 
 def with_blank(beam: Sequence[Prefix]) -> Sequence[Prefix]:

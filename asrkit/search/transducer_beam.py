@@ -22,7 +22,8 @@ from frame to frame, so that the end of a chunk or of a stream changes nothing.
 """
 
 import math
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,13 +39,8 @@ from asrkit.search.backtrace import (
     paths_of,
 )
 from asrkit.search.base import log_softmax, penalize_blank
-from asrkit.search.beam import DIGITS, TIE, BeamSearch, is_due
+from asrkit.search.beam import LOG_TIE, BeamSearch, in_order, is_due
 from asrkit.search.transducer_greedy import Transducer
-
-LOG_TIE = math.log(TIE)
-# A predictor of few labels gives texts the same score that have the same short passages in another
-# order.
-ROUNDING = 10.0**-DIGITS
 
 
 class Prefix(NamedTuple):
@@ -187,13 +183,13 @@ class TransducerBeamSearch(BeamSearch):
             floor = scores[self.beam - 1] if len(scores) >= self.beam else -math.inf
             longer = self.extended(current, log_probs, floor, state.frame)
             rows += len(current)
-            kept = sorted([*ended.values(), *longer], key=place, reverse=True)[: self.beam]
+            kept = ranked([*ended.values(), *longer])[: self.beam]
             current = tuple(prefix for prefix in kept if ended.get(prefix.key) is not prefix)
             ended = {prefix.key: prefix for prefix in kept if ended.get(prefix.key) is prefix}
             if not current:
                 break
             asked = Round(frame, past, current)
-        beam = sorted(ended.values(), key=place, reverse=True)[: self.beam]
+        beam = ranked(ended.values())[: self.beam]
         if not beam or not beam[0].score > -math.inf:
             raise ValueError("every hypothesis has probability 0: a frame's logits are not finite")
         past = pasts[0] if len(pasts) == 1 else joined(pasts)
@@ -240,7 +236,7 @@ class TransducerBeamSearch(BeamSearch):
         labels[:, self.blank] = -np.inf
         tops = labels.max(axis=1).tolist()
         for i, (prefix, row, blank, top) in enumerate(zip(beam, labels, blanks, tops, strict=True)):
-            required = floor - ROUNDING - prefix.score - self.fusion.ceiling
+            required = floor - LOG_TIE - prefix.score - self.fusion.ceiling
             lowest = max(min(self.log_min_token, top), required)
             if blank > self.log_skip_blank or top < lowest:
                 continue
@@ -248,7 +244,7 @@ class TransducerBeamSearch(BeamSearch):
                 log_prob = float(row[token])
                 context, gain = self.fusion.step(prefix.context, token)
                 score = prefix.score + log_prob + gain
-                if score > floor - ROUNDING:
+                if score > floor - LOG_TIE:
                     path = linked(prefix.path, token, frame, math.exp(log_prob))
                     best, key = prefix.best + log_prob + gain, hash((prefix.key, token))
                     new.append(Prefix(score, best, path, key, context, i))
@@ -278,9 +274,13 @@ def divided(rows: np.ndarray, sizes: Sequence[int]) -> list[np.ndarray]:
     return np.split(rows, np.cumsum(sizes)[:-1])
 
 
-def place(prefix: Prefix) -> tuple[float, int]:
-    """Return the sort key of a sequence in a beam."""
-    return round(prefix.score, DIGITS), prefix.key
+def ranked(prefixes: Iterable[Prefix]) -> list[Prefix]:
+    """Return sequences of a beam, the most probable first.
+
+    A predictor of few labels gives texts the same score that have the same short passages in
+    another order.
+    """
+    return in_order(sorted(prefixes, key=attrgetter("key")), attrgetter("score"))
 
 
 def add_to(ended: dict[int, Prefix], prefix: Prefix) -> None:

@@ -11,7 +11,7 @@ import torch
 
 import asrkit.search.prefix_beam
 from asrkit.search import GreedySearch, Hypothesis, PrefixBeamSearch, Ranked
-from asrkit.search.beam import STABLE_FRAMES
+from asrkit.search.beam import STABLE_FRAMES, in_order
 
 ALL = {"min_token_prob": 0.0, "skip_blank_prob": 1.0}  # nothing but the beam prunes
 
@@ -204,26 +204,45 @@ def test_frames_that_are_no_distribution(row: list[float]) -> None:
         nbest(PrefixBeamSearch(**ALL), np.array([row, row]))
 
 
-def most_times(seed: int) -> int:
-    """The most times of a text, in frames with equally likely paths and several roundings."""
+def variants(seed: int) -> tuple[int, int]:
+    """The most times of a text, and the most lists of a beam, in frames with equally likely paths
+    and texts and several roundings."""
     draw = torch.Generator().manual_seed(seed)
     levels = torch.tensor([[0.5, 0.25, 0.25], [0.25, 0.5, 0.25], [0.4, 0.4, 0.2]]).double()
     frames = levels[torch.randint(3, (4,), generator=draw)].repeat_interleave(2, 0).log()
-    search, found = PrefixBeamSearch(2000, 0.0, 1.0), dict[object, set[object]]()
+    times, lists = (defaultdict[object, set[object]](set) for _ in range(2))
     for _ in range(8):
         noise = 1e-9 * torch.randn(frames.shape, generator=draw).double()
-        for best, _ in nbest(search, (frames + noise).numpy()):
-            found.setdefault(best.tokens, set()).add((best.starts, best.ends))
-    return max(map(len, found.values()))
+        for beam in (2, 3, 5, 2000):
+            found = [
+                best for best, _ in nbest(PrefixBeamSearch(beam, **ALL), (frames + noise).numpy())
+            ]
+            lists[beam].add(tuple(best.tokens for best in found))
+        for best in found:
+            times[best.tokens].add((best.starts, best.ends))
+    return max(map(len, times.values())), max(map(len, lists.values()))
 
 
-def test_rounding_does_not_choose_between_equally_likely_paths(
+def test_rounding_does_not_choose_between_equally_likely_paths_and_texts(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Other packets and batches round in other ways. Control: without a margin times differ."""
-    assert max(map(most_times, range(5))) == 1
+    """Other packets and batches round in other ways. Control: without a margin results differ."""
+    assert {*map(variants, range(9))} == {(1, 1)}
     monkeypatch.setattr(asrkit.search.prefix_beam, "TIE", 1.0)
-    assert max(map(most_times, range(5))) > 1
+    times, lists = zip(*map(variants, range(9)), strict=True)
+    assert max(times) > 1
+    assert max(lists) > 1
+
+
+def test_equal_scores_keep_their_order_also_at_the_edge_of_a_rounding() -> None:
+    """Also scores in a chain of ties; only larger differences count."""
+    ties = [
+        (score + noise, score - noise) for score in (0.0, -1.2345675) for noise in (-1e-12, 1e-12)
+    ]
+    assert len({round(score, 6) for pair in ties[2:] for score in pair}) == 2  # the control
+    for scores in (*ties, (-8e-7, 0.0, 8e-7)):
+        assert in_order(range(len(scores)), scores.__getitem__) == [*range(len(scores))]
+    assert in_order(range(3), (-2e-6, 0.0, 2e-6).__getitem__) == [2, 1, 0]
 
 
 def test_of_equally_likely_paths_the_one_whose_last_token_ends_first_has_the_times() -> None:
