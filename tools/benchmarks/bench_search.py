@@ -15,9 +15,9 @@ from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
 
+import numpy as np
 import torch
 from benchmarks import Row, compared, environment, parser, report, round_robin, timed
-from torch import Tensor
 
 from asrkit.lm import Weighted, WordFusion, read_arpa
 from asrkit.lm.kneser_ney import arpa_lines, estimate
@@ -31,7 +31,7 @@ PEAKS = {"peaky": 0.88, "soft": 0.54}  # mean of the frames' highest posteriors
 MAIN = f"prefix beam {BEAM}"  # what the others are compared with
 
 
-def posteriors(peak: float, num_frames: int) -> Tensor:
+def posteriors(peak: float, num_frames: int) -> np.ndarray:
     """(E, V) log-probabilities whose highest of each frame have this mean."""
     draw = torch.Generator().manual_seed(0)
     logits = torch.randn(num_frames, VOCAB_SIZE, generator=draw)
@@ -47,10 +47,10 @@ def posteriors(peak: float, num_frames: int) -> Tensor:
         scale = (low + high) / 2
         above = float((scale * logits).softmax(1).amax(1).mean()) > peak
         low, high = (low, scale) if above else (scale, high)
-    return (scale * logits).log_softmax(1)
+    return (scale * logits).log_softmax(1).numpy()
 
 
-def passes(log_probs: Tensor) -> dict[str, Callable[[], list[float]]]:
+def passes(log_probs: np.ndarray) -> dict[str, Callable[[], list[float]]]:
     """Return the searches to measure, by name."""
     beam = PrefixBeamSearch(BEAM)
     everything = PrefixBeamSearch(BEAM, min_token_prob=0.0, skip_blank_prob=1.0)
@@ -58,7 +58,7 @@ def passes(log_probs: Tensor) -> dict[str, Callable[[], list[float]]]:
         "greedy": partial(searched, GreedySearch(), [log_probs]),
         MAIN: partial(searched, beam, [log_probs]),
         f"{MAIN}, in chunks of {FRAME_MS * CHUNK_SIZE} ms": partial(
-            searched, beam, list(log_probs.split(CHUNK_SIZE))
+            searched, beam, np.split(log_probs, range(CHUNK_SIZE, len(log_probs), CHUNK_SIZE))
         ),
         f"{MAIN}, all tokens": partial(searched, everything, [log_probs]),
         f"{MAIN}, with a 3-gram of words": partial(
@@ -84,7 +84,7 @@ def word_fusion() -> WordFusion:
         return WordFusion(Weighted(read_arpa(path), 0.5, 0.5), pieces, complete_units)
 
 
-def searched(search: Search, parts: list[Tensor]) -> None:
+def searched(search: Search, parts: list[np.ndarray]) -> None:
     """A partial result after each part."""
     state = search.start()
     for part in parts:
@@ -92,7 +92,7 @@ def searched(search: Search, parts: list[Tensor]) -> None:
         search.best(state)
 
 
-def flashlight_decode(log_probs: Tensor) -> Callable[[], object] | None:
+def flashlight_decode(log_probs: np.ndarray) -> Callable[[], object] | None:
     """A lexicon-free decoder that sums paths, where flashlight-text is installed."""
     try:
         from flashlight.lib.text import decoder
@@ -103,8 +103,7 @@ def flashlight_decode(log_probs: Tensor) -> Callable[[], object] | None:
     )
     silence = VOCAB_SIZE - 1  # it must have one; here it costs nothing
     free = decoder.LexiconFreeDecoder(options, decoder.ZeroLM(), silence, 0, [])
-    emissions = log_probs.contiguous()
-    return lambda: free.decode(emissions.data_ptr(), *emissions.shape)
+    return lambda: free.decode(log_probs.ctypes.data, *log_probs.shape)
 
 
 def measure(kind: str, num_frames: int, options: argparse.Namespace) -> list[Row]:
