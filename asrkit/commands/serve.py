@@ -13,6 +13,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -27,6 +28,7 @@ from asrkit.extras import need
 if TYPE_CHECKING:
     import uvicorn
     from starlette.types import ASGIApp
+    from uvicorn.supervisors import Multiprocess
 
     from asrkit.runtime import Recognizer
     from asrkit.serve.server import Limits, Server
@@ -231,8 +233,18 @@ def serve_together(options: argparse.Namespace, config: uvicorn.Config, web: soc
             options.state_dir = Path(folder) / "calls"
             store_of(options)  # one process makes the file
         processes = Multiprocess(config, [web])
+        threading.Thread(target=note_ends, args=(processes,), daemon=True).start()
         processes.run()
     return 2 if any(each.exitcode == FAILED for each in processes.processes) else 0
+
+
+def note_ends(processes: Multiprocess) -> None:
+    """Close the pipes of processes that have ended: uvicorn would wait a minute for an answer."""
+    while True:
+        time.sleep(0.5)
+        for each in processes.processes:
+            if each.exitcode is not None:
+                each.child_conn.close()
 
 
 def application_of(
