@@ -6,12 +6,12 @@ of a call into messages. The conversation has the tasks, the limits, the calls a
 
 import asyncio
 import json
-from collections.abc import Coroutine, Iterable
-from contextlib import ExitStack, suppress
+from collections.abc import Coroutine, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
-from anyio import fail_after, move_on_after
+from anyio import move_on_after
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from asrkit.errors import UserError, shown
@@ -135,9 +135,8 @@ class WebSocketLine:
     async def send(self, message: Message) -> None:
         text = message if isinstance(message, str) else json.dumps(message, ensure_ascii=False)
         try:
-            with fail_after(SEND_S):
-                await self.websocket.send_text(text)
-        except (WebSocketDisconnect, RuntimeError, TimeoutError) as error:
+            await self.websocket.send_text(text)
+        except (WebSocketDisconnect, RuntimeError) as error:
             raise LeftError from error  # another task may have noticed that the client has left
 
     async def close(self, code: int, why: str) -> None:
@@ -171,7 +170,7 @@ async def converse(conversation: "Conversation") -> None:
         reason, text = server.note_dropped(raised)
         code = TRY_AGAIN_LATER if reason == "streams" else POLICY_VIOLATION
         why = shown(text, 100)[1:-1]
-        with suppress(LeftError):
+        with suppress(LeftError), move_on_after(SEND_S):
             await line.send(conversation.dialect.error(reason, text))
     await line.close(code, why)
 
@@ -236,24 +235,32 @@ class Conversation:
             except UserError as error:
                 if (answer := self.dialect.wrong(error)) is None:
                     raise
-                await self.line.send(answer)
+                await self.say([answer])
+
+    @contextmanager
+    def within(self, seconds: float, error: UserError | LeftError) -> Iterator[None]:
+        """A context manager whose end must come in time, else the error ends the conversation.
+
+        Each message needs one: a timer costs less than a cancel scope.
+        """
+        timer = self.end.get_loop().call_later(seconds, self.fail, error)
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     async def receive(self) -> Message:
         """Receive the next message; the time limit of the first one is shorter.
 
         Raises:
             LeftError: if the client has left.
-            RefusedError: if no message arrives in time.
         """
         limits, self.count = self.server.limits, self.count + 1
         seconds = limits.silence_s if self.count > 1 else min(limits.header_s, limits.silence_s)
         if self.count % TURN == 0:
             await asyncio.sleep(0)  # a line does not let others run while messages wait
-        try:
-            with fail_after(seconds):
-                return await self.line.receive()
-        except TimeoutError:
-            raise RefusedError(408, "silence", f"no message for {seconds:g} s") from None
+        with self.within(seconds, RefusedError(408, "silence", f"no message for {seconds:g} s")):
+            return await self.line.receive()
 
     async def do(self, item: Any) -> None:
         """Carry out an item."""
@@ -268,11 +275,12 @@ class Conversation:
             case Finish():
                 await self.finish(item.is_last)
             case _:
-                await self.line.send(item)
+                await self.say([item])
 
     async def say(self, messages: Iterable[Message]) -> None:
         for message in messages:
-            await self.line.send(message)
+            with self.within(SEND_S, LeftError()):
+                await self.line.send(message)
 
     def append(self, item: Append) -> None:
         """Append samples, after `Call.wait_for_room`.

@@ -19,8 +19,11 @@ from asrkit import Endpointer
 from asrkit.runtime import Recognizer, Result
 from asrkit.serve import resumption
 from asrkit.serve.calls import Call, CallUpdate, SavedCall
+from asrkit.serve.converse import Conversation
+from asrkit.serve.converse import converse as talk
 from asrkit.serve.dialects.asrkit_stream import AsrkitStream
 from asrkit.serve.dialects.messages import Start
+from asrkit.serve.dialects.vosk import Vosk
 from asrkit.serve.resumable import ResumableConversation
 from asrkit.serve.resumption import SuspendedCall
 from asrkit.serve.server import Limits, Server
@@ -268,6 +271,24 @@ def test_states_as_bytes() -> None:
     value = SuspendedCall(Start(type="start", channels=2), saved)
     data = resumption.to_bytes(value, b"k" * 32, "n")
     assert resumption.from_bytes(data, b"k" * 32, "n") == value
+
+
+def test_a_client_that_reads_nothing_is_left(
+    served: Recognizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("asrkit.serve.converse.SEND_S", 0.05)
+
+    async def main() -> None:
+        line: Any = SimpleNamespace(receive=AsyncMock(return_value=b""))
+        line.send = lambda message: asyncio.sleep(60)
+        conversation = Conversation(line, server, Vosk())
+        await asyncio.wait_for(talk(conversation), 10)
+        assert not server.streams
+        server.close()
+
+    server = Server({"m": served})
+    asyncio.run(main())
+    assert 'asrkit_dropped_total{reason="disconnect"} 1.0' in server.figures.exposition().decode()
 
 
 def test_no_audio_is_acknowledged_before_it_is_saved(served: Recognizer, tmp_path: Path) -> None:
