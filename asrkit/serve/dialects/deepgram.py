@@ -16,13 +16,12 @@ from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from asrkit.audio.samples import MAX_RATE, MIN_RATE
 from asrkit.errors import UserError
 from asrkit.runtime import Segment, Word
 from asrkit.runtime.words import confidence_of, joined
 from asrkit.serve.calls import MOST_CHANNELS
 from asrkit.serve.dialects.files import HEADERS, FileRequest
-from asrkit.serve.dialects.parsing import checked, without_effect
+from asrkit.serve.dialects.parsing import Name, Rate, checked, without_effect
 from asrkit.serve.server import Model, RefusedError, Server, Wish
 from asrkit.serve.uploads import Decoding
 from asrkit.version import __version__
@@ -39,8 +38,8 @@ OFF = ("", "false", "0")
 class Options(BaseModel):
     """The options of a request that have an effect."""
 
-    model: Annotated[str, Field(max_length=200)] | None = None
-    language: Annotated[str, Field(max_length=100)] = ""
+    model: Name | None = None
+    language: Name = ""
     keyterm: list[Annotated[str, Field(max_length=1000)]] = []
     multichannel: bool = False
     """Whether each channel is recognised alone; otherwise channels are mixed."""
@@ -51,7 +50,7 @@ class Options(BaseModel):
 
 class LiveOptions(Options):
     encoding: Literal["linear16", "mulaw", "alaw"]
-    sample_rate: Annotated[int, Field(ge=MIN_RATE, le=MAX_RATE)]
+    sample_rate: Rate
     channels: Annotated[int, Field(ge=1, le=MOST_CHANNELS)] = 1
     interim_results: bool = False
     endpointing: bool | Annotated[int, Field(ge=0, le=60_000)] = True

@@ -1,24 +1,16 @@
 """The messages of asrkit's own protocol at /v1/stream, and their checks."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
 import numpy as np
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    TypeAdapter,
-    ValidationError,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from asrkit.errors import UserError
 from asrkit.runtime import Word
 from asrkit.serve.calls import MOST_CHANNELS
-from asrkit.serve.dialects.parsing import checked, problem
+from asrkit.serve.dialects.parsing import Name, Rate, checked, problem
 
 ENCODINGS: dict[str, np.dtype[Any]] = {"pcm_s16le": np.dtype("<i2"), "pcm_f32le": np.dtype("<f4")}
-Name = Annotated[str, Field(max_length=100)]
 Count = Annotated[int, Field(ge=0)]
 Phrase = Annotated[str, Field(min_length=1, max_length=200)]
 
@@ -31,7 +23,7 @@ class Start(Message):
     """The first message of a client: audio format and recognition options."""
 
     type: Literal["start"]
-    sample_rate: Annotated[int, Field(ge=1000, le=768_000)] = 16_000
+    sample_rate: Rate = 16_000
     """Sample rate of the audio in binary messages, Hz."""
     channels: Annotated[int, Field(ge=1, le=MOST_CHANNELS)] = 1
     """Number of interleaved channels. Each is recognised by itself and takes a stream."""
@@ -46,7 +38,7 @@ class Start(Message):
     end_of_turn: Literal["off", "low", "medium", "high"] | None = None
     """Eagerness with which a segment also ends where the model expects the end of a turn, if the
     model has a label for it; default: the server's."""
-    model: Annotated[str, Field(max_length=200)] | None = None
+    model: Name | None = None
     """Name of one of the server's models; default: the first one."""
 
     @model_validator(mode="after")
@@ -72,7 +64,7 @@ class Resume(Message):
     finals: Count | Annotated[list[Count], Field(max_length=MOST_CHANNELS)] = 0
     """Number of segments that the client has, or a number for each of several channels; the server
     sends later ones again."""
-    ack: Annotated[int, Field(ge=0)] = 0
+    ack: Count = 0
     """The last `ack` that the client received; the server rejects an older state of the call."""
 
 
@@ -118,40 +110,37 @@ class Started(Answer):
     """Commits that the server has processed."""
 
 
-class OfChannel(Answer):
+class Text(Answer):
+    type: str
+    text: str
+    words: list[TimedWord]
+    ack: int
+    """Samples that the client need not send again, even after a crash of the server."""
+    recognized: int
+    """Samples of the client that have been recognised."""
     channel: int | None = None
     """Number of the channel, from 0; left out if the call has one."""
     speaker: str | None = None
     """Name of the channel's speaker, if the client has named it."""
 
 
-class Partial(OfChannel):
+class Partial(Text):
     """The text of the open segment, which may still change."""
 
     type: Literal["partial"] = "partial"
-    text: str
     stable: str
     """The beginning of the text that no longer changes."""
-    words: list[TimedWord]
-    ack: int
-    """Samples that the client need not send again, even after a crash of the server."""
-    recognized: int
-    """Samples of the client that have been recognised."""
 
 
-class Final(OfChannel):
+class Final(Text):
     """A segment that has ended; it no longer changes."""
 
     type: Literal["final"] = "final"
-    text: str
     start: float
     """Start of the first word, seconds from the start of the call."""
     end: float
     """End of the last word."""
-    words: list[TimedWord]
     context: str
-    ack: int
-    recognized: int
 
 
 class Ended(Answer):
@@ -171,31 +160,29 @@ class Error(Answer):
     message: str
 
 
-_FROM_CLIENT: TypeAdapter[Start | Resume | Commit | End] = TypeAdapter(
-    Annotated[Start | Resume | Commit | End, Field(discriminator="type")]
-)
-_FROM_SERVER: TypeAdapter[Started | Partial | Final | Ended | Error] = TypeAdapter(
-    Annotated[Started | Partial | Final | Ended | Error, Field(discriminator="type")]
-)
+Request: TypeAlias = Start | Resume | Commit | End
+Reply: TypeAlias = Started | Partial | Final | Ended | Error
+_REQUEST: TypeAdapter[Request] = TypeAdapter(Annotated[Request, Field(discriminator="type")])
+_REPLY: TypeAdapter[Reply] = TypeAdapter(Annotated[Reply, Field(discriminator="type")])
 
 
-def parsed(text: str) -> Start | Resume | Commit | End:
+def parsed(text: str) -> Request:
     """Return a client's message.
 
     Raises:
         UserError: if `text` is not a message of a client.
     """
-    return checked(_FROM_CLIENT.validate_json, text)
+    return checked(_REQUEST.validate_json, text)
 
 
-def answer(text: str | bytes) -> Started | Partial | Final | Ended | Error | None:
+def answer(text: str | bytes) -> Reply | None:
     """Return a server's message; None for a message of an unknown type.
 
     Raises:
         UserError: if `text` is not a message.
     """
     try:
-        return _FROM_SERVER.validate_json(text)
+        return _REPLY.validate_json(text)
     except ValidationError as error:
         if error.errors()[0]["type"] == "union_tag_invalid":
             return None
@@ -203,7 +190,4 @@ def answer(text: str | bytes) -> Started | Partial | Final | Ended | Error | Non
 
 
 def timed(words: tuple[Word, ...]) -> list[TimedWord]:
-    return [
-        TimedWord(text=w.text, start=w.start, end=w.end, confidence=w.confidence, spaced=w.spaced)
-        for w in words
-    ]
+    return [TimedWord(**word._asdict(), spaced=word.spaced) for word in words]

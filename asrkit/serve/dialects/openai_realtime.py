@@ -23,7 +23,14 @@ from asrkit.serve.calls import CallUpdate
 from asrkit.serve.converse import Append, Begin, Commit, Dialect
 from asrkit.serve.dialects.audio import A_LAW, MU_LAW, SampleReader
 from asrkit.serve.dialects.openai_files import OPENAI_MODEL
-from asrkit.serve.dialects.parsing import bytes_of, checked, object_of, phrases_of, without_effect
+from asrkit.serve.dialects.parsing import (
+    bytes_of,
+    checked,
+    object_of,
+    phrases_of,
+    unused,
+    without_effect,
+)
 from asrkit.serve.server import Grant, Wish
 
 TABLES = {"audio/pcmu": MU_LAW, "audio/pcma": A_LAW}
@@ -96,35 +103,32 @@ class Realtime(Dialect):
     def __init__(self, query: QueryParams, endpointer: Endpointer | None) -> None:
         self.query, self.numbers = query, count(1)
         self.pause_ms = endpointer and endpointer.pause_ms
-        self.model = ""  # name of the model that is used
         self.is_stable = False  # whether the call has stable text before the end of a segment
         self.has_audio, self.commits = False, 0  # of the call
         self.previous: str | None = None  # item that was completed last
         self.item, self.item_started, self.sent = "", False, ""  # open item, and the text sent
         self.segments: list[Segment] = []  # of the open item
-        self.warnings: list[str] = []
 
     def event(self, kind: str, **fields: object) -> dict[str, Any]:
         return {"type": kind, "event_id": f"event_{next(self.numbers)}", **fields}
 
-    def open(self) -> Iterator[Any]:
+    def open(self) -> Iterator[Begin]:
         if self.query.get("intent") != "transcription":
             raise UserError("only /v1/realtime?intent=transcription is served")
         session = RealtimeSession()
         session.audio.input.transcription.model = self.query.get("model")
         if self.pause_ms is not None:
             session.audio.input.turn_detection = ServerVad()
-        yield self.begin(session)
-        yield self.event("session.created", session=self.shown())
-        yield from self.warned(self.warnings)
+        yield self.begin("session.created", session)
 
-    def warned(self, warnings: list[str]) -> Iterator[dict[str, Any]]:
-        """Return the events of warnings, except empty ones."""
-        for warning in filter(None, warnings):
-            yield self.event("warning", message=warning)
+    def begin(self, kind: str, session: RealtimeSession, warning: str = "") -> Begin:
+        """Return the item that begins a call with a session, which is in force once it begins.
 
-    def begin(self, session: RealtimeSession) -> Begin:
-        """Return the item that begins a call with a session, which is in force once it begins."""
+        Args:
+            kind: type of the event that says so.
+            session: session of the call.
+            warning: text for another event, or "".
+        """
         settings = session.audio.input
         asked, vad, pause_ms = settings.transcription, settings.turn_detection, 0
         if vad is not None:
@@ -134,27 +138,27 @@ class Realtime(Dialect):
             asked.model, OPENAI_MODEL, asked.language or "", phrases=phrases_of(asked.prompt),
             pause_ms=pause_ms, end_of_turn="off" if vad is None else None,
         )  # fmt: skip
-        return Begin(wish, settings.format.rate, settings=session)
+        return Begin(wish, settings.format.rate, settings=(kind, session, warning))
 
-    def begun(self, begin: Begin, grant: Grant) -> tuple[()]:
-        decoding, self.model = grant.recognizer.decoding, grant.model.name
+    def begun(self, begin: Begin, grant: Grant) -> Iterator[dict[str, Any]]:
+        decoding, (kind, self.session, warning) = grant.recognizer.decoding, begin.settings
         self.is_stable = decoding.second is None and decoding.postprocess is None
-        self.session, self.has_audio, self.commits = begin.settings, False, 0
+        self.has_audio, self.commits = False, 0
         self.reader = SampleReader(table=TABLES.get(self.session.audio.input.format.type))
-        self.warnings = grant.warnings
         self.next_item()
-        return ()
+        if kind == f"{BUFFER}.cleared":
+            yield self.event(kind)
+            return
+        shown = self.session.model_dump()
+        shown["audio"]["input"]["transcription"]["model"] = grant.model.name  # the one in use
+        yield self.event(kind, session=shown)
+        for message in filter(None, [*grant.warnings, warning]):
+            yield self.event("warning", message=message)
 
     def next_item(self) -> None:
         """Open another item."""
         self.item, self.item_started, self.sent = f"item_{next(self.numbers)}", False, ""
         self.segments = []
-
-    def shown(self) -> dict[str, Any]:
-        """Return the session for the client, with the name of the model that is used."""
-        value = self.session.model_dump()
-        value["audio"]["input"]["transcription"]["model"] = self.model
-        return value
 
     def read(self, message: str | bytes) -> Iterator[Any]:
         value = object_of(message, "an event, which is a JSON object")
@@ -169,18 +173,15 @@ class Realtime(Dialect):
                 raise UserError("input_audio_buffer.commit needs audio: append some first")
             yield Commit()
         elif kind == "clear":
-            yield self.begin(self.session)
-            yield self.event("input_audio_buffer.cleared")
+            yield self.begin(f"{BUFFER}.cleared", self.session)
         else:  # changes all fields of the session that a client names, or none after an error
             if self.has_audio:
                 text = "the session has audio already: send input_audio_buffer.clear first"
                 raise UserError(text)
             changed = merged(self.session.model_dump(), event.session)
             session = checked(RealtimeSession.model_validate, changed)
-            yield self.begin(session)
-            yield self.event("session.updated", session=self.shown())
-            ignored = without_effect([*unused(event.session, session, "session")])
-            yield from self.warned([*self.warnings, ignored])
+            warning = without_effect(unused(event.session, session, "session."))
+            yield self.begin("session.updated", session, warning)
 
     def wrong(self, error: UserError) -> dict[str, Any]:
         return self.error("invalid_request", str(error))
@@ -245,13 +246,3 @@ def merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
         if isinstance(value, dict) and isinstance(old.get(name), dict) and "type" not in value
     }
     return old | new | parts
-
-
-def unused(given: dict[str, Any], known: BaseModel, place: str) -> Iterator[str]:
-    """Yield the places of fields that a client has set and that have no effect."""
-    for name, value in given.items():
-        part = getattr(known, name) if name in type(known).model_fields else None
-        if isinstance(value, dict) and isinstance(part, BaseModel):
-            yield from unused(value, part, f"{place}.{name}")
-        elif name not in type(known).model_fields and value is not None:
-            yield f"{place}.{name}"

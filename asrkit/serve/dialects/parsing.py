@@ -3,14 +3,17 @@
 import base64
 import binascii
 import json
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Annotated, Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
+from asrkit.audio.samples import MAX_RATE, MIN_RATE
 from asrkit.errors import UserError, printable, shown
 
 Value = TypeVar("Value")
+Name = Annotated[str, Field(max_length=200)]
+Rate = Annotated[int, Field(ge=MIN_RATE, le=MAX_RATE)]  # samples a second
 MOST_NAMED = 5  # fields in a warning
 
 
@@ -57,11 +60,21 @@ def problem(error: ValidationError) -> str:
     return printable(f"{place}: {first['msg']}"[:200])
 
 
-def without_effect(fields: Sequence[str]) -> str:
+def unused(given: Mapping[str, Any], known: BaseModel, place: str = "") -> Iterator[str]:
+    """Yield the places of fields that a client has set and that a model does not have."""
+    for name, value in given.items():
+        if name not in type(known).model_fields:
+            yield from [] if value is None else [place + name]
+        elif isinstance(part := getattr(known, name), BaseModel):
+            yield from unused(value, part, f"{place}{name}.")
+
+
+def without_effect(names: Iterable[str]) -> str:
     """Return the warning about fields of a client that have no effect, or ""."""
-    names = ", ".join(shown(each, 60)[1:-1] for each in fields[:MOST_NAMED])
+    fields = [*names]
+    shown_names = ", ".join(shown(each, 60)[1:-1] for each in fields[:MOST_NAMED])
     more = f" and {len(fields) - MOST_NAMED} more" if len(fields) > MOST_NAMED else ""
-    return f"no effect here: {names}{more}" if fields else ""
+    return f"no effect here: {shown_names}{more}" if fields else ""
 
 
 def bytes_of(text: str, field: str) -> bytes:

@@ -16,13 +16,12 @@ from asrkit.serve.calls import CallUpdate
 from asrkit.serve.converse import Append, Begin, Dialect, Finish
 from asrkit.serve.dialects.audio import MU_LAW
 from asrkit.serve.dialects.messages import timed
-from asrkit.serve.dialects.parsing import bytes_of, checked, object_of, phrases_of
+from asrkit.serve.dialects.parsing import Name, bytes_of, checked, object_of, phrases_of
 from asrkit.serve.server import Grant, Wish
 
 RATE = 8000
 EXPECTED = "a message of a media stream"
 Track = Literal["inbound", "outbound"]
-Name = Annotated[str, Field(max_length=200)]
 
 
 class MediaFormat(BaseModel):

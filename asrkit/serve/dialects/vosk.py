@@ -1,16 +1,16 @@
 """Vosk's protocol, /vosk: 16-bit samples in, a JSON reply to each message except a config."""
 
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Any
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
 from asrkit.errors import UserError, shown
 from asrkit.runtime import Segment
 from asrkit.serve.calls import CallUpdate
 from asrkit.serve.converse import Append, Begin, Dialect, Finish
 from asrkit.serve.dialects.audio import SampleReader
-from asrkit.serve.dialects.parsing import checked, object_of, without_effect
+from asrkit.serve.dialects.parsing import Rate, checked, object_of, unused, without_effect
 from asrkit.serve.server import Grant, Wish
 
 MOST_WARNINGS = 5  # in one reply
@@ -21,7 +21,7 @@ class VoskConfig(BaseModel):
     """A client's settings. `model` is the name of a model; in Vosk's own server it is a path."""
 
     model: str | None = None
-    sample_rate: Annotated[int, Field(ge=1000, le=768_000)] = 8000
+    sample_rate: Rate = 8000
     words: bool = True
     phrase_list: list[str] = []
 
@@ -78,8 +78,8 @@ class Vosk(Dialect):
         """
         if not isinstance(asked, dict):
             raise UserError(f"config: expected an object, got {shown(asked)}")
-        self.warn(without_effect([each for each in asked if each not in VoskConfig.model_fields]))
         config = checked(VoskConfig.model_validate, self.config.model_dump() | asked, "config.")
+        self.warn(without_effect(unused(asked, config)))
         if self.has_call and config != self.config:
             raise UserError("config: the call has audio already; send a reset first")
         return config

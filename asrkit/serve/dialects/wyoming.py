@@ -8,19 +8,16 @@ import socket
 from asyncio import StreamReader, StreamWriter
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from anyio import fail_after, move_on_after
-from pydantic import BaseModel, Field
+from anyio import move_on_after
+from pydantic import BaseModel
 from wyoming.event import Event, async_read_event, async_write_event
-from wyoming.info import AsrModel, AsrProgram, Attribution, Info
 
-from asrkit.audio.samples import MAX_RATE, MIN_RATE
 from asrkit.errors import UserError, shown
 from asrkit.serve.admission import CLIENT, client_of
 from asrkit.serve.calls import CallUpdate
 from asrkit.serve.converse import (
-    SEND_S,
     Append,
     Begin,
     Conversation,
@@ -30,19 +27,18 @@ from asrkit.serve.converse import (
     converse,
 )
 from asrkit.serve.dialects.audio import SampleReader
-from asrkit.serve.dialects.parsing import checked, without_effect
+from asrkit.serve.dialects.parsing import Name, Rate, checked, unused, without_effect
 from asrkit.serve.server import Grant, Model, Server, Wish
 from asrkit.version import __version__
 
 LINE_BYTES = 1 << 16  # longest line
 LINGER_S = 1.0  # of a closing connection
-Name = Annotated[str, Field(max_length=200)]
 
 
 class Format(BaseModel):
     """The data of audio-start and audio-chunk."""
 
-    rate: Annotated[int, Field(ge=MIN_RATE, le=MAX_RATE)]
+    rate: Rate
     width: Literal[2]
     """Bytes of a value: samples have 16 bits."""
     channels: Literal[1]
@@ -108,8 +104,7 @@ class EventLine:
 
     async def send(self, message: Event) -> None:
         try:
-            with fail_after(SEND_S):
-                await async_write_event(message, self.writer)
+            await async_write_event(message, self.writer)
         except (OSError, RuntimeError) as error:  # uvloop's error for a closed connection
             raise LeftError from error
 
@@ -129,13 +124,13 @@ class Wyoming(Dialect):
         models: models by the names that clients ask for.
     """
 
+    grant: Grant  # of the current recording
+    reader: SampleReader
+    texts: list[str]
+
     def __init__(self, models: Mapping[str, Model]) -> None:
-        self.models, self.asked, self.unused = models, Transcribe(), list[str]()
-        # Of the current recording.
-        self.form: Format | None = None
-        self.reader, self.texts = SampleReader(), list[str]()
-        self.language: dict[str, str] = {}
-        self.warnings: list[str] = []
+        self.models, self.asked, self.warning = models, Transcribe(), ""
+        self.form: Format | None = None  # of the current recording
 
     def read(self, message: Event) -> Iterator[Any]:
         """Return the items of an event; events of other types have no effect."""
@@ -157,17 +152,13 @@ class Wyoming(Dialect):
             if self.form is not None:
                 raise UserError("transcribe must come before audio-start or after audio-stop")
             self.asked = checked(Transcribe.model_validate, message.data, f"{kind}: ")
-            others = [key for key, value in message.data.items() if value is not None]
-            self.unused = [key for key in others if key not in Transcribe.model_fields]
+            self.warning = without_effect(unused(message.data, self.asked))
         elif kind == "describe":
             yield info(self.models)
 
     def begun(self, begin: Begin, grant: Grant) -> tuple[()]:
-        self.form, self.texts = begin.settings, []
-        self.reader = SampleReader()
-        language = grant.recognizer.language
-        self.language = {"language": language} if language else {}
-        self.warnings = [*grant.warnings, without_effect(self.unused)]
+        self.form, self.grant, self.reader = begin.settings, grant, SampleReader()
+        self.texts = list[str]()
         return ()
 
     def write(self, channel: int, update: CallUpdate) -> tuple[()]:
@@ -175,11 +166,14 @@ class Wyoming(Dialect):
         return ()
 
     def ended(self) -> Iterator[Event]:
-        self.form, self.asked, self.unused = None, Transcribe(), []
-        warning = "; ".join(filter(None, [*self.warnings, *self.reader.problems()]))
-        more = {"warning": warning} if warning else {}
-        text = " ".join(filter(None, self.texts))
-        yield Event("transcript", {"text": text, **self.language, **more})
+        data = {"text": " ".join(filter(None, self.texts))}
+        if language := self.grant.recognizer.language:
+            data["language"] = language
+        warnings = filter(None, [*self.grant.warnings, self.warning, *self.reader.problems()])
+        if warning := "; ".join(warnings):
+            data["warning"] = warning
+        self.form, self.asked, self.warning = None, Transcribe(), ""
+        yield Event("transcript", data)
 
     def error(self, reason: str, text: str) -> Event:
         return Event("error", {"text": text, "code": reason})
@@ -188,16 +182,12 @@ class Wyoming(Dialect):
 def info(models: Mapping[str, Model]) -> Event:
     """Return the description of the server's models."""
     about: dict[str, Any] = {
-        "attribution": Attribution("asrkit", ""), "installed": True, "version": __version__,
+        "attribution": {"name": "asrkit", "url": ""}, "installed": True, "version": __version__,
     }  # fmt: skip
     known = [
-        AsrModel(
-            name=name, description=f"{name}, {model.recognizer.context}",
-            languages=[*model.recognizer.languages], **about,
-        )
+        {"name": name, "description": f"{name}, {model.recognizer.context}",
+         "languages": [*model.recognizer.languages], **about}
         for name, model in models.items()
     ]  # fmt: skip
-    program = AsrProgram(
-        name="asrkit", description="streaming speech recognition", models=known, **about
-    )  # fmt: skip
-    return Info(asr=[program]).event()
+    program = {"name": "asrkit", "description": "streaming speech recognition", "models": known}
+    return Event("info", {"asr": [program | about]})
