@@ -46,7 +46,8 @@ def test_a_name_that_points_here_is_refused_without_a_token(served: Recognizer) 
         assert httpx.get(f"http://{address}/v1/models", headers=headers).status_code == 200
 
 
-FILES = {"/", "/favicon.svg", "/index.html", "/page.css", "/page.js", "/worklet.js"}
+PAGE = {"index.html", "page.css", "page.js", "asrkit.js", "worklet.js", "favicon.svg"}
+FILES = {"/", *(f"/{name}" for name in PAGE)}
 
 
 @pytest.mark.parametrize(
