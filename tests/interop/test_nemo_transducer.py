@@ -74,9 +74,11 @@ def test_labels_for_ends_and_languages_are_not_text(tmp_path: Path) -> None:
     assert result.text == decode(file.tokenizer, [t + 1 for t in tokens if t not in hidden])
     assert "<en-us>" in result.text
     assert "".join(word.text for word in result.words) == result.text.replace(" ", "")
-    told = described(file)["vocabulary"]
+    told = described(file.runnable)["vocabulary"]
     assert told.endswith("; labels without text: <EOB>, <EOU>, <en-US>")
-    assert "without text" not in described(import_checkpoint("nemo", path).file)["vocabulary"]
+    assert (
+        "without text" not in described(import_checkpoint("nemo", path).file.runnable)["vocabulary"]
+    )
 
 
 def test_options_of_nemo_are_refused_for_wenet(tmp_path: Path) -> None:

@@ -40,5 +40,5 @@ def test_a_disturbed_command_loses_nothing(
 ) -> None:
     """And one that writes into its file itself loses the old one: the control."""
     assert kills.faults("pack", [force], 3, tmp_path / "right") == []
-    monkeypatch.setattr("asrkit.model_file.replacing", careless)
+    monkeypatch.setattr("asrkit.model_tensors.replacing", careless)
     assert any("damaged" in each for each in kills.faults("pack", [force], 3, tmp_path / "wrong"))
