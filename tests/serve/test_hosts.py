@@ -1,5 +1,6 @@
 """Who may use the server, and who gets a stream of a full one."""
 
+import asyncio
 from contextlib import nullcontext
 from typing import Any
 
@@ -12,7 +13,7 @@ from websockets.sync.client import connect
 from asrkit.runtime import Recognizer
 from asrkit.serve import app
 from asrkit.serve.admission import client_of, is_free
-from asrkit.serve.app import host_name, is_local
+from asrkit.serve.app import discard, host_name, is_local
 from asrkit.serve.server import Server
 from tests.serve.running import connected, serving
 
@@ -184,3 +185,16 @@ def test_no_message_is_compressed(address: str) -> None:
     with connected(f"ws://{address}/v1/stream", compression="deflate") as client:
         assert client.response is not None
         assert "Sec-WebSocket-Extensions" not in client.response.headers
+
+
+@pytest.mark.parametrize(("blocks", "read"), [(3, 3), (100, 11)])
+def test_the_body_of_a_rejected_request_is_read_to_a_mebibyte(blocks: int, read: int) -> None:
+    """Else nginx, which still sends it when the connection closes, answers 502 to its client."""
+    size, received = 100_000, list[int]()
+
+    async def receive() -> dict:
+        received.append(size)
+        return {"body": bytes(size), "more_body": len(received) < blocks}
+
+    asyncio.run(discard(receive))
+    assert len(received) == read
