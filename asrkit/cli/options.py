@@ -9,7 +9,7 @@ from asrkit.lm import LIMIT
 from asrkit.lm.hotwords import WEIGHT
 from asrkit.terms import Terms, checked_languages, checked_licence
 
-MODEL = "a .safetensors model file, a name of asrkit models, or hf://owner/name"
+MODEL = "a .safetensors model file, its .onnx export, a name of asrkit models, or hf://owner/name"
 LONGEST_MS = 3_600_000  # limit of times in options
 WITH_MANIFEST = 'with --manifest, whose lines have a "channel" and a "track"'
 MULTIPLE = "a multiple of the model's frame, usually 40 ms"

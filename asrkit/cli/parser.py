@@ -64,14 +64,16 @@ class Parser(argparse.ArgumentParser):
         near = difflib.get_close_matches(unknown[:50].split(" ")[0], self._option_string_actions, 1)
         if near:
             message += f"; did you mean {near[0]}?"
+        if message.endswith("required: --model"):
+            message += ", such as --model small-en-alnum, which is in the package"
         raise UserError(f"{message}; --help says more")
 
     def run(self, command: Callable[[argparse.Namespace], int], argv: list[str] | None) -> int:
         """Parse the arguments, call a command with them, and print its errors as lines.
 
         Args:
-            command: function of the parsed options that returns an exit status. It imports torch,
-                which takes seconds, and --help does without it.
+            command: function of the parsed options that returns an exit status. It imports what
+                --help does without.
 
         Returns:
             Exit status: 0 done, 1 done but something failed, 2 a user's mistake, 130 stopped.

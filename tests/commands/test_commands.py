@@ -82,6 +82,11 @@ def test_a_command_sets_the_wait_policy_before_torch_is_imported(
     assert (done.stdout, done.returncode) == (f"{policy}\n", 7)
 
 
+def test_without_a_model_the_ready_one_is_named(capsys: Output) -> None:
+    assert main(["decode", "x.wav"]) == 2
+    assert "such as --model small-en-alnum, which is in the package" in capsys.readouterr().err
+
+
 def test_decode(model: Path, wav: Path, shown: Shown) -> None:
     """Files may stand on both sides of options."""
     text = shown("decode", "--model", model, wav).strip()
