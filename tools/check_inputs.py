@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import httpx
 import torch
-from load_test import serving
+from callers import serving
 from people_files import make
 
 from asrkit.audio.samples import CANCELLED_DB

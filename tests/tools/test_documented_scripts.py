@@ -30,9 +30,8 @@ RUNS = {  # arguments of scripts that no other test runs; {dev} is a manifest, {
 LONG = {  # a server and its clients, or seconds to minutes
     "bench_offline": f"{QUICK} --without speechbrain",
     "bench_search": QUICK,
-    "bench_serve": "--quick --streams 2 --seconds 1 --rounds 1 --manifest {dev}",
+    "bench_serve": "--quick --streams 2 --seconds 1 --rounds 1 --misbehaving 1 --manifest {dev}",
     "bench_train": f"{QUICK} --without speechbrain",
-    "load_test": "--streams 2 --seconds 2 --misbehaving 1 {dev}",
 }
 NOT_RUN = {
     "demo": "trains a model, as tests/recipes do, and opens a microphone",

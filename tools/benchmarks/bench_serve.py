@@ -5,11 +5,13 @@
     python tools/benchmarks/bench_serve.py --manifest dev.jsonl --sherpa FOLDER --streams 50,100 \\
         --serve "--chunk-ms 640 --right-ms 0 --second-pass off --backend small.onnx"
 
-Callers talk at the speed of speech, as in tools/load_test.py. Contenders take turns, in the
-opposite order every second round. `--tree before=FOLDER` adds the asrkit of another checkout.
-Processor time is comparable while other programs use the cores; delays are not.
+Callers talk at the speed of speech, with --misbehaving beside others that misbehave. A lost call,
+or a text that is not that of the recording alone, ends the program with status 1. Contenders take
+turns, in the opposite order every second round. `--tree before=FOLDER` adds the asrkit of another
+checkout. Processor time is comparable while other programs use the cores; delays are not.
 """
 
+import argparse
 import asyncio
 import os
 import statistics
@@ -25,7 +27,7 @@ from asrkit.audio import SAMPLE_RATE
 
 TOOLS = Path(__file__).parents[1]
 sys.path.insert(0, str(TOOLS))
-from load_test import Talk, alone, callers, family, read, serving, usage  # noqa: E402
+from callers import Talk, alone, callers, family, read, serving, usage  # noqa: E402
 
 TOO_LATE_MS = 640  # 99th percentile of the delay above which a contender gets no more callers
 
@@ -60,12 +62,15 @@ def spent(process: int) -> tuple[float, float, float]:
 
 
 def measured(
-    contender: Contender, recordings: list[np.ndarray], streams: int, seconds: float
+    contender: Contender, recordings: list[np.ndarray], streams: int, options: argparse.Namespace
 ) -> Round:
     """Have callers talk to a server."""
     before = spent(contender.process)
     lost: list[str] = []
-    talks = asyncio.run(callers(contender.address, recordings, streams, seconds, lost))
+    calling = callers(
+        contender.address, recordings, streams, options.seconds, lost, options.misbehaving
+    )
+    talks = asyncio.run(calling)
     after = spent(contender.process)
     if lost:
         sys.exit(f"{contender.name}: a call is lost: {lost[0]}")
@@ -105,6 +110,7 @@ def main() -> None:
     arguments.add_argument("--streams", default="50,100,200,300", metavar="N,…")
     arguments.add_argument("--seconds", type=float, default=15.0, help="seconds of a round")
     arguments.add_argument("--join", type=int, default=1, help="recordings of a call (default 1)")
+    arguments.add_argument("--misbehaving", type=int, default=0, help="clients that misbehave")
     arguments.add_argument("--serve", default="", help="options of asrkit serve, in one string")
     tree = "another checkout of asrkit; needs Python 3.11"
     arguments.add_argument("--tree", action="append", default=[], metavar="NAME=FOLDER", help=tree)
@@ -135,7 +141,7 @@ def main() -> None:
             rounds: dict[str, list[Round]] = {each.name: [] for each in contenders}
             for number in range(options.rounds):
                 for each in contenders[:: -1 if number % 2 else 1]:
-                    found = measured(each, recordings, streams, options.seconds)
+                    found = measured(each, recordings, streams, options)
                     rounds[each.name].append(found)
             rows += [row(each.name, streams, rounds[each.name]) for each in contenders]
             late = {each["contender"] for each in rows if float(str(each["p99, ms"])) > TOO_LATE_MS}

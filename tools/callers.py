@@ -1,26 +1,18 @@
-"""Measure how long the clients of `asrkit serve` wait, many at a time, over real sockets.
+"""Callers of a server, many at a time and over real sockets, for tools/benchmarks/bench_serve.py.
 
-    python tools/load_test.py --model small-en-alnum --streams 10,50,100 data/an4/dev.jsonl
-    python tools/load_test.py --streams 8 --rounds 30 --seconds 60 --misbehaving 8 dev.jsonl
-
-Clients talk at the speed of speech, each a recording after another, in packets of 100 ms. They
-begin one by one over the length of a call. Delays are from the packet that completes a chunk to the
-message with its text, once all clients talk, and from the end of the audio to the last message.
-Every text is compared with that of the recording alone. Processor time is that of the server.
-
-With --misbehaving further clients leave in the middle of a call, stop reading, cut the connection,
-or send garbage, or audio as fast as they can. The exit status is 1 if a text differs or a call is
-lost.
+They talk at the speed of speech, each a recording after another, in packets of 100 ms, and begin
+one by one over the length of a call. Delays are from the packet that completes a chunk to the
+message with its text, once all callers talk, and from the end of the audio to the last message.
+Others misbehave: they leave in the middle of a call, stop reading, cut the connection, or send
+garbage, or audio as fast as they can.
 """
 
-import argparse
 import asyncio
 import itertools
 import json
 import os
 import random
 import re
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -34,7 +26,6 @@ import numpy as np
 from websockets.asyncio.client import connect
 from websockets.exceptions import WebSocketException
 
-from asrkit.cli import table
 from asrkit.data.inputs import jobs_of
 from asrkit.errors import UserError
 
@@ -44,10 +35,6 @@ RECORDINGS = 40  # of the manifest
 LOST = (OSError, KeyError, RuntimeError, WebSocketException, asyncio.TimeoutError)
 REACH = 240  # samples after a chunk's last frame begins that the frame needs
 MISDEEDS = "leaves", "deaf", "dies", "garbage", "floods"
-TITLES = (
-    "streams", "calls", "partial p50, p95, p99 ms", "last p50, p95, p99 ms", "server's cores",
-    "MB", "clients late ms", "misdeeds", "texts that differ", "calls lost",
-)  # fmt: skip
 
 
 class Talk(NamedTuple):
@@ -99,9 +86,11 @@ async def talk(address: str, samples: np.ndarray, recording: int, since: float =
 
 
 async def callers(
-    address: str, recordings: list[np.ndarray], count: int, seconds: float, lost: list[str]
-) -> list[Talk]:
+    address: str, recordings: list[np.ndarray], count: int, seconds: float, lost: list[str],
+    misbehaving: int = 0,
+) -> list[Talk]:  # fmt: skip
     """Have clients talk, `count` for some seconds; append a line to `lost` for each lost call."""
+    others = [asyncio.create_task(troublemaker(address, recordings)) for _ in range(misbehaving)]
     call_s = float(np.mean([len(samples) / RATE for samples in recordings]))
     talks, since = list[Talk](), time.monotonic() + call_s
 
@@ -118,6 +107,9 @@ async def callers(
                 await asyncio.sleep(1.0)
 
     await asyncio.gather(*map(caller, range(count)))
+    for task in others:
+        if not task.cancel():
+            task.result()
     return talks
 
 
@@ -143,14 +135,13 @@ async def misbehave(address: str, samples: np.ndarray, draw: random.Random) -> N
             client.transport.abort()
 
 
-async def troublemaker(address: str, recordings: list[np.ndarray], deeds: list[int]) -> None:
-    """Misbehave again and again; count that in `deeds`."""
+async def troublemaker(address: str, recordings: list[np.ndarray]) -> None:
+    """Misbehave again and again."""
     draw = random.Random()
     while True:
         # AttributeError: websockets aborts a connection that the server has closed.
         with suppress(*LOST, AttributeError):
             await misbehave(address, draw.choice(recordings), draw)
-        deeds.append(0)
         await asyncio.sleep(draw.random())
 
 
@@ -172,68 +163,6 @@ def usage(process: int) -> tuple[float, float]:
             seconds += (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
             memory += int(fields[21]) * os.sysconf("SC_PAGE_SIZE") / 1e6
     return seconds, memory
-
-
-def percentiles(values: list[float]) -> str:
-    """Return median, 95 % and 99 %, in ms."""
-    if len(values) < 2:
-        return "-"
-    cuts = statistics.quantiles(values, n=100)
-    return ", ".join(f"{1000 * cuts[each - 1]:.0f}" for each in (50, 95, 99))
-
-
-async def measure(
-    address: str, server: int, recordings: list[np.ndarray], options: argparse.Namespace
-) -> int:
-    """Run the clients, print a line for each round, and return the number of bad calls."""
-    # One caller at a time: what is compared with; tests compare that with `transcribe`.
-    texts = [await alone(address, samples) for samples in recordings]
-    bad, deeds, counts = 0, list[int](), [*map(int, options.streams.split(","))]
-    others = [
-        asyncio.create_task(troublemaker(address, recordings, deeds))
-        for _ in range(options.misbehaving)
-    ]
-    print(table.head(TITLES))
-    for streams in counts * options.rounds:
-        (cpu, _), started, lost = usage(server), time.monotonic(), list[str]()
-        talks = await callers(address, recordings, streams, options.seconds, lost)
-        after, memory = usage(server)
-        wrong = sum(each.text != texts[each.recording] for each in talks)
-        cells = [
-            streams, len(talks), percentiles([s for each in talks for s in each.partials]),
-            percentiles([each.final for each in talks]),
-            f"{(after - cpu) / (time.monotonic() - started):.2f}", round(memory),
-            round(1000 * max((each.late for each in talks), default=0.0)), len(deeds), wrong,
-            len(lost),
-        ]  # fmt: skip
-        print(table.row(cells), flush=True)
-        print("".join(f"a call is lost: {line}\n" for line in lost), file=sys.stderr, end="")
-        bad += wrong + len(lost)
-    for task in others:
-        if not task.cancel():
-            task.result()
-    return bad
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--model", default="small-en-alnum")
-    parser.add_argument("--streams", default="10,50,100")
-    parser.add_argument("--seconds", type=float, default=20.0, help="seconds of each row")
-    parser.add_argument("--rounds", type=int, default=1, help="rows for each number of streams")
-    parser.add_argument("--serve", default="", help="more options of asrkit serve, in one string")
-    parser.add_argument("--misbehaving", type=int, default=0, help="clients that misbehave")
-    parser.add_argument("manifest", type=Path)
-    options = parser.parse_args()
-    recordings = read(options.manifest)
-    command = [
-        "-m", "asrkit", "serve", "--port", "0", "--streams", "1000", "--model", options.model
-    ]  # fmt: skip
-    with serving([*command, *options.serve.split()]) as (address, process, told):
-        print(f"{told}\n")
-        return int(asyncio.run(measure(address, process, recordings, options)) > 0)
 
 
 def read(manifest: Path) -> list[np.ndarray]:
@@ -284,7 +213,3 @@ async def alone(address: str, samples: np.ndarray) -> str:
         await client.send('{"type": "end"}')
         messages = [json.loads(message) async for message in client]
     return " ".join(each["text"] for each in messages if each["type"] == "final")
-
-
-if __name__ == "__main__":
-    sys.exit(main())
