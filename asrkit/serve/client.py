@@ -192,25 +192,24 @@ class RemoteSession:
 
     def _take(self, text: str | bytes) -> None:
         message = messages.answer(text)
-        if isinstance(message, messages.Error):
-            raise UserError(refusal(message))
         if isinstance(message, messages.Partial | messages.Final | messages.Ended):
             self._came_up_to(message.ack)
-        if isinstance(message, messages.Partial):
-            self._open[self._channel_of(message)] = words_of(message.words)
-        elif isinstance(message, messages.Final):
-            words, channel = words_of(message.words), self._channel_of(message)
-            self._open[channel] = ()
-            self._segments[channel].append(
-                Segment(message.text, words, message.start, message.end, context=message.context)
-            )
-        elif isinstance(message, messages.Ended):
-            self._ended, self._open = True, [()] * len(self._open)
-            if not self._ending or message.ack < self._taken:
-                text = f"the server ended the call at sample {message.ack} of {self._taken}"
-                raise UserError(text)
-            if message.warning:
-                self.note(f"the server: {printable(message.warning[:300])}")
+        match message:
+            case messages.Error():
+                raise UserError(refusal(message))
+            case messages.Partial():
+                self._open[self._channel_of(message)] = words_of(message.words)
+            case messages.Final(text=text, start=start, end=end, context=context):
+                words, channel = words_of(message.words), self._channel_of(message)
+                self._open[channel] = ()
+                self._segments[channel].append(Segment(text, words, start, end, context=context))
+            case messages.Ended(ack=ack, warning=warning):
+                self._ended, self._open = True, [()] * len(self._open)
+                if not self._ending or ack < self._taken:
+                    error = f"the server ended the call at sample {ack} of {self._taken}"
+                    raise UserError(error)
+                if warning:
+                    self.note(f"the server: {printable(warning[:300])}")
 
     def _channel_of(self, message: messages.Partial | messages.Final) -> int:
         channel = message.channel or 0

@@ -167,11 +167,11 @@ async def converse(conversation: "Conversation") -> None:
             server.figures.dropped.labels("disconnect").inc()
         return
     except UserError as raised:
-        reason, text = server.note_dropped(raised)
-        code = TRY_AGAIN_LATER if reason == "streams" else POLICY_VIOLATION
-        why = shown(text, 100)[1:-1]
+        error = server.note_dropped(raised)
+        code = TRY_AGAIN_LATER if error.reason == "streams" else POLICY_VIOLATION
+        why = shown(str(error), 100)[1:-1]
         with suppress(LeftError), move_on_after(SEND_S):
-            await line.send(conversation.dialect.error(reason, text))
+            await line.send(conversation.dialect.error(error.reason, str(error)))
     await line.close(code, why)
 
 

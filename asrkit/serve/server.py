@@ -1,7 +1,6 @@
 """A server's models, the workers that run them, its limits and its metrics."""
 
 import asyncio
-import os
 import re
 import secrets
 import time
@@ -55,6 +54,13 @@ class RefusedError(UserError):
     def __init__(self, status: int, reason: str, message: str) -> None:
         super().__init__(message)
         self.status, self.reason = status, reason
+
+
+def refusal_of(error: UserError, reason: str) -> RefusedError:
+    """Return the error to report for a call; this reason is that of mistakes in the request."""
+    if isinstance(error, CallError) and isinstance(error.__cause__, UserError):
+        error = error.__cause__
+    return error if isinstance(error, RefusedError) else RefusedError(400, reason, str(error))
 
 
 class Model(NamedTuple):
@@ -153,7 +159,6 @@ class Server:
             self.models[name] = Model(name, recognizer, workers)
             self.figures.streams.labels(name)  # 0 until the first call
         self.calls: dict[Call, str] = {}  # calls now, with their clients
-        self._process = os.getpid()
         self.resumable: dict[str, Any] = {}  # those that can be resumed, by the call's name
 
     def model(self, name: str | None = None, language: str = "") -> Model:
@@ -225,7 +230,9 @@ class Server:
 
     async def _preferred(self, model: Model, phrases: Sequence[str]) -> tuple[list[str], str]:
         """Return the phrases that a model can prefer, and a warning about the others, or ""."""
-        if phrases and not model.recognizer.final_search.takes_fusion:
+        if not phrases:
+            return [], ""
+        if not model.recognizer.final_search.takes_fusion:
             return [], f"no phrases are preferred: {UNPREFERRED}"
         refused = await asyncio.to_thread(model.recognizer.refused_hotwords, phrases)
         kept = [each for each in phrases if each not in refused]
@@ -234,18 +241,12 @@ class Server:
         why = f"the model cannot write {', '.join(named)}{f' and {more} more' if more else ''}"
         return kept, f"{why}: left out of the preferred phrases" if refused else ""
 
-    def note_dropped(self, raised: UserError) -> tuple[str, str]:
-        """Count a call that the server ends because of an error, by the error's reason.
-
-        Returns:
-            The reason, one word, and the explanation for the client.
-        """
-        cause = raised.__cause__ if isinstance(raised, CallError) else None
-        error = cause if isinstance(cause, RefusedError) else raised
-        reason = error.reason if isinstance(error, RefusedError) else "request"
-        if reason != "streams":  # a rejected call, counted elsewhere
-            self.figures.dropped.labels(reason).inc()
-        return reason, str(error)
+    def note_dropped(self, raised: UserError) -> RefusedError:
+        """Count a call that the server ends because of an error; return the error to report."""
+        error = refusal_of(raised, "request")
+        if error.reason != "streams":  # a rejected call, counted elsewhere
+            self.figures.dropped.labels(error.reason).inc()
+        return error
 
     @property
     def streams(self) -> int:
@@ -256,11 +257,8 @@ class Server:
         """Check that there is a place for one more call.
 
         Raises:
-            RefusedError: if all places are taken, or in a forked process: threads stay behind.
+            RefusedError: if all places are taken.
         """
-        if os.getpid() != self._process:
-            text = "the server was built before its process was forked: build it in each process"
-            raise RefusedError(503, "system", text)
         most = self.limits.streams
         if not is_free(CLIENT.get(), self.calls.values(), most):
             self.figures.refused.labels("streams").inc()

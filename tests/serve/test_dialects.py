@@ -3,8 +3,7 @@
 import base64
 import json
 import re
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -187,28 +186,21 @@ STEPS: dict[str, tuple[Kind, list[tuple[Any, Any]]]] = {
              "no effect here: punctuate, dictation"),
         )
     },
-    # Deltas are stable text, which joined is the transcript.
-    "realtime: pauses, in one pass": (realtime(), [
-        (update(live="four five six", start=0.5, stable="four"), [
-            event("speech_started", 1, audio_start_ms=500), event("delta", 1, delta="four"),
-        ]),
-        (update(live="four five six", start=0.5, stable="four five"),
-         [event("delta", 1, delta=" five")]),
-        (update(segment("four five six", 0.5, 2.1), live="seven", start=3.0), [
-            event("speech_stopped", 1, audio_end_ms=2100),
-            event("committed", 1, previous_item_id=None), event("delta", 1, delta=" six"),
-            event("completed", 1, usage={"type": "duration", "seconds": 2}),
-            event("speech_started", 10, audio_start_ms=3000),
-        ]),
-    ]),
     # Deltas are live words except the last one, and none that differs from what was sent.
     "realtime: pauses": (realtime(), [
-        (update(live="four"), [event("speech_started", 1)]),
+        (update(live="four", start=0.5), [event("speech_started", 1, audio_start_ms=500)]),
         (update(live="four five six"), [event("delta", 1, delta="four five")]),
         (update(live="for five six seven"), []),
-        (update(segment("for five six")), [
-            event("speech_stopped", 1), event("committed", 1),
-            event("completed", 1, transcript="for five six"),
+        (update(segment("for five six", 0.5, 2.1), live="seven", start=3.0), [
+            event("speech_stopped", 1, audio_end_ms=2100),
+            event("committed", 1, previous_item_id=None),
+            event("completed", 1, transcript="for five six",
+                  usage={"type": "duration", "seconds": 2}),
+            event("speech_started", 8, audio_start_ms=3000),
+        ]),
+        (update(segment("seven", 3.0, 4.0)), [
+            event("speech_stopped", 8), event("committed", 8, previous_item_id="item_1"),
+            event("delta", 8, delta="seven"), event("completed", 8, transcript="seven"),
         ]),
     ]),
     "realtime: commits": (realtime(), [
@@ -312,17 +304,10 @@ STEPS: dict[str, tuple[Kind, list[tuple[Any, Any]]]] = {
 }  # fmt: skip
 
 
-@pytest.fixture
-def one_pass(served: Recognizer) -> Iterator[Server]:
-    live = served.with_decoding(served.decoding._replace(second=None))
-    with closing(Server({"m": live})) as server:
-        yield server
-
-
 @pytest.mark.parametrize("name", STEPS)
-def test_a_conversation(name: str, server: Server, one_pass: Server) -> None:
+def test_a_conversation(name: str, server: Server) -> None:
     kind, steps = STEPS[name]
-    talk = kind(one_pass if "one pass" in name else server)
+    talk = kind(server)
     for sent, expected in steps:
         found = talk.answer(sent)
         assert fits(found, expected), (sent, found)

@@ -24,6 +24,7 @@ class SampleReader:
         mixes: bool = False,
     ) -> None:  # fmt: skip
         self.dtype, self.channels, self.table = dtype if table is None else CODE, channels, table
+        self.native = self.dtype.newbyteorder("=")
         self.past, self.mixes = b"", mixes
 
     def read(self, data: bytes) -> np.ndarray:
@@ -31,7 +32,7 @@ class SampleReader:
         data = self.past + data if self.past else data
         whole = len(data) - len(data) % (self.channels * self.dtype.itemsize)
         self.past = data[whole:]
-        samples = np.frombuffer(data[:whole], self.dtype).astype(self.dtype.newbyteorder("="))
+        samples = np.frombuffer(data[:whole], self.dtype).astype(self.native, copy=False)
         samples = samples if self.table is None else self.table[samples]
         samples = samples if self.channels == 1 else samples.reshape(-1, self.channels)
         return mono(samples) if self.mixes else samples

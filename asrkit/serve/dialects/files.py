@@ -16,9 +16,9 @@ from starlette.types import Message
 
 from asrkit.errors import UserError
 from asrkit.runtime import Segment
-from asrkit.serve.calls import Call, CallError
+from asrkit.serve.calls import Call
 from asrkit.serve.converse import stop
-from asrkit.serve.server import Grant, RefusedError, Server
+from asrkit.serve.server import Grant, RefusedError, Server, refusal_of
 from asrkit.serve.uploads import Decoders, Decoding
 
 CLIENT_LEFT = 499  # status in the log; nobody receives it
@@ -169,12 +169,9 @@ async def left(request: Request) -> None:
 
 def rejection(error: UserError | HTTPException | OSError) -> RefusedError:
     """Return the error to report for a request that failed."""
-    if isinstance(error, CallError) and isinstance(error.__cause__, UserError):
-        error = error.__cause__
-    if isinstance(error, RefusedError):
-        return error
     if isinstance(error, OSError):  # a full disk, too many processes
         text = f"the server cannot store a file now: {error.strerror}"
         return RefusedError(503, "system", text)
-    text = error.detail if isinstance(error, HTTPException) else str(error)
-    return RefusedError(400, "invalid_request", text)
+    if isinstance(error, HTTPException):
+        error = UserError(error.detail)
+    return refusal_of(error, "invalid_request")

@@ -2,9 +2,7 @@
 
 Each segment is an item. With `turn_detection`, segments end at pauses. Without it, they end where
 the client commits. Clients append deltas, and replace them by the text of the event `completed`.
-With one pass deltas are stable text, so that together they are this text. A second pass or a
-postprocess has no stable text before the end of the segment. Then deltas are the live words, except
-the last one, which may still grow.
+Deltas are the live words, except the last one, which may still grow.
 """
 
 import math
@@ -103,7 +101,6 @@ class Realtime(Dialect):
     def __init__(self, query: QueryParams, endpointer: Endpointer | None) -> None:
         self.query, self.numbers = query, count(1)
         self.pause_ms = endpointer and endpointer.pause_ms
-        self.is_stable = False  # whether the call has stable text before the end of a segment
         self.has_audio, self.commits = False, 0  # of the call
         self.previous: str | None = None  # item that was completed last
         self.item, self.item_started, self.sent = "", False, ""  # open item, and the text sent
@@ -141,8 +138,7 @@ class Realtime(Dialect):
         return Begin(wish, settings.format.rate, settings=(kind, session, warning))
 
     def begun(self, begin: Begin, grant: Grant) -> Iterator[dict[str, Any]]:
-        decoding, (kind, self.session, warning) = grant.recognizer.decoding, begin.settings
-        self.is_stable = decoding.second is None and decoding.postprocess is None
+        kind, self.session, warning = begin.settings
         self.has_audio, self.commits = False, 0
         self.reader = SampleReader(table=TABLES.get(self.session.audio.input.format.type))
         self.next_item()
@@ -204,7 +200,7 @@ class Realtime(Dialect):
                 yield from self.complete(self.segments, update.seconds)
         if update.words and vad:
             yield from self.started(update.words[0].start)
-        if live := update.stable_text if self.is_stable else joined(update.words[:-1]):
+        if live := joined(update.words[:-1]):
             known = [segment.text for segment in self.segments]
             yield from self.delta(" ".join([*known, live]))
 
