@@ -8,20 +8,31 @@ seconds of audio that the session had received.
 
 import argparse
 from html import escape
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import soundfile
 
 import asrkit
-from tools.svg import box, line, text, write
+from asrkit.atomic_write import write_text
 
 PACKET = 0.02  # seconds: what a microphone gives at once
 WIDTH, LEFT, RIGHT = 820, 88, 20  # pixels
 WAVE, ROW = 64, 25  # heights in pixels
 BARS = 240
 NOTE = "above: live text; below: the same network in full context, when the speaker has ended"
+STYLE = """
+  text { font: 14px ui-sans-serif, system-ui, "Segoe UI", Helvetica, Arial, sans-serif }
+  .mono { font-family: ui-monospace, Menlo, Consolas, monospace; font-size: 15px }
+  .small { font-size: 12px } .bold { font-weight: 700 }
+  text { fill: #57606a } .ink { fill: #1f2328 }
+  .faint { stroke: #d0d7de; fill: none } .good { fill: #dafbe1; stroke: none }
+  .wave { stroke: #0969da; stroke-width: 2; fill: none }
+  @media (prefers-color-scheme: dark) {
+    text { fill: #8d96a0 } .ink { fill: #e6edf3 }
+    .faint { stroke: #30363d } .good { fill: #12261e } .wave { stroke: #4493f8 }
+  }
+"""
 
 
 class Update(NamedTuple):
@@ -44,8 +55,8 @@ def run(model: str, samples: np.ndarray, rate: int) -> tuple[list[Update], Updat
     return live, Update(len(samples) / rate, session.finish().text)
 
 
-def draw(path: Path, samples: np.ndarray, live: list[Update], final: Update) -> None:
-    """Write the SVG: the wave of samples (n,) above, a row for each update below."""
+def picture(samples: np.ndarray, live: list[Update], final: Update) -> str:
+    """Return the SVG: the wave of samples (n,) above, a row for each update below."""
     scale = (WIDTH - LEFT - RIGHT) / final.seconds  # pixels a second
     parts = np.array_split(np.abs(samples), BARS)
     loudest = max(float(part.max()) for part in parts) or 1.0
@@ -53,14 +64,11 @@ def draw(path: Path, samples: np.ndarray, live: list[Update], final: Update) -> 
     for place, part in enumerate(parts):
         x = LEFT + (place + 0.5) * final.seconds / BARS * scale
         half = max(float(part.max()) / loudest * (WAVE - 12) / 2, 0.5)
-        shown.append(line("wave", (x, middle - half), (x, middle + half)))
+        shown.append(upright("wave", x, middle - half, middle + half))
     before: list[str] = []
     for place, each in enumerate(live):
         x, y = LEFT + each.seconds * scale, WAVE + ROW * (place + 1) - 7
-        shown += [
-            line("faint", (x, 2), (x, WAVE - 2)),
-            text(8, y, f"{each.seconds:.2f} s", "small"),
-        ]
+        shown += [upright("faint", x, 2, WAVE - 2), text(8, y, f"{each.seconds:.2f} s", "small")]
         words = each.text.split()
         pairs = enumerate(zip(words, before, strict=False))
         changed = (place for place, (word, was) in pairs if word != was)
@@ -72,24 +80,38 @@ def draw(path: Path, samples: np.ndarray, live: list[Update], final: Update) -> 
         )
         before = words
     y = WAVE + ROW * (len(live) + 1) - 7
-    shown += [
-        box("good", 0, y - 18, WIDTH, ROW, 4),
+    return "\n".join([
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {y + 29}" role="img">',
+        f"<title>Live text of a recording: {escape(final.text)}</title>",
+        f"<style>{STYLE}</style>",
+        *shown,
+        f'<rect class="good" x="0" y="{y - 18}" width="{WIDTH}" height="{ROW}" rx="4"/>',
         text(8, y, "final", "small"),
         text(LEFT, y, final.text, "mono ink bold"),
         text(LEFT, y + 23, NOTE, "small"),
-    ]
-    write(path, f"Live text of a recording: {final.text}", WIDTH, y + 29, shown)
+        "</svg>\n",
+    ])  # fmt: skip
+
+
+def text(x: float, y: float, words: str, kind: str) -> str:
+    """Return a text whose baseline begins at (x, y); `kind` has classes of STYLE."""
+    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}">{escape(words)}</text>'
+
+
+def upright(kind: str, x: float, top: float, bottom: float) -> str:
+    """Return a vertical line."""
+    return f'<polyline class="{kind}" points="{x:.1f},{top:.1f} {x:.1f},{bottom:.1f}"/>'
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("recording", help="audio file of a few seconds, of one channel")
     parser.add_argument("--model", default="small-en-alnum", help="model to run")
-    parser.add_argument("--output", default="docs/images/live.svg", type=Path, help="SVG to write")
+    parser.add_argument("--output", default="docs/images/live.svg", help="SVG to write")
     options = parser.parse_args()
     samples, rate = soundfile.read(options.recording, dtype="float32", always_2d=True)
     live, final = run(options.model, samples[:, 0], rate)
-    draw(options.output, samples[:, 0], live, final)
+    write_text(options.output, picture(samples[:, 0], live, final))
     for each in (*live, final):
         print(f"{each.seconds:6.2f} s  {each.text}")
 
