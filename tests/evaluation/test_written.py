@@ -1,13 +1,11 @@
 """Written text: what a wrong mark, a wrong capital and a wrong word change in the scores."""
 
-import sys
 from collections.abc import Callable
 
 import pytest
 
 from asrkit.config.read_yaml import ConfigError
 from asrkit.config.schema import parse_config
-from asrkit.errors import UserError
 from asrkit.evaluation.scoring import score_of
 from asrkit.evaluation.written import normalizer_of, rules_of, written
 from asrkit.terms import Terms
@@ -65,9 +63,3 @@ def test_written_text_keeps_its_case() -> None:
     assert parse_config(values | {"text": {"written": True}}).text.written
     with pytest.raises(ConfigError, match=r"text.written needs text.case keep, got lower"):
         parse_config(values | {"text": {"written": True, "case": "lower"}})
-
-
-def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "whisper_normalizer", None)
-    with pytest.raises(UserError, match=r"whisper_normalizer not installed: pip install .*train"):
-        normalizer_of("english")

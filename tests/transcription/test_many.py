@@ -166,12 +166,6 @@ def test_groups_are_yielded_whole(in_order: bool, expected: list[tuple[int, list
     assert [(at, [each.number for each in group]) for at, group in groups] == expected
 
 
-def test_without_ray(command: list[str], monkeypatch: pytest.MonkeyPatch, capsys: Printed) -> None:
-    monkeypatch.setattr("asrkit.extras.find_spec", lambda name: None if name == "ray" else name)
-    assert run("decode", *command, "--engine", "ray") == 2
-    assert f"ray not installed: {pip_install('ray')}" in capsys.readouterr().err
-
-
 @pytest.fixture
 def many(command: list[str]) -> list[str]:
     """A command that takes 5 s for its recordings ."""
