@@ -37,7 +37,7 @@ def build_eager(model: RunnableModel, context: Context, threads: int | None) -> 
     if find_spec("torch") is None:
         raise UserError(
             f"{shown(model.path)} has no export for {model.rate.name(context)} beside it, and "
-            f"{missing(['torch'])}; or where torch is: asrkit export --format onnx"
+            f"{missing(['torch'])}; or where torch is: asrkit export"
         )
     from asrkit.backends.pytorch import eager, set_threads
 

@@ -1,4 +1,4 @@
-"""Export a model, or its encoder alone: asrkit export --model MODEL --output enc.ts"""
+"""Export a model, to run it without torch: asrkit export --model MODEL"""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ EXPORTS = ("torchscript", "onnx", "onnx-int8", "sherpa-onnx", "sherpa-onnx-int8"
 def main(argv: list[str] | None = None) -> int:
     arguments = Parser(
         "asrkit export", __doc__,
-        "asrkit export --model MODEL --format torchscript --output encoder.ts\n"
-        "  asrkit export --model MODEL --format onnx\n"
+        "asrkit export --model MODEL\n"
+        "  asrkit export --model MODEL --chunk-ms full\n"
         "  asrkit export --model MODEL --format onnx-int8 --manifest dev.jsonl\n"
-        "  asrkit export --model MODEL --format onnx --chunk-ms full\n"
-        "  asrkit export --model MODEL --format onnx --what model --output m.onnx\n"
+        "  asrkit export --model MODEL --what model --output m.onnx\n"
+        "  asrkit export --model MODEL --format torchscript --output encoder.ts\n"
         "  asrkit export --model MODEL --format sherpa-onnx --output FOLDER",
     )  # fmt: skip
     add_model_file(arguments)
@@ -49,7 +49,9 @@ def main(argv: list[str] | None = None) -> int:
         help="the file to write, for sherpa-onnx the folder (default: beside the model, where "
         "decode looks for it)",
     )
-    arguments.add_argument("--format", choices=EXPORTS, default="torchscript")
+    arguments.add_argument(
+        "--format", choices=EXPORTS, default="onnx", help="form of the export (default onnx)"
+    )
     arguments.add_argument(
         "--what", metavar="WHAT",
         help="encoder: log mels to encoder frames; ctc: log mels to log-probabilities; transducer: "

@@ -181,7 +181,7 @@ FULL = ["--chunk-ms", "full"]
         ("decode", ["--format", "doc", "x.wav"], "--format must be one of txt, jsonl"),
         ("decode", ["--engine", "dask", "x.wav"], "--engine must be one of processes, ray, got"),
         ("decode", ["--end-of-turn", "now", "x.wav"], "end_of_turn must be low, medium, high"),
-        ("export", ["--what", "all", "--output", "x.ts"], "--what must be encoder for this mod"),
+        ("export", ["--what", "all", "--output", "x.ts"], "--what must be ctc or encoder or model for"),
         # Options without effect beside another one.
         ("decode", [*FULL, "--left-ms", "640", "x.wav"], "--left-ms has no effect with"),
         ("decode", [*FULL, "--right-ms", "160", "x.wav"], "--right-ms has no effect with"),
@@ -192,7 +192,7 @@ FULL = ["--chunk-ms", "full"]
         ("stream", [*FULL, "--second-pass", "640", "x.wav"], "larger context than the first pass"),
         ("stream", [*FULL, "--second-pass", "30", "x.wav"], "--second-pass must be a multiple of"),
         ("stream", ["text.wav"], "text.wav is not audio that soundfile or FFmpeg"),
-        ("export", ["--manifest", "x.jsonl", "--output", "x.ts"], "no effect with --format torch"),
+        ("export", ["--manifest", "x.jsonl", "--output", "x.ts"], "no effect with --format onnx"),
     ],
 )  # fmt: skip
 def test_bad_options(
