@@ -17,12 +17,13 @@ PACKAGES = {  # import names of the packages of each extra
         "redis", "wyoming",
     ),
     "train": (
-        "espeakng_loader", "jinja2", "lhotse", "num2words", "onnx", "onnxscript", "pyarrow", "soxr",
-        "tensorboard", "torch", "torchaudio", "urllib3", "webvtt", "whisper_normalizer",
+        "array_api_compat", "espeakng_loader", "jinja2", "lhotse", "num2words", "onnx",
+        "onnxscript", "pyarrow", "soxr", "tensorboard", "torch", "torchaudio", "urllib3", "webvtt",
+        "whisper_normalizer",
     ),
 }  # fmt: skip
 REQUIRED = {  # import names of the packages that every installation has
-    "array_api_compat", "av", "jiwer", "numpy", "onnxruntime", "pydantic", "regex", "safetensors",
+    "av", "jiwer", "numpy", "onnxruntime", "pydantic", "regex", "safetensors",
     "sentencepiece", "soundfile", "tqdm", "yaml",
 }  # fmt: skip
 OTHERS = {  # arguments of pip for packages without an extra, where they are not the import name

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from array_api_compat import array_namespace, device, to_device
 
+from asrkit.arrays import array_namespace
 from asrkit.context import Context, FrameRate
 from asrkit.search import Transducer
 
@@ -15,7 +15,7 @@ State = tuple[Any, ...]  # the network's past: arrays of the runtime, batch firs
 def joined(states: Sequence[State]) -> State:
     """Return the states of some streams as the state of a batch: a copy, also of a single one."""
     return tuple(
-        array_namespace(*parts).concat(parts, axis=0) for parts in zip(*states, strict=True)
+        array_namespace(parts[0]).concat(parts, axis=0) for parts in zip(*states, strict=True)
     )
 
 
@@ -26,13 +26,13 @@ def divided(state: State) -> list[State]:
 
 def stored(state: State) -> tuple[np.ndarray, ...]:
     """Return a state as arrays of NumPy."""
-    return tuple(np.asarray(to_device(part, "cpu")) for part in state)
+    return tuple(part if isinstance(part, np.ndarray) else part.numpy(force=True) for part in state)
 
 
 def restored(arrays: Sequence[np.ndarray], like: State) -> State:
     """Return stored arrays as a state on the runtime of another state."""
     pairs = zip(arrays, like, strict=True)
-    return tuple(array_namespace(kin).asarray(part, device=device(kin)) for part, kin in pairs)
+    return tuple(array_namespace(kin).asarray(part, device=kin.device) for part, kin in pairs)
 
 
 class Spec(NamedTuple):

@@ -181,7 +181,7 @@ FULL = ["--chunk-ms", "full"]
         ("decode", ["--format", "doc", "x.wav"], "--format must be one of txt, jsonl"),
         ("decode", ["--engine", "dask", "x.wav"], "--engine must be one of processes, ray, got"),
         ("decode", ["--end-of-turn", "now", "x.wav"], "end_of_turn must be low, medium, high"),
-        ("export", ["--what", "all", "--output", "x.ts"], "--what must be ctc or encoder or model for"),
+        ("export", ["--what", "all", "--output", "x.ts"], "--what must be ctc or encoder or model"),
         # Options without effect beside another one.
         ("decode", [*FULL, "--left-ms", "640", "x.wav"], "--left-ms has no effect with"),
         ("decode", [*FULL, "--right-ms", "160", "x.wav"], "--right-ms has no effect with"),

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-from array_api_compat import array_namespace, device
 from numpy.lib.stride_tricks import sliding_window_view
 
+from asrkit.arrays import array_namespace
 from asrkit.audio.resampler import SAMPLE_RATE
 
 WINDOW = 400  # samples, 25 ms
@@ -141,7 +141,7 @@ class Frontend:
 
     def _zeros(self, *shape: int) -> Array:
         xp, like = array_namespace(self.filters), self.filters
-        return xp.zeros(shape, dtype=like.dtype, device=device(like))
+        return xp.zeros(shape, dtype=like.dtype, device=like.device)
 
     def beginning(self, samples: Array) -> Array:
         """Replace the initial past of a stream by its padding: (B, marker+before+N), N at least
@@ -211,9 +211,9 @@ class Frontend:
             return samples
         xp = array_namespace(samples)
         samples = xp.concat([samples, self._zeros(len(samples), self.after)], axis=1)
-        places = xp.arange(samples.shape[1], device=device(samples))
-        beyond = xp.clip(places + 1 - num_samples[:, None], 0)  # 1, 2, … after the last sample
-        last = xp.take_along_axis(samples, xp.clip(num_samples[:, None] - 1, 0), axis=1)  # (B, 1)
+        places = xp.arange(samples.shape[1], device=samples.device)
+        beyond = xp.clip(places + 1 - num_samples[:, None], min=0)  # 1, 2, … after the last sample
+        last = xp.take_along_axis(samples, xp.clip(num_samples[:, None] - 1, min=0), axis=1)  # (B, 1)
         decay = self.preemphasis ** xp.astype(beyond, samples.dtype)
         return xp.where(beyond > 0, last * decay, samples)
 

@@ -1,8 +1,8 @@
 """Kaldi's log mel filterbank features, computed in steps of any size."""
 
 import numpy as np
-from array_api_compat import array_namespace
 
+from asrkit.arrays import array_namespace
 from asrkit.audio.frontends.base import (
     HOP,
     NYQUIST,

@@ -6,8 +6,8 @@ Both have the filters of Slaney's Auditory Toolbox.
 import math
 
 import numpy as np
-from array_api_compat import array_namespace
 
+from asrkit.arrays import array_namespace
 from asrkit.audio.frontends.base import (
     FFT_SIZE,
     HOP,
@@ -25,13 +25,13 @@ STEP = math.log(6.4) / 27.0  # logarithm of a mel above
 
 def mel(hertz: Array) -> Array:
     xp = array_namespace(hertz)
-    above = BEND_MEL + xp.log(xp.clip(hertz, BEND) / BEND) / STEP
+    above = BEND_MEL + xp.log(xp.clip(hertz, min=BEND) / BEND) / STEP
     return xp.where(hertz < BEND, hertz * (BEND_MEL / BEND), above)
 
 
 def hertz(mel: Array) -> Array:
     xp = array_namespace(mel)
-    above = BEND * xp.exp((xp.clip(mel, BEND_MEL) - BEND_MEL) * STEP)
+    above = BEND * xp.exp((xp.clip(mel, min=BEND_MEL) - BEND_MEL) * STEP)
     return xp.where(mel < BEND_MEL, mel * (BEND / BEND_MEL), above)
 
 

@@ -3,8 +3,8 @@
 import math
 
 import numpy as np
-from array_api_compat import array_namespace
 
+from asrkit.arrays import array_namespace
 from asrkit.audio.frontends.base import HOP, WINDOW, Array, times
 from asrkit.audio.frontends.nemo import SlaneyFrontend, hann_window
 
