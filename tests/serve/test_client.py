@@ -83,19 +83,10 @@ def lines_of(served: Recognizer, samples: np.ndarray) -> str:
     return "".join(f"{each.text}\n" for each in served.transcribe(samples).segments)
 
 
-def test_a_file_as_transcribe(
-    address: str, served: Recognizer, recordings: Recordings, tmp_path: Path, capsys: Output
-) -> None:
-    half = recordings[1][1][::2]
-    soundfile.write(tmp_path / "y.wav", half, 8000)
+def test_live_text(address: str, recordings: Recordings, capsys: Output) -> None:
     options = ["--format", "jsonl", "--simulate-realtime"]
-    assert run("listen", f"ws://{address}/v1/stream", tmp_path / "y.wav", *options) == 0
+    assert run("listen", f"ws://{address}/v1/stream", recordings[0][0], *options) == 0
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    finals = [each for each in found if each["type"] == "final"]
-    assert [(each["text"], each["start"], each["end"], each["context"]) for each in finals] == [
-        (each.text, each.spoken, each.spoken_end, "full")
-        for each in served.transcribe(half, 8000).segments
-    ]
     assert any(each["type"] == "partial" and each["text"] for each in found)
 
 
@@ -103,12 +94,12 @@ def test_a_file_as_transcribe(
 def test_listen_prints_what_stream_prints(
     recordings: Recordings, tmp_path: Path, capsys: Output, form: str
 ) -> None:
-    """Of one file, with pauses of 0.8 and 1.3 s and more than 16 bits, by the default options."""
+    """Of one file at 8 kHz, with pauses of 0.8 and 1.3 s and more than 16 bits, by the default."""
     pauses = [np.zeros(round(16 * ms), np.float32) for ms in (800, 1300, 0)]
     parts = [samples.astype(np.float32) / 32768 for _, samples in recordings[:3]]
     mono = np.concatenate([each for pair in zip(parts, pauses, strict=True) for each in pair])
     path = tmp_path / "x.wav"
-    soundfile.write(path, np.stack([mono, 0.7 * mono], axis=1), 16000, subtype="FLOAT")
+    soundfile.write(path, np.stack([mono, 0.7 * mono], axis=1)[::2], 8000, subtype="FLOAT")
     options, printed = arguments_of().parse_intermixed_args([]), []
     with serving(server_of(options, recognizers(options))) as address:
         for command in (["stream", "--model", "small-en-alnum"], ["listen", f"http://{address}"]):

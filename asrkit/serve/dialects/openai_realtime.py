@@ -189,20 +189,17 @@ class Realtime(Dialect):
     def write(self, channel: int, update: CallUpdate) -> Iterator[dict[str, Any]]:
         vad = self.session.audio.input.turn_detection is not None
         for segment in update.segments:
+            self.segments.append(segment)
             if vad:
                 yield from self.started(segment.spoken)
-                yield from self.complete([segment], segment.end)
-            else:
-                self.segments.append(segment)
-        while self.commits < update.commits:
-            self.commits += 1
-            if not vad:
-                yield from self.complete(self.segments, update.seconds)
+                yield from self.complete(segment.end)
+        for _ in range(0 if vad else update.commits - self.commits):
+            yield from self.complete(update.seconds)
+        self.commits = update.commits
         if update.words and vad:
             yield from self.started(update.words[0].start)
         if live := joined(update.words[:-1]):
-            known = [segment.text for segment in self.segments]
-            yield from self.delta(" ".join([*known, live]))
+            yield from self.delta(" ".join([*(each.text for each in self.segments), live]))
 
     def started(self, seconds: float) -> Iterator[dict[str, Any]]:
         """Return the event for an item's first words, once."""
@@ -218,15 +215,15 @@ class Realtime(Dialect):
             self.sent = text
             yield self.event(f"{ITEM}.delta", item_id=self.item, content_index=0, delta=new)
 
-    def complete(self, segments: list[Segment], end: float) -> Iterator[dict[str, Any]]:
-        """End the item with these segments, and begin the next item."""
-        item, text = self.item, " ".join(segment.text for segment in segments)
+    def complete(self, end: float) -> Iterator[dict[str, Any]]:
+        """End the item with its segments, and begin the next item."""
+        item, text = self.item, " ".join(segment.text for segment in self.segments)
         if self.item_started:
             times = {"audio_end_ms": round(1000 * end)}
             yield self.event(f"{BUFFER}.speech_stopped", **times, item_id=item)
         yield self.event(f"{BUFFER}.committed", item_id=item, previous_item_id=self.previous)
         yield from self.delta(text)
-        start = segments[0].start if segments else end
+        start = self.segments[0].start if self.segments else end
         usage = {"type": "duration", "seconds": math.ceil(end - start)}
         about = {"item_id": item, "content_index": 0}
         yield self.event(f"{ITEM}.completed", **about, transcript=text, usage=usage)
