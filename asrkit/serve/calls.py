@@ -8,6 +8,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -35,25 +36,18 @@ class SavedCall(NamedTuple):
 Item: TypeAlias = "np.ndarray | Literal['commit', 'finish'] | asyncio.Future[SavedCall]"
 
 
+@dataclass(eq=False)
 class CallUpdate:
-    """Changes of a call since the last update, merged until the client reads them or commits.
+    """Changes of a call since the last update, merged until the client reads them or commits."""
 
-    Attributes:
-        segments: new segments.
-        words: words of the open segment.
-        text: their text.
-        stable_text: beginning of `text` that no later update changes.
-        seconds: seconds of the call's audio that the network has processed.
-        commits: number of commits of this session that are processed.
-        is_final: whether the call has ended.
-    """
-
-    def __init__(self) -> None:
-        self.segments: list[Segment] = []
-        self.words: tuple[Word, ...] = ()
-        self.text = self.stable_text = ""
-        self.seconds, self.commits, self.is_final = 0.0, 0, False
-        self.ends_commit = False  # later changes are another update
+    segments: list[Segment] = field(default_factory=list)  # new ones
+    words: tuple[Word, ...] = ()  # of the open segment
+    text: str = ""  # of these words
+    stable_text: str = ""  # beginning of `text` that no later update changes
+    seconds: float = 0.0  # seconds of the call's audio that the network has processed
+    commits: int = 0  # number of commits of this session that are processed
+    is_final: bool = False  # whether the call has ended
+    ends_commit: bool = False  # whether later changes are another update
 
     def add(self, new: Update, seconds: float, commits: int) -> None:
         """Merge later changes into this update."""

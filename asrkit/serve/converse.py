@@ -27,23 +27,14 @@ Message: TypeAlias = Any  # str or bytes of a WebSocket, or an event of another 
 
 
 class Begin(NamedTuple):
-    """An item: begin calls, one for each channel, in place of the earlier ones.
-
-    Attributes:
-        wish: model and options.
-        sample_rate: Hz.
-        channels: number of calls.
-        saved: state of each call, from which it continues.
-        token: token from within a message; None if the connection has it already.
-        settings: anything that `Dialect.begun` needs.
-    """
+    """An item: begin calls, one for each channel, in place of the earlier ones."""
 
     wish: Wish
-    sample_rate: int
-    channels: int = 1
-    saved: tuple[SavedCall, ...] = ()
-    token: str | None = None
-    settings: Any = None
+    sample_rate: int  # Hz
+    channels: int = 1  # number of calls
+    saved: tuple[SavedCall, ...] = ()  # state of each call, from which it continues
+    token: str | None = None  # from within a message; None if the connection has it already
+    settings: Any = None  # anything that `Dialect.begun` needs
 
 
 class Append(NamedTuple):

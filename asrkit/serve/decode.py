@@ -27,23 +27,14 @@ NICE = 5  # live calls come first
 
 
 class Job(NamedTuple):
-    """A file to decode.
-
-    Attributes:
-        path: file to read.
-        split: whether the channels are kept apart.
-        port: port of this machine that takes the header and the samples.
-        key: first bytes for the port.
-        memory: bytes that decoding may take.
-        seconds: processor time that it may take.
-    """
+    """A file to decode."""
 
     path: str
-    split: bool
-    port: int
-    key: bytes
-    memory: int
-    seconds: float
+    split: bool  # whether the channels are kept apart
+    port: int  # port of this machine that takes the header and the samples
+    key: bytes  # first bytes for the port
+    memory: int  # bytes that decoding may take
+    seconds: float  # processor time that it may take
 
 
 def decode(job: Job) -> list[str]:

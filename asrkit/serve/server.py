@@ -110,17 +110,11 @@ class Wish(NamedTuple):
 
 
 class Grant(NamedTuple):
-    """The model and recogniser for a wish.
-
-    Attributes:
-        model: one of the server's models.
-        recognizer: its recogniser with the client's options.
-        warnings: a line for each part of the wish that has no effect.
-    """
+    """The model and recogniser for a wish."""
 
     model: Model
-    recognizer: Recognizer
-    warnings: list[str]
+    recognizer: Recognizer  # the model's, with the client's options
+    warnings: list[str]  # a line for each part of the wish that has no effect
 
 
 class Server:

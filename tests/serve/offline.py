@@ -83,8 +83,5 @@ def update(
     commits: int = 0, is_final: bool = False,
 ) -> CallUpdate:  # fmt: skip
     """An update with these segments, and the words `live` of the open one."""
-    found, own = CallUpdate(), words(live, start)
-    found.segments, found.words, found.text = [*segments], own, joined(own)
-    found.stable_text, found.seconds, found.commits = stable, seconds, commits
-    found.is_final = is_final
-    return found
+    own = words(live, start)
+    return CallUpdate([*segments], own, joined(own), stable, seconds, commits, is_final)

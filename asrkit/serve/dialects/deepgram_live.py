@@ -5,6 +5,7 @@ Each segment is a final result. Each channel of a multichannel request is a call
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from starlette.datastructures import QueryParams
@@ -23,18 +24,14 @@ KINDS = ("KeepAlive", "Finalize", "CloseStream")
 EXPECTED = f"audio, or an object whose type is one of {', '.join(KINDS)}"
 
 
+@dataclass
 class Channel:
-    """The state of a channel.
+    """The state of a channel."""
 
-    Attributes:
-        index: number of the channel, and number of channels.
-        start: end of the last segment, seconds.
-        commits: number of commits that were reported.
-        interim: text of the last interim result of the open segment.
-    """
-
-    def __init__(self, index: list[int]) -> None:
-        self.index, self.start, self.commits, self.interim = index, 0.0, 0, ""
+    index: list[int]  # number of the channel, and number of channels
+    start: float = 0.0  # end of the last segment, seconds
+    commits: int = 0  # number of commits that were reported
+    interim: str = ""  # text of the last interim result of the open segment
 
 
 class Deepgram(Dialect):
