@@ -24,10 +24,10 @@ from asrkit.errors import shown
 from asrkit.serve.admission import CLIENT, client_of
 from asrkit.serve.converse import Conversation, Dialect, WebSocketLine, converse
 from asrkit.serve.dialects.asrkit_stream import AsrkitStream
-from asrkit.serve.dialects.deepgram import ListenToFile
+from asrkit.serve.dialects.deepgram import DEEPGRAM
 from asrkit.serve.dialects.deepgram_live import Deepgram
-from asrkit.serve.dialects.files import FileRequest, transcribe
-from asrkit.serve.dialects.openai_files import Transcription, refused
+from asrkit.serve.dialects.files import transcribe
+from asrkit.serve.dialects.openai_files import OPENAI
 from asrkit.serve.dialects.openai_realtime import Realtime
 from asrkit.serve.dialects.twilio import Twilio
 from asrkit.serve.dialects.vosk import Vosk
@@ -68,8 +68,8 @@ def app_of(server: Server, *beside: AbstractAsyncContextManager[None]) -> Starle
     routes: list[BaseRoute] = [
         *(Route(path, partial(each, server=server)) for path, each in ANSWERS.items()),
         *(
-            Route(path, partial(transcribe, kind=kind, decoders=decoders), methods=["POST"])
-            for path, kind in FILES.items()
+            Route(path, partial(transcribe, service=each, decoders=decoders), methods=["POST"])
+            for path, each in FILES.items()
         ),
         *(WebSocketRoute(path, partial(talk, path, server=server)) for path in DIALECTS),
         *page_routes(),
@@ -118,10 +118,7 @@ DIALECTS: dict[str, Callable[[WebSocket, Server], Dialect]] = {
     "/": lambda socket, server: Vosk(),  # Vosk's own server has no path
     "/twilio": lambda socket, server: Twilio(token_of(socket.scope)),
 }
-FILES: dict[str, type[FileRequest]] = {
-    "/v1/audio/transcriptions": Transcription,
-    "/v1/listen": ListenToFile,
-}
+FILES = {"/v1/audio/transcriptions": OPENAI, "/v1/listen": DEEPGRAM}
 
 
 async def talk(path: str, websocket: WebSocket, server: Server) -> None:
@@ -178,7 +175,7 @@ async def elsewhere(scope: Scope, receive: Receive, send: Send) -> None:
     """The application for all other addresses: status 404."""
     what = "no WebSocket" if scope["type"] == "websocket" else "nothing"
     text = f"{what} is at {shown(scope['path'])}: see docs/serve.md for the addresses"
-    await refused(RefusedError(404, "not_found", text))(scope, receive, send)
+    await OPENAI.refused(RefusedError(404, "not_found", text))(scope, receive, send)
 
 
 def token_of(scope: Scope) -> str:
@@ -242,8 +239,7 @@ class Guard:
         self.server.figures.refused.labels(error.reason).inc()
         if scope["type"] == "http":
             await discard(receive)
-        form = FILES.get(scope["path"], Transcription)
-        await form.refused(error)(scope, receive, send)
+        await FILES.get(scope["path"], OPENAI).refused(error)(scope, receive, send)
 
     def why_not(self, scope: Scope) -> RefusedError | None:
         """Return the error of a request that is rejected; None to accept the request."""

@@ -20,7 +20,7 @@ from asrkit.errors import UserError
 from asrkit.runtime import Segment, Word
 from asrkit.runtime.words import confidence_of, joined
 from asrkit.serve.calls import MOST_CHANNELS
-from asrkit.serve.dialects.files import HEADERS, FileRequest
+from asrkit.serve.dialects.files import HEADERS, FileRequest, Service
 from asrkit.serve.dialects.parsing import Name, Rate, checked, without_effect
 from asrkit.serve.server import Model, RefusedError, Server, Wish
 from asrkit.serve.uploads import Decoding
@@ -132,39 +132,26 @@ def alternative(words: Sequence[Word]) -> dict[str, Any]:
     return {"transcript": joined(words), "confidence": confidence_of(words), "words": shown}
 
 
-class ListenToFile(FileRequest):
-    """A request whose body is the file.
+async def read(request: Request, server: Server, stack: AsyncExitStack) -> FileRequest:
+    """Read the options of a request whose body is the file, and get its grant."""
+    if request.headers.get("content-type", "").startswith("application/json"):
+        raise UserError("url: the server reads no other address: send the file as the body")
+    options, warnings = options_of(FileOptions, request.query_params)
+    grant, digest = await server.grant(options.wish()), hashlib.sha256()
 
-    Raises:
-        UserError: for an invalid option.
-    """
-
-    def __init__(self, request: Request) -> None:
-        if request.headers.get("content-type", "").startswith("application/json"):
-            raise UserError("url: the server reads no other address: send the file as the body")
-        self.request, self.digest = request, hashlib.sha256()
-        self.options, self.warnings = options_of(FileOptions, request.query_params)
-        self.split = self.options.multichannel
-
-    @classmethod
-    async def of(cls, request: Request, server: Server, stack: AsyncExitStack) -> "ListenToFile":
-        asked = cls(request)
-        asked.grant = await server.grant(asked.options.wish())
-        return asked
-
-    async def blocks(self) -> AsyncIterator[bytes]:
-        async for data in self.request.stream():
-            self.digest.update(data)
+    async def blocks() -> AsyncIterator[bytes]:
+        async for data in request.stream():
+            digest.update(data)
             yield data
 
-    def response(self, decoding: Decoding, channels: list[list[Segment]]) -> Response:
-        warnings = [*self.grant.warnings, *self.warnings, *decoding.warnings]
-        metadata = About(self.grant.model).metadata(
-            self.digest.hexdigest(), decoding.seconds, decoding.channels, warnings
-        )
+    def response(decoding: Decoding, channels: list[list[Segment]]) -> Response:
+        metadata = About(grant.model).metadata(
+            digest.hexdigest(), decoding.seconds, decoding.channels,
+            [*grant.warnings, *warnings, *decoding.warnings],
+        )  # fmt: skip
         texts = [alternative([w for each in own for w in each.words]) for own in channels]
         results: dict[str, Any] = {"channels": [{"alternatives": [text]} for text in texts]}
-        if self.options.utterances:
+        if options.utterances:
             segments = [(each, number) for number, own in enumerate(channels) for each in own]
             segments.sort(key=lambda pair: pair[0].spoken)
             results["utterances"] = [
@@ -174,7 +161,13 @@ class ListenToFile(FileRequest):
             ]  # fmt: skip
         return JSONResponse({"metadata": metadata, "results": results})
 
-    @staticmethod
-    def refused(error: RefusedError) -> Response:
-        body = {"err_code": error.reason.upper(), "err_msg": str(error)}
-        return JSONResponse(body, error.status, HEADERS.get(error.status))
+    return FileRequest(grant, options.multichannel, blocks(), response)
+
+
+def refused(error: RefusedError) -> Response:
+    """Return an error in Deepgram's form."""
+    body = {"err_code": error.reason.upper(), "err_msg": str(error)}
+    return JSONResponse(body, error.status, HEADERS.get(error.status))
+
+
+DEEPGRAM = Service(read, refused)

@@ -3,10 +3,10 @@
 import asyncio
 import os
 import tempfile
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from starlette.exceptions import HTTPException
@@ -31,50 +31,37 @@ HEADERS = {
 }
 
 
-class FileRequest:
-    """A request for the text of a file, in the form of a service.
+class FileRequest(NamedTuple):
+    """A request for the text of a file."""
+
+    grant: Grant  # model and recogniser for the options
+    split: bool  # whether each channel is recognised alone
+    blocks: AsyncIterator[bytes]  # bytes of the file
+    response: Callable[[Decoding, list[list[Segment]]], Response]  # of each channel's segments
+
+
+class Service(NamedTuple):
+    """The forms of a service's requests and errors.
 
     Attributes:
-        grant: model and recogniser for the options.
-        split: whether each channel is recognised alone.
+        read: reads the options, or raises UserError; the stack closes the file.
+        refused: returns the response with an error.
     """
 
-    grant: Grant
-    split: bool
-
-    @classmethod
-    async def of(cls, request: Request, server: Server, stack: AsyncExitStack) -> "FileRequest":
-        """Read the options, and get the grant; `stack` closes the file.
-
-        Raises:
-            UserError: for an invalid option.
-        """
-        raise NotImplementedError
-
-    def blocks(self) -> AsyncIterator[bytes]:
-        """Yield the bytes of the file."""
-        raise NotImplementedError
-
-    def response(self, decoding: Decoding, channels: list[list[Segment]]) -> Response:
-        """Return the response with the segments of each channel."""
-        raise NotImplementedError
-
-    @staticmethod
-    def refused(error: RefusedError) -> Response:
-        """Return an error in the form of the service."""
-        raise NotImplementedError
+    read: Callable[[Request, Server, AsyncExitStack], Awaitable[FileRequest]]
+    refused: Callable[[RefusedError], Response]
 
 
-async def transcribe(request: Request, kind: type[FileRequest], decoders: Decoders) -> Response:
+async def transcribe(request: Request, service: Service, decoders: Decoders) -> Response:
     """Answer a request for the text of a file."""
     try:
         async with AsyncExitStack() as stack:
             server = decoders.server
-            asked = await kind.of(bounded(request, server), server, stack)
-            path = await saved(asked.blocks(), stack)
+            asked = await service.read(bounded(request, server), server, stack)
+            path = await saved(asked.blocks, stack)
             return await unless_left(request, answer(asked, path, decoders))
     except (UserError, HTTPException, OSError) as error:
-        return kind.refused(rejection(error))
+        return service.refused(rejection(error))
 
 
 async def answer(asked: FileRequest, path: Path, decoders: Decoders) -> Response:

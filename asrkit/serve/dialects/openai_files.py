@@ -14,9 +14,9 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from asrkit.audio.samples import channel_name
 from asrkit.errors import UserError, shown
 from asrkit.runtime import Segment, formats
-from asrkit.serve.dialects.files import HEADERS, FileRequest
+from asrkit.serve.dialects.files import HEADERS, FileRequest, Service
 from asrkit.serve.dialects.parsing import checked, phrases_of, without_effect
-from asrkit.serve.server import RefusedError, Server, Wish
+from asrkit.serve.server import Grant, RefusedError, Server, Wish
 from asrkit.serve.uploads import Decoding
 
 OPENAI_MODEL = re.compile(r"whisper-1|gpt-[\w.-]+")
@@ -51,29 +51,30 @@ def refused(error: RefusedError) -> JSONResponse:
     return JSONResponse({"error": body}, error.status, HEADERS.get(error.status))
 
 
-class Transcription(FileRequest):
+async def read(request: Request, server: Server, stack: AsyncExitStack) -> FileRequest:
+    """Read a request, and get its grant."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "multipart/form-data":
+        raise UserError(f"expected multipart/form-data with a file, got {shown(kind)}")
+    asked = Transcription(await stack.enter_async_context(request.form(max_files=1, max_fields=20)))
+    name = asked.wish.model or ""
+    try:
+        asked.grant = await server.grant(asked.wish)
+    except UserError as error:
+        if name in server.models or OPENAI_MODEL.fullmatch(name):
+            raise
+        raise RefusedError(404, "model_not_found", str(error)) from None
+    return FileRequest(asked.grant, asked.split, asked.blocks(), asked.response)
+
+
+class Transcription:
     """A form with a file.
 
     Raises:
         UserError: for a field that is unknown or missing, or has an invalid value.
     """
 
-    refused = staticmethod(refused)
-
-    @classmethod
-    async def of(cls, request: Request, server: Server, stack: AsyncExitStack) -> "Transcription":
-        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind != "multipart/form-data":
-            raise UserError(f"expected multipart/form-data with a file, got {shown(kind)}")
-        asked = cls(await stack.enter_async_context(request.form(max_files=1, max_fields=20)))
-        name = asked.wish.model or ""
-        try:
-            asked.grant = await server.grant(asked.wish)
-        except UserError as error:
-            if name in server.models or OPENAI_MODEL.fullmatch(name):
-                raise
-            raise RefusedError(404, "model_not_found", str(error)) from None
-        return asked
+    grant: Grant
 
     def __init__(self, form: FormData) -> None:
         values: dict[str, Any] = {name: form.getlist(name) for name in form}
@@ -164,3 +165,6 @@ def verbose(number: int, segment: Segment) -> dict[str, Any]:
         "avg_logprob": sum(logs) / max(1, len(logs)), "compression_ratio": 0.0,
         "no_speech_prob": 0.0,
     }  # fmt: skip
+
+
+OPENAI = Service(read, refused)
