@@ -130,11 +130,6 @@ class Frontend:
         """Return the (fft_size/2+1, F) filters."""
         raise NotImplementedError
 
-    def num_mels_above(self, hertz: float) -> int:
-        """Return the number of filters whose centre is above a frequency."""
-        centres = self.scale.to_hertz(self.edges()[1:-1])
-        return int((centres > hertz).sum())
-
     def start(self, batch_size: int) -> Array:
         """Return the past of streams that have not started: (B, marker+before)."""
         return self._zeros(batch_size, self.marker + self.before)

@@ -5,7 +5,6 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 
-from asrkit import audio
 from asrkit.data.checks.facts import Check, Facts, Found, Rules
 from asrkit.errors import shown
 from asrkit.text.marks import marks_in
@@ -77,19 +76,6 @@ def odd_pace(facts: Sequence[Facts], rules: Rules) -> Found:
             yield facts[i], f"{letters_a_second:.1f}/s, the median is {math.exp(middle):.1f}"
 
 
-def low_rates(facts: Sequence[Facts], rules: Rules) -> Found:
-    """Find rates at which the upper mel bins contain only the residue of resampling."""
-    frontend = rules.encode.frontend
-    for rate, count in Counter(each.sample_rate for each in facts).items():
-        above = frontend.num_mels_above(rate / 2) if rate and rate < audio.SAMPLE_RATE else 0
-        if above:
-            yield (
-                next(each for each in facts if each.sample_rate == rate),
-                f"{count} of {len(facts)} recordings at {rate} Hz: the upper {above} of "
-                f"{frontend.num_mels} mel bins contain only the residue of resampling",
-            )
-
-
 def in_few(
     signs: Callable[[str], Sequence[str]], could: Callable[[str], bool] = bool
 ) -> Callable[[Sequence[Facts], Rules], Found]:
@@ -124,9 +110,6 @@ CORPUS_CHECKS = [
         "listen to them: the text may belong to another recording, or be incomplete"),
     Check("speaker-overlap", "warning", "speakers of an earlier manifest", shared_speakers,
         "divide anew with asrkit data import manifest: scores of trained voices are too good"),
-    Check("low-rate", "warning", "sample rates below 16 kHz", low_rates,
-        "if all audio has this rate, set model.frontend.high_frequency to half of it to use all "
-        "mel bins"),
     Check("capitals", "warning", "capitals in some texts",
         in_few(lambda text: [*filter(str.isupper, text)], has_case),
         "set text.case=lower, or use asrkit data normalize --case lower"),

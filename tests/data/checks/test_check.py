@@ -139,11 +139,6 @@ CASES: dict[str, tuple[list[Facts], str, list[Facts]]] = {
         "speaker 'anna': 1 here, 1 in train.jsonl",
         [*two({"speaker": "anna"}, {"speaker": "ben"}), *two({}, {})],
     ),
-    "low-rate": (
-        [utterance(line=i, header=(8000, 16000, 1)) for i in range(1, 4)],
-        "3 of 3 recordings at 8000 Hz: the upper 20 of 80 mel bins contain only the residue of",
-        many(header=(44100, 88200, 1)),
-    ),
     "capitals": (
         texts("yes", "no", "yes no", "go yes", "Yes no"),
         "'Y' in 'Yes no'",
