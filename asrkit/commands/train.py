@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from asrkit.atomic_write import replacing, write_text
-from asrkit.cli.options import refuse
 from asrkit.cli.parser import Parser
 from asrkit.extras import need
 from asrkit.terms import Terms
@@ -36,10 +35,6 @@ def main(argv: list[str] | None = None) -> int:
     )  # fmt: skip
     arguments.add_argument("--config", required=True, help="YAML file, or a name of conf/")
     arguments.add_argument("--resume", action="store_true", help="continue where training stopped")
-    arguments.add_argument(
-        "--change-schedule", action="store_true",
-        help="with --resume: continue with other epochs, rates, batches, draws or recordings",
-    )  # fmt: skip
     arguments.add_argument("overrides", nargs="*", metavar="section.key=value")
     return arguments.run(train, argv)
 
@@ -55,8 +50,6 @@ def train(options: argparse.Namespace) -> int:
     from asrkit.training.distributed import Ranks
     from asrkit.training.warm_start import CONFIG, load_training
 
-    if not options.resume:
-        refuse(options, "without --resume", "change_schedule")
     config = load_training(options.config, options.overrides, options.resume)
     # Now, not when the corpus has been made and read.
     need("tensorboard", *config.training.trackers)
@@ -233,7 +226,7 @@ def begin(trainer: Trainer, command: argparse.Namespace, folder: Path) -> None:
     from asrkit.training.warm_start import start_from
 
     if command.resume:
-        if trainer.resume(command.change_schedule):
+        if trainer.resume():
             progress = trainer.progress
             if progress.epoch == trainer.num_epochs:
                 logger.info("the training is complete: its model is scored and written again")

@@ -1,7 +1,6 @@
 """Checks of changed settings when a training run is resumed.
 
-The model, the text settings and `training.start_from` must not change. The schedule may change
-with --change-schedule.
+The model, the text settings and `training.start_from` must not change. Other changes are logged.
 """
 
 import logging
@@ -18,18 +17,6 @@ from asrkit.training.warm_start import WEIGHTLESS
 
 logger = logging.getLogger(__name__)
 
-# Settings that may always change: paths, output files, the way of computing, and the defaults of
-# decoding. All others are the schedule: batches, random draws, learning rates, scores.
-FREE = {
-    "data.train",  # its utterances are compared, as those of data.dev and data.replay
-    "data.dev", "data.replay", "data.recipe", "data.licence", "data.languages",
-    "data.max_bad_share", "data.num_workers",
-    "context.chunk_size", "context.left_context", "context.right_context",
-    "model.kernels",
-    "training.output_dir", "training.device", "training.precision",
-    "training.gradient_checkpointing", "training.num_threads", "training.validate_every_epochs",
-    "training.patience", "training.checkpoint_every_steps", "training.trackers",
-}  # fmt: skip
 BATCHES = "training.accumulate_batches"
 TOTAL = f"{BATCHES} times ranks"  # batches of a step, independent of the number of ranks
 TOKENIZER = "the tokenizer"
@@ -57,13 +44,11 @@ def of_weights(model: ModelConfig) -> dict[str, Any]:
     return {key: value for key, value in values if key.rpartition(".")[2] not in free}
 
 
-def check_same(
-    stored: Checkpoint, wanted: dict[str, str], config: Config, ranks: int, change_schedule: bool
-) -> None:
-    """Compare a checkpoint with the training run that resumes from it; log a changed schedule.
+def check_same(stored: Checkpoint, wanted: dict[str, str], config: Config, ranks: int) -> None:
+    """Compare a checkpoint with the training run that resumes from it; log what has changed.
 
     Args:
-        wanted: `identity` of the resumed run's corpus; only utterances may change.
+        wanted: `identity` of the resumed run's corpus.
         ranks: number of ranks; two ranks train like one rank with twice the accumulation.
 
     Raises:
@@ -89,29 +74,19 @@ def check_same(
         for key, value in settings(config, ranks).items()
         if before.get(key, value) != value
     ]
-    if changed and not change_schedule:
-        raise ConfigError(
-            f"--resume: {' and '.join(changed)} differ from those of the training in "
-            f"{folder}; use the same, or accept the changes with --change-schedule"
-        )
     done, epochs = stored.progress.epoch, int(config.training.epochs)
     if done > epochs:
         raise ConfigError(
             f"--resume: training.epochs is {epochs}, but {done} epochs are already done"
         )
     for change in changed:
-        logger.info("changed at step %d: %s", stored.progress.step, change)
+        logger.warning("changed at step %d: %s", stored.progress.step, change)
 
 
 def settings(config: Config, ranks: int) -> dict[str, Any]:
-    """Return the settings of the schedule, by dotted key."""
+    """Return the settings by dotted key, with the batches of a step on all ranks."""
     values = dict(dotted(config.model_dump(mode="json")))
-    schedule = {
-        key: value for key, value in values.items()
-        if key not in FREE and not key.startswith("data.canary.")
-    }  # fmt: skip
-    schedule["data.replay"] = bool(values.get("data.replay"))  # without it there are no hashes
-    return schedule | {TOTAL: schedule.pop(BATCHES) * ranks}
+    return values | {TOTAL: values.pop(BATCHES) * ranks}
 
 
 def dotted(section: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

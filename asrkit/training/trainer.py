@@ -313,7 +313,7 @@ class Trainer:
         if names := self.ranks.gather(names):
             raise TrainingError(
                 f"training diverged: {names[0]} is not finite at step {self.progress.step}; "
-                "continue from the last checkpoint with --resume --change-schedule and a lower "
+                "continue from the last checkpoint with --resume and a lower "
                 "training.learning_rate"
             )
 
@@ -334,20 +334,16 @@ class Trainer:
         }
         self.checkpoints.save(self.progress.step, state)
 
-    def resume(self, change_schedule: bool = False) -> bool:
+    def resume(self) -> bool:
         """Continue from the newest usable checkpoint; return False without any checkpoint.
 
-        Args:
-            change_schedule: allow a changed schedule, see `resume_checks`.
-
         Raises:
-            ConfigError: if the checkpoint is of another training, or the schedule changed without
-                permission.
+            ConfigError: if the checkpoint is of another training.
             TrainingCheckpointError: if no checkpoint is usable; the trainer is unchanged then.
         """
 
         def checked(stored: Checkpoint) -> Checkpoint:
-            check_same(stored, self.corpus.identity, self.config, self.ranks.size, change_schedule)
+            check_same(stored, self.corpus.identity, self.config, self.ranks.size)
             check_fit(stored, self.model, self.optimizers)
             return stored
 
