@@ -9,9 +9,8 @@ import pytest
 
 from asrkit.model_file import save_model
 from asrkit.text import CharTokenizer
-from asrkit.text.graphemes import units
 from tests.conftest import speech, write_manifest, write_wav
-from tests.running import UNSPACED, run, talkative_model
+from tests.running import run, talkative_model
 from tests.test_model_file import a_file
 
 Shown = Callable[..., str]
@@ -51,27 +50,6 @@ def test_table(model: Path, dev: Path, shown: Shown) -> None:
     assert " ".join(title) == "chunk WER 95 % errors words CER delay ms median 90 % last ECE"
     assert [row[0] for row in rows] == ["full", "160"]
     assert all(row[-9] == "5" for row in rows)  # words
-
-
-def test_table_of_a_script_without_spaces(tmp_path: Path, shown: Shown) -> None:
-    """Its sentences are scored by their characters; controls: with words, and words alone."""
-    model = talkative_model(tmp_path / "m.safetensors", labels=UNSPACED)
-    full = ["--chunk-ms", "full"]
-    audio = write_wav(tmp_path / "a.wav", speech(2.0))
-    text = shown("decode", "--model", model, *full, audio).strip().rpartition("\t")[2].rstrip("，")
-    count = len(units(text))
-    for reference, titles, expected in (
-        (text, "CER 95 % errors characters delay", count),
-        (f"{text} ok", "MER 95 % errors units CER delay", count + 1),
-        ("ok", "WER 95 % errors words CER delay", 1),
-    ):
-        row = {"id": "a", "audio": "a.wav", "text": reference}
-        manifest = write_manifest(tmp_path / "x.jsonl", row)
-        table = shown("evaluate", "--model", model, *full, manifest)
-        title, cells = (line.split() for line in table.splitlines())
-        assert " ".join(title).startswith(f"chunk {titles}")
-        assert cells[-7 if title[1] == "CER" else -9] == str(expected)
-        assert shown("compare", model, model, *full, manifest).split()[2] == title[1]
 
 
 def test_json(model: Path, dev: Path, capsys: Output) -> None:

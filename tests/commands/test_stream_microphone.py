@@ -114,17 +114,6 @@ def test_list_devices_needs_no_model(
     assert "asrkit stream: sounddevice not installed" in capsys.readouterr().err
 
 
-@pytest.mark.usefixtures("sound")
-def test_mistakes(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for option, value, message in (
-        ("--mic-device", "webcam", "No input device matching 'webcam'; the devices:\n> 0 USB"),
-        ("--save-audio", "x.mp3", "a recording needs a .wav or .flac file, got x.mp3"),
-        ("--save-audio", "none/x.wav", "none/x.wav cannot be written"),
-    ):
-        assert run("stream", *ONE_PASS, "--model", model, "--mic", option, value) == 2
-        assert f"asrkit stream: {message}" in capsys.readouterr().err
-
-
 def press(*numbers: int) -> Iterator[int]:
     """Packets 0, 1, …; Ctrl-C while one of these is waited for."""
     for number in range(50):

@@ -106,38 +106,44 @@ def test_train_alone(recordings: Path, tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["train.jsonl"]
 
 
-@pytest.mark.parametrize(
-    ("option", "problem"),
-    [
-        ("--columns=audio=a", "has no effect on the kind folder, only on table, "),
-        ("--audio-root=.", "has no effect on the kind folder, only on table, "),
-        ("--output=/", "/ exists already: name a new folder"),
-    ],
-)
-def test_wrong_options(
-    option: str, problem: str, recordings: Path, tmp_path: Path, capsys: Output
-) -> None:
-    assert run("data", "import", "auto", recordings, "--output", tmp_path / "out", option) == 2
-    assert problem in capsys.readouterr().err
+LINE = b'{"path": "a.wav", "sentence": "one", "text": "x"}'
+LHOTSE = b'{"id": "a", "recording_id": "a", "sources": []}'
+ONLY = "has no effect on the kind folder, only on table, "
+REFUSED = [  # kind, name, contents, option, error; "empty" is a folder
+    ("auto", "missing", b"", "--dev=0", "does not exist"),
+    ("auto", "https://host/a.csv", b"", "--dev=0", "it is a URL, which is not read: download"),
+    ("auto", "a.pdf", b"%PDF", "--dev=0", "is not recognised: the kinds are folder, table, man"),
+    ("auto", "empty", b"", "--dev=0", "no utterance can be used; nothing is written"),
+    ("table", "empty", b"", "--dev=0", "empty: Is a directory"),
+    ("webdataset", "empty", b"", "--dev=0", "invalid choice: 'webdataset'"),
+    ("auto", "empty", b"", "--columns=audio=a", ONLY),
+    ("auto", "empty", b"", "--audio-root=.", ONLY),
+    ("auto", "empty", b"", "--output=/", "/ exists already: name a new folder"),
+    *(("table", "a.csv", b"path,text\n", f"--columns={value}", "--columns: must be KEY=COLUMN")
+      for value in ("audio", "audio=", "sound=x", "audio=a,audio=b")),
+    ("table", "a.csv", b"path,text\n", "--columns=audio=no", "its columns are 'path', 'text'"),
+    *(("table", "a.csv", content, "--dev=0", problem) for content, problem in (
+        (b'path,sentence\na.wav,"yes\n', "correct the quotes of this line"),
+        (b"path,up_votes\na,1\n", "has no column for text: name it with --columns text=COLUMN"),
+        (b"path,text,sentence\na,1,2\n", "can both be text: name one with --columns text="),
+        (b"f,t\na,1\n", "has no column for audio and text: name it with --columns audio=COL"),
+        (b"\n", "is not a table with columns"), (b"path,text\na,f\xfcr\n", "not UTF-8"))),
+    ("auto", "m.jsonl", b'{"f": "a", "t": "b"}', "--dev=0", "audio=COLUMN,text=COLUMN; its"),
+    ("auto", "m.jsonl", LINE, "--dev=0", "can both be text: name one with --col"),
+    *(("auto", f"a_{name}.jsonl", LHOTSE, "--dev=0", "has no cuts: make them with lhotse")
+      for name in ("recordings", "supervisions")),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("kind", "name", "problem"),
-    [
-        ("auto", "missing", "does not exist"),
-        ("auto", "https://host/a.csv", "it is a URL, which is not read: download the file and"),
-        ("auto", "a.pdf", "is not recognised: the kinds are folder, table, manifest"),
-        ("auto", "empty", "no utterance can be used; nothing is written"),
-        ("table", "empty", "empty: Is a directory"),
-        ("webdataset", "empty", "invalid choice: 'webdataset'"),
-    ],
-)
+@pytest.mark.parametrize(("kind", "name", "content", "option", "problem"), REFUSED)
 def test_what_cannot_be_imported(
-    kind: str, name: str, problem: str, tmp_path: Path, capsys: Output
+    kind: str, name: str, content: bytes, option: str, problem: str, tmp_path: Path, capsys: Output
 ) -> None:
     (tmp_path / "empty").mkdir()
-    (tmp_path / "a.pdf").write_bytes(b"%PDF")
-    assert run("data", "import", kind, tmp_path / name, "--output", tmp_path / "out") == 2
+    if content:
+        (tmp_path / name).write_bytes(content)
+    command = ("data", "import", kind, tmp_path / name, "--output", tmp_path / "out", option)
+    assert run(*command) == 2
     assert problem in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 

@@ -71,24 +71,6 @@ def test_json_lines_with_other_keys(
     assert (one["text"], one["speaker"], one["audio"]) == ("one", "x", "../in/audio/a.wav")
 
 
-@pytest.mark.parametrize(
-    ("line", "problem"),
-    [
-        (
-            '{"f": "audio/a.wav", "t": "one"}',
-            "name it with --columns audio=COLUMN,text=COLUMN; its",
-        ),
-        (LINES.replace('"client', '"text": "x", "client'), "can both be text: name one with --col"),
-    ],
-)
-def test_json_lines_that_need_columns(
-    line: str, problem: str, audio: Path, tmp_path: Path, capsys: Output
-) -> None:
-    (audio / "m.jsonl").write_text(line)
-    assert run("data", "import", "auto", audio / "m.jsonl", "--output", tmp_path / "out") == 2
-    assert problem in capsys.readouterr().err
-
-
 def test_kaldi(audio: Path, tmp_path: Path, capsys: Output) -> None:
     (audio / "wav.scp").write_text(
         f"r1 audio/a.wav\nr2 {audio}/audio/b.wav\nr3 touch {tmp_path}/ran |\nr4 x.ark:17\n"
@@ -162,16 +144,6 @@ def test_cuts_of_lhotse_are_imported(
             assert (each.text, each.speaker) == ("yes yes", "s")
             assert np.abs(each.load() - cut.load_audio().mean(0)).max() < 1e-4
     assert (recordings["whole"].num_bytes is not None) == (form == "shar")
-
-
-@pytest.mark.parametrize("name", ["lang_recordings.jsonl", "lang_supervisions.jsonl"])
-def test_recordings_and_supervisions_of_lhotse_name_the_command_for_cuts(
-    name: str, tmp_path: Path, capsys: Output
-) -> None:
-    path = write_manifest(tmp_path / name, {"id": "a", "recording_id": "a", "sources": []})
-    for source in (path, tmp_path) if "recordings" in name else (path,):
-        assert run("data", "import", "auto", source, "--output", tmp_path / "out") == 2
-        assert "has no cuts: make them with lhotse cut simple -r REC" in capsys.readouterr().err
 
 
 def test_a_manifest_to_lhotse_and_back(audio: Path, tmp_path: Path) -> None:

@@ -137,34 +137,6 @@ def test_bad_lines_of_a_table(tmp_path: Path, capsys: Output) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("path,sentence\na.wav,\"yes\n", "correct the quotes of this line"),
-        ("path,up_votes\na.wav,1\n", "has no column for text: name it with --columns text=COLUMN"),
-        ("path,text,sentence\na.wav,1,2\n", "can both be text: name one with --columns text="),
-        ("f,t\na.wav,1\n", "has no column for audio and text: name it with --columns audio=COL"),
-        ("", "is not a table with columns"),
-        ("path,text\na.wav,f\u00fcr\n", "not UTF-8"),
-    ],
-)  # fmt: skip
-def test_what_is_not_a_table(text: str, problem: str, tmp_path: Path, capsys: Output) -> None:
-    path = tmp_path / "list.csv"
-    path.write_bytes(text.encode("cp1252"))
-    assert run("data", "import", "table", path, "--output", tmp_path / "out") == 2
-    assert problem in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("value", ["audio", "audio=", "sound=x", "audio=a,audio=b"])
-def test_wrong_columns(value: str, tmp_path: Path, capsys: Output) -> None:
-    (tmp_path / "list.csv").write_text("path,text\n")
-    command = ("import", "table", tmp_path / "list.csv", "--output", tmp_path / "out")
-    assert run("data", *command, f"--columns={value}") == 2
-    assert "--columns: must be KEY=COLUMN" in capsys.readouterr().err
-    assert run("data", *command, "--columns=audio=nowhere") == 2
-    assert "has no column 'nowhere': its columns are 'path', 'text'" in capsys.readouterr().err
-
-
 def test_speakers_of_calls_are_roles(tmp_path: Path, capsys: Output) -> None:
     """No call is in both parts, and each has both roles."""
     lines = ["file,who,start,end,text,channel"]
