@@ -48,7 +48,7 @@ def device_table() -> str:
 
 
 class Microphone:
-    """Packets of float32 samples (n, channels) from an input device, at its own rate.
+    """Packets of float32 samples (n, 1) from an input device, at its own rate.
 
     Attributes:
         lost: seconds of packets that did not fit into the queue, because they were read too late,
@@ -56,13 +56,10 @@ class Microphone:
         gone: whether the device was disconnected.
     """
 
-    def __init__(self, device: str | None, packet_ms: int, channels: int = 1) -> None:
+    def __init__(self, device: str | None, packet_ms: int) -> None:
         sounddevice = sound_library()
         found = find_device(device)
-        self.name, self.channels = str(found["name"]), channels
-        self.sample_rate = int(found["default_samplerate"])
-        if (most := found["max_input_channels"]) < channels:
-            raise AudioError(f"{self.name!r} has too few channels: {most} of {channels}")
+        self.name, self.sample_rate = str(found["name"]), int(found["default_samplerate"])
         self.lost = 0.0
         self._packets: queue.Queue[np.ndarray] = queue.Queue(
             math.ceil(QUEUE_SECONDS * 1000 / packet_ms)
@@ -72,7 +69,7 @@ class Microphone:
         try:
             self._stream = sounddevice.InputStream(
                 samplerate=self.sample_rate, blocksize=self._block, device=found["index"],
-                channels=channels, dtype="float32", callback=self._receive,
+                channels=1, dtype="float32", callback=self._receive,
             )  # fmt: skip
             self._stream.start()
         except sounddevice.PortAudioError as error:
@@ -99,7 +96,7 @@ class Microphone:
         self._stream.close()
 
     def __iter__(self) -> Iterator[np.ndarray]:
-        """Yield packets as they arrive, and empty ones (0, channels) in silence of the device.
+        """Yield packets as they arrive, and empty ones (0, 1) in silence of the device.
 
         The iterator ends after `stop`, or when the device is disconnected, once the queue is empty.
         """
@@ -107,7 +104,7 @@ class Microphone:
             try:
                 yield self._packets.get(timeout=IDLE_SECONDS)
             except queue.Empty:
-                yield np.zeros((0, self.channels), dtype=np.float32)
+                yield np.zeros((0, 1), dtype=np.float32)
         self.gone = not self.stopped
         self._stream.stop()  # the queue gets no more packets
         while not self._packets.empty():

@@ -25,15 +25,14 @@ ADVICE = (
 
 
 def piped(
-    file: BinaryIO, packet_ms: int, sample_rate: int | None = None, channels: int | None = None
+    file: BinaryIO, packet_ms: int, sample_rate: int | None = None
 ) -> tuple[int, Iterator[np.ndarray]]:
     """Return the sample rate of a pipe in Hz, and its packets (n, channels) of int16 samples.
 
     Args:
-        file: raw little-endian samples, or a WAV file. It need not be seekable. An incomplete
+        file: raw little-endian mono samples, or a WAV file. It need not be seekable. An incomplete
             sample at the end is dropped.
         sample_rate: rate of raw samples; 16 kHz if None.
-        channels: interleaved channels of raw samples; None for mono.
     """
     head = file.read(12)
     if not head:
@@ -46,7 +45,7 @@ def piped(
         start, head = head[:count], head[count:]
         return start + file.read(count - len(start))
 
-    rate, num_channels, left = sample_rate or SAMPLE_RATE, channels or 1, KNOWN
+    rate, num_channels, left = sample_rate or SAMPLE_RATE, 1, KNOWN
     if head[:4] == b"RIFF":
         head = head[:4] + LARGEST + head[8:]  # the size, which some writers do not know
         rate, num_channels, left = wav_format(read)

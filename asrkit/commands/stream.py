@@ -47,7 +47,6 @@ def main(argv: list[str] | None = None) -> int:
 
 
 PACKET_MS = 100
-SPLIT = 2  # channels of a microphone, or of raw samples, with --channel split
 
 
 def stream(options: argparse.Namespace) -> int:
@@ -98,10 +97,10 @@ def check_source(options: argparse.Namespace) -> None:
             f"{len(options.source) + options.mic} (asrkit decode takes several files)"
         )
     if options.mic:
-        refuse(options, "with --mic", "simulate_realtime", "sample_rate")
+        refuse(options, "with --mic", "simulate_realtime", "sample_rate", "channel", "track")
     else:
         refuse(options, "without --mic", "mic_device")
-    if options.mic or options.source == ["-"]:
+    if options.source == ["-"]:
         refuse(options, "without a file", "track", *["channel"] * (options.channel != "split"))
     if options.save_audio:
         check_recording(options.save_audio)
@@ -129,10 +128,8 @@ def run(options: argparse.Namespace, start: Callable[[int, int], Live], screen: 
     with ExitStack() as stack:
         packets: Iterable[np.ndarray]
         if options.mic:
-            channels = SPLIT if split else 1
-            device = Microphone(options.mic_device, PACKET_MS, channels)
-            microphone = stack.enter_context(device)
-            rate = microphone.sample_rate
+            microphone = stack.enter_context(Microphone(options.mic_device, PACKET_MS))
+            rate, channels = microphone.sample_rate, 1
             packets = watched(microphone, screen)
         else:
             rate, channels, packets = file_packets(options)
@@ -214,8 +211,8 @@ def file_packets(options: argparse.Namespace) -> tuple[int, int, Iterator[np.nda
     (source,) = options.source
     found: Iterator[tuple[np.ndarray, int]]
     if source == "-":
-        name, channels = "standard input", SPLIT if options.channel == "split" else None
-        rate, blocks = piped(sys.stdin.buffer, PACKET_MS, options.sample_rate, channels)
+        name = "standard input"
+        rate, blocks = piped(sys.stdin.buffer, PACKET_MS, options.sample_rate)
         found = ((block, rate) for block in blocks)
     else:
         name, seconds = shown(Path(source)), PACKET_MS / 1000

@@ -70,11 +70,11 @@ def query_hostapis(number: int) -> str:
 class InputStream:
     def __init__(self, samplerate: int, blocksize: int, device: int, **options: Any) -> None:
         assert options.keys() == {"channels", "dtype", "callback"}
-        assert options["dtype"] == "float32"
+        assert (options["channels"], options["dtype"]) == (1, "float32")
         if refused:
             raise PortAudioError(refused)
         self.rate, self.blocksize, self.callback = samplerate, blocksize, options["callback"]
-        self.active, self.channels = False, options["channels"]
+        self.active = False
         self.thread = threading.Thread(target=self.play, daemon=True)
 
     def start(self) -> None:
@@ -84,9 +84,9 @@ class InputStream:
     def play(self) -> None:
         start = time.monotonic()
         # One buffer for all, as PortAudio's.
-        buffer = np.zeros((self.blocksize, self.channels), dtype=np.float32)
+        buffer = np.zeros((self.blocksize, 1), dtype=np.float32)
         for number, first in enumerate(range(0, len(samples), self.blocksize)):
-            block = samples[first : first + self.blocksize].reshape(-1, self.channels)
+            block = samples[first : first + self.blocksize].reshape(-1, 1)
             end = start + pace * (first + len(block)) / self.rate
             time.sleep(max(0.0, end - time.monotonic()))
             if not self.active:
