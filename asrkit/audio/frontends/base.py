@@ -208,7 +208,8 @@ class Frontend:
         samples = xp.concat([samples, self._zeros(len(samples), self.after)], axis=1)
         places = xp.arange(samples.shape[1], device=samples.device)
         beyond = xp.clip(places + 1 - num_samples[:, None], min=0)  # 1, 2, … after the last sample
-        last = xp.take_along_axis(samples, xp.clip(num_samples[:, None] - 1, min=0), axis=1)  # (B, 1)
+        ends = xp.clip(num_samples[:, None] - 1, min=0)  # (B, 1)
+        last = xp.take_along_axis(samples, ends, axis=1)
         decay = self.preemphasis ** xp.astype(beyond, samples.dtype)
         return xp.where(beyond > 0, last * decay, samples)
 
