@@ -17,8 +17,8 @@ from asrkit.audio.resampler import SAMPLE_RATE
 WINDOW = 400  # samples, 25 ms
 HOP = 160  # samples, 10 ms
 FFT_SIZE = 512
-GROUP = 8  # frames of a product of NumPy
-BLOCK = 32  # frames that NumPy computes at once: larger arrays take new pages of memory each time
+GROUP = 8  # frames of a product of NumPy; among more, rows are rounded differently
+BLOCK = 64  # frames that NumPy computes at once, few enough for the cache of a processor
 NYQUIST = SAMPLE_RATE / 2  # Hz
 
 Array = Any  # of NumPy or PyTorch
@@ -104,17 +104,20 @@ class Frontend:
         """Frames of samples (B, T, frame_size) -> power spectra (B, T, 257)."""
         raise NotImplementedError
 
-    def emphasized(self, frames: Array) -> Array:
-        """Frames (B, T, 400) -> their pre-emphasis, times the window.
+    def emphasized(self, frames: Array, lead: int) -> Array:
+        """Frames (B, T, n) -> their pre-emphasis, times the window, between zeros (B, T, 512).
 
-        The first sample of a frame has no predecessor; the window is 0 there.
+        The first sample is left out, because it has no predecessor; `lead` zeros come first.
         """
-        xp = array_namespace(frames)
-        before = xp.concat([frames[:, :, :1], frames[:, :, :-1]], axis=2)
-        return (frames - self.preemphasis * before) * self.window
+        # NumPy's transform takes longer if it has to append the zeros itself.
+        xp, size = array_namespace(frames), frames.shape[2] - 1
+        samples = frames[:, :, 1:] - self.preemphasis * frames[:, :, :-1]
+        zeros = xp.zeros_like(frames[:, :, : self.fft_size - size])
+        parts = [zeros[:, :, :lead], samples * self.window[-size:], zeros[:, :, lead:]]
+        return xp.concat(parts, axis=2)
 
     def spectra(self, windows: Array) -> Array:
-        """Windows (B, T, n) -> power spectra (B, T, 257)."""
+        """Windows (B, T, 512) -> power spectra (B, T, 257)."""
         spectrum = array_namespace(windows).fft.rfft(windows, n=self.fft_size, axis=2)
         return spectrum.real**2 + spectrum.imag**2
 

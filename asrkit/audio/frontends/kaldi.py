@@ -63,7 +63,7 @@ class Fbank(Frontend):
 
     def power(self, frames: Array) -> Array:
         mean = array_namespace(frames).mean(frames, axis=2, keepdims=True)
-        return self.spectra(self.emphasized(frames - mean))
+        return self.spectra(self.emphasized(frames - mean, lead=1))  # the window begins with 0
 
     def mel_filters(self) -> np.ndarray:
         """Return (257, F) triangular filters of equal width on the mel scale 1127 ln(1 + f/700)."""

@@ -62,15 +62,11 @@ class SlaneyFbank(SlaneyFrontend):
         # The pre-emphasis needs one sample more than the window.
         before, after = WINDOW // 2 + 1, WINDOW // 2 - HOP
         super().__init__(num_mels, WINDOW + 1, hann_window(), before, after, lead_frames)
-        self.margin = (FFT_SIZE - WINDOW) // 2
         self.guard = 2.0**-24
 
     def power(self, frames: Array) -> Array:
-        frames = frames[:, :, 1:] - self.preemphasis * frames[:, :, :-1]  # (B, T, 400)
         # The window is in the middle, as in NeMo, so that the spectrum is rounded equally.
-        xp, frames = array_namespace(frames), frames * self.window
-        margin = xp.zeros_like(frames[:, :, : self.margin])
-        return self.spectra(xp.concat([margin, frames, margin], axis=2))
+        return self.spectra(self.emphasized(frames, lead=(FFT_SIZE - WINDOW) // 2))
 
     def log(self, mels: Array) -> Array:
         return array_namespace(mels).log(mels + self.guard)
@@ -92,7 +88,7 @@ class SherpaNemoFbank(SlaneyFrontend):
         )
 
     def power(self, frames: Array) -> Array:
-        return self.spectra(self.emphasized(frames))
+        return self.spectra(self.emphasized(frames, lead=1))  # the window begins with 0
 
 
 def hann_window(periodic: bool = False) -> np.ndarray:
