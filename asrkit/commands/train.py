@@ -223,7 +223,7 @@ def begin(trainer: Trainer, command: argparse.Namespace, folder: Path) -> None:
     """Initialise the trainer from a checkpoint, a model, or the statistics of the features."""
     from asrkit.build import build_frontend
     from asrkit.training.dataset import feature_statistics, unwritable
-    from asrkit.training.warm_start import start_from
+    from asrkit.training.warm_start import has_other_features, start_from
 
     if command.resume:
         if trainer.resume():
@@ -241,7 +241,7 @@ def begin(trainer: Trainer, command: argparse.Namespace, folder: Path) -> None:
     if name is not None:
         known = start_from(name, trainer.model, corpus.encode.tokenizer, trainer.config)
         logger.info("starting from %s, which has %d of the labels%s", name, *known)
-    else:
+    if name is None or has_other_features(name, trainer.config.model):
         frontend = build_frontend(trainer.config.model)
         mean, scale = trainer.ranks.from_first(lambda: feature_statistics(corpus.train, frontend))
         trainer.model.encoder.set_statistics(mean, scale)

@@ -17,6 +17,7 @@ from asrkit.training.checkpoints import different
 
 CONFIG = "config.yaml"  # configuration of a training in its output_dir
 WEIGHTLESS = ("dropout", "kernels")  # settings of `model` on which no weight depends
+FREE = ("head", "frontend")  # settings whose parts begin anew: the head, the normalisation
 
 
 def load_training(path: str | Path, overrides: list[str], resume: bool = False) -> Config:
@@ -43,7 +44,7 @@ def load_training(path: str | Path, overrides: list[str], resume: bool = False) 
     known = first.model.model_dump(mode="json")
     if isinstance(whole["model"], dict):  # else the schema rejects it
         wanted = {key: value for key, value in whole["model"].items() if key in known}
-        if changes := described("model", wanted, known, (*WEIGHTLESS, "head")):
+        if changes := described("model", wanted, known, (*WEIGHTLESS, *FREE)):
             raise UserError(
                 f"training.start_from {name}: {changes}; leave these settings out of the "
                 "configuration, or begin with --config finetune, which has none of them"
@@ -71,7 +72,7 @@ def start_from(name: str, model: Network, tokenizer: Tokenizer, config: Config) 
         name: name of a ready model, or path of a model file.
     """
     other = load_model(name)
-    if changes := differences(config.model, other.config.model, ("head",)):
+    if changes := differences(config.model, other.config.model, FREE):
         raise UserError(f"training.start_from {name}: {changes}")
     weights = model.encoder.state_dict()  # with adapters, which the other model lacks
     model.encoder.load_state_dict(weights | other.model.encoder.state_dict())
@@ -88,6 +89,11 @@ def start_from(name: str, model: Network, tokenizer: Tokenizer, config: Config) 
             "out of the configuration, or use training.keep=replay"
         )
     return len(pairs) - 1, note
+
+
+def has_other_features(name: str, config: ModelConfig) -> bool:
+    """Return whether a model has another frontend than this configuration."""
+    return read_header(name).config.model.frontend != config.frontend
 
 
 def start_head(head: Head, other: Head, changes: str, old: list[int], new: list[int]) -> str:

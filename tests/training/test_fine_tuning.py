@@ -84,7 +84,6 @@ def test_unwritten_settings_and_labels_are_those_of_the_model(kind: str, tmp_pat
     [
         ("model.dim=22", r"model\.dim is 24 there, 22 here; leave these settings out"),
         ("model.position=rotary", r"model\.position is .*relative.* there, .*rotary.* here"),
-        ("model.frontend.snip_edges=false", "snip_edges.: True.* there, .*snip_edges.: False.* he"),
         ("model.nothing=1", "unknown key 'model.nothing'"),
     ],
 )
@@ -173,6 +172,18 @@ def test_a_resumed_training_keeps_its_settings_without_the_first_model(tmp_path:
     assert load_training(path, [], resume=True) == config
     with pytest.raises(UserError, match="no model file"):
         load_training(path, [])
+
+
+def test_other_features_have_statistics_of_their_own(corpus: Path, tmp_path: Path) -> None:
+    save_model(tmp_path / "m.safetensors", file := a_file())
+    path, means = minimal(tmp_path, corpus, tmp_path / "m.safetensors"), []
+    for frontend in ("kaldi", "sherpa_nemo"):
+        folder = tmp_path / frontend
+        overrides = [f"model.frontend={frontend}", f"training.output_dir={folder}"]
+        assert train.main(["--config", str(path), *overrides]) == 0
+        means.append(load_model(folder).model.encoder.mean)
+    assert means[0].equal(file.model.encoder.mean)
+    assert means[1].max() < means[0].min() - 1.0  # samples in [-1, 1], not 16-bit integers
 
 
 @pytest.mark.slow
