@@ -86,19 +86,17 @@ def test_cut_connections(
         assert texts(called(control, f"http://{cutter.address}/", "", samples)) != expected
 
 
-def test_the_program_of_the_documentation(
+def test_the_example_and_a_wrong_token(
     served: Recognizer, recordings: Recordings, tmp_path: Path
 ) -> None:
-    """With the token, and without."""
-    page = (PROJECT / "docs" / "phones.md").read_text(encoding="utf-8")
-    program = page.partition("```js\n")[2].partition("```")[0]
-    (tmp_path / "asrkit.js").write_text(CLIENT.read_text())
+    for source in (PROJECT / "docs" / "examples" / "listen.mjs", CLIENT):
+        shutil.copy(source, tmp_path)
     path, samples = recordings[0]
     soundfile.write(tmp_path / "a.wav", samples, 16000, subtype="PCM_16")
     (segment,) = served.transcribe(path).segments
     with serving(Server({"m": served}, token="s é/=")) as address:
-        (script := tmp_path / "a.mjs").write_text(program.replace("127.0.0.1:8000", address))
-        printed = node(script, cwd=tmp_path, env={"ASRKIT_TOKEN": "s é/="})
+        url, environment = f"http://{address}", {"ASRKIT_TOKEN": "s é/="}
+        printed = node(tmp_path / "listen.mjs", url, "a.wav", cwd=tmp_path, env=environment)
         assert printed.rpartition("\r")[2] == f"{segment.spoken:g} s: {segment.text}\n"
         wrong = called(CLIENT, f"ws://{address}/v1/stream", "wrong", samples)
         assert (wrong["name"], wrong["reason"]) == ("CallError", "unreachable")
