@@ -6,10 +6,9 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from itertools import groupby
-from typing import Any
 
 import numpy as np
 
@@ -152,12 +151,11 @@ class Worker:
         items = call.take_items()
         try:
             self._begin(call)
-            for kind, alike in groupby(items, kind_of):
-                if kind == "save":
-                    for saved in alike:
-                        self._save(call, saved)  # type: ignore[arg-type]
+            for item in joined(items):
+                if isinstance(item, asyncio.Future):
+                    self._save(call, item)
                 elif call.session is not None:
-                    self._process(call, call.session, kind, list(alike))
+                    self._process(call, call.session, item)
         except Exception as error:
             self._fail(call, error)
             for item in items:
@@ -167,24 +165,20 @@ class Worker:
     def _begin(self, call: Call) -> None:
         """Make the session of a call that has none yet."""
         begin, call.begin = call.begin, None
-        if begin is None:
-            return
-        call.session = begin()
-        self._running[call.session] = call
-        if call.is_restored:
-            self._report(call)
+        if begin is not None:
+            call.session = begin()
+            self._running[call.session] = call
+            if call.is_restored:
+                self._report(call)
 
-    def _process(self, call: Call, session: BatchedSession, kind: str, items: list[Any]) -> None:
-        """Process items of one kind."""
-        if kind == "audio":
-            samples = np.concatenate(items)
-            session.accept(samples)
-            call.taken += len(samples)
+    def _process(self, call: Call, session: BatchedSession, item: Item) -> None:
+        if isinstance(item, np.ndarray):
+            session.accept(item)
+            call.taken += len(item)
             return
-        if kind == "commit":
-            for _ in items:
-                session.commit()
-                call.commits += 1
+        if item == "commit":
+            session.commit()
+            call.commits += 1
         else:
             session.finish()
         self._report(call)  # where no audio waits no step follows
@@ -260,8 +254,8 @@ def call_each(functions: Iterable[Callable[[], None]]) -> None:
         function()
 
 
-def kind_of(item: Item) -> str:
-    """Return the kind of an item: audio, commit, finish or save."""
-    if isinstance(item, str):
-        return item
-    return "save" if isinstance(item, asyncio.Future) else "audio"
+def joined(items: Iterable[Item]) -> Iterator[Item]:
+    """Join packets in a row."""
+    for is_audio, group in groupby(items, lambda item: isinstance(item, np.ndarray)):
+        alike = [*group]
+        yield from [np.concatenate(alike)] if is_audio else alike  # type: ignore[arg-type]
