@@ -48,10 +48,6 @@ def main(argv: list[str] | None = None) -> int:
     )
     add_channel(arguments, split=True)
     add_output(arguments, "txt")
-    arguments.group("output").add_argument(
-        "--nbest", type=whole(0, 100_000), metavar="N", default=0,
-        help="the N likeliest texts with their scores, in jsonl",
-    )  # fmt: skip
     add_batch(arguments)
     add_corpus(arguments)
     return arguments.run(decode, argv)
@@ -68,9 +64,6 @@ def add_corpus(arguments: Parser) -> None:
         "--engine", metavar="ENGINE", default="processes",
         help="kind of the workers: processes of this machine, or ray, tasks of a Ray cluster",
     )  # fmt: skip
-
-
-JSON = ("json", "jsonl")
 
 
 def decode(options: argparse.Namespace) -> int:
@@ -92,14 +85,9 @@ def decode(options: argparse.Namespace) -> int:
         print(f"asrkit decode: {line}", file=sys.stderr)
     if not jobs and not left_out:
         raise UserError(f"{options.manifest} has no utterances to decode")
-    if options.format not in JSON:
-        refuse(options, f"with --format {options.format}, only with jsonl", "nbest")
     groups = calls(jobs)
     output = Output(options.format, options.output_dir, [group[0] for group in groups])
     recognizer = load_recognizer(options)
-    search = recognizer.final_search
-    if not search.nbest(search.start()):
-        refuse(options, "with greedy search, which has one result", "nbest")
     heard = decode_all(options, recognizer, groups, output)
     report(jobs, heard, recognizer)
     return 1 if None in heard or left_out else 0
@@ -149,7 +137,7 @@ def decode_all(
             group = groups[left[at]]
             bar.update(len(group))
             with bar.external_write_mode():
-                heard[left[at]] = show(group, outcomes, output, options.nbest)
+                heard[left[at]] = show(group, outcomes, output)
             if journal:
                 journal.add(group, heard[left[at]])
     return [each for channels in heard for each in channels]
@@ -164,7 +152,7 @@ def journal_of(
     if output.folder is None:
         return None
     try:
-        return Journal(output, [recognizer.identity(), options.nbest])
+        return Journal(output, recognizer.identity())
     except UserError as error:  # about a function for --postprocess
         print(f"asrkit decode: everything is decoded again: {reason(error)}", file=sys.stderr)
         return None
@@ -192,9 +180,7 @@ def decoded(
         yield outcome
 
 
-def show(
-    jobs: list[Recording], outcomes: list[Decoded], output: Output, nbest: int
-) -> Sequence[Heard | None]:
+def show(jobs: list[Recording], outcomes: list[Decoded], output: Output) -> Sequence[Heard | None]:
     """Write the transcript of a recording's channels; report errors on standard error.
 
     Returns:
@@ -211,7 +197,7 @@ def show(
             errors[f"asrkit decode: {LeftOut(job.id, str(result))}"] = None
             heard.append(None)
         else:
-            call.append(recording_of(job, result, outcome.seconds, nbest))
+            call.append(recording_of(job, result, outcome.seconds))
             heard.append(Heard(result.text, sureness(result.words)))
     for line in errors:  # one for all channels of a file that cannot be read
         print(line, file=sys.stderr)

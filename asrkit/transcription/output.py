@@ -13,7 +13,7 @@ from asrkit.data.recording import Recording
 from asrkit.errors import UserError, printable
 from asrkit.evaluation.wer import cer, wer
 from asrkit.registry import refusal
-from asrkit.runtime import Recognizer, Result, Segment, formats
+from asrkit.runtime import Recognizer, Result, formats
 from asrkit.runtime.formats import FORMATS, Call, write
 from asrkit.runtime.words import far_from_model
 
@@ -78,23 +78,16 @@ class Output:
         print(shown, end="", flush=True)
 
 
-def recording_of(job: Recording, result: Result, seconds: float, nbest: int) -> formats.Recording:
+def recording_of(job: Recording, result: Result, seconds: float) -> formats.Recording:
     """Return the output for a result of `seconds` seconds of audio."""
     more: dict[str, Any] = {} if job.text is None else {"reference": job.text}
     if len(result.segments) > 1:
         more["segments"] = [
-            {"text": each.text, "start": each.spoken, "end": each.spoken_end}
-            | {"context": each.context, **texts(each, nbest)}
+            {"text": each.text, "start": each.spoken, "end": each.spoken_end,
+             "context": each.context}
             for each in result.segments
-        ]
-    else:
-        more |= texts(result, nbest)
+        ]  # fmt: skip
     return formats.Recording(result.words, job.id, seconds, more, job.channel, job.speaker or "")
-
-
-def texts(result: Result | Segment, nbest: int) -> dict[str, Any]:
-    """Return the n-best list, if `nbest` is above 0."""
-    return {"nbest": [each._asdict() for each in result.nbest[:nbest]]} if nbest else {}
 
 
 def report(

@@ -1,4 +1,4 @@
-"""What decode and align write: every format, to standard output and to files, and n-best lists."""
+"""What decode and align write: every format, to standard output and to files."""
 
 import json
 import os
@@ -61,17 +61,6 @@ def test_files_that_would_be_one(
     rows = ({"id": i, "audio": "a.wav"} for i in ("x/a.b", "../up", ".."))
     shown(*options, "--manifest", write_manifest(model.with_name("m.jsonl"), *rows))
     assert sorted(p.name for p in folder.glob("*.txt")) == ["...txt", ".._up.txt", "x_a.b.txt"]
-
-
-def test_nbest(model: Path, wavs: list[Path], shown: Shown, refused: Shown) -> None:
-    beam = ["decode", "--model", model, *wavs, "--search", "prefix_beam"]
-    for line in map(json.loads, shown(*beam, "--format=jsonl", "--nbest=3").splitlines()):
-        assert len(line["nbest"]) == 3
-        assert line["nbest"][0]["text"] == line["text"]
-        assert line["nbest"][0].keys() == {"text", "score", "probability"}
-    assert "--nbest has no effect with --format txt" in refused(*beam, "--nbest=3")
-    said = refused(*beam[:-2], "--nbest=3", "--format=jsonl")
-    assert "--nbest has no effect with greedy search" in said
 
 
 @pytest.mark.parametrize("chunk", [["--chunk-ms", "full"], ["--chunk-ms", "320"]])

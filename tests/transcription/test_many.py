@@ -90,7 +90,7 @@ def test_what_is_done_is_not_done_again(
     assert {**texts, "u2.txt": ""} == {**written(), "u2.txt": ""}
     assert texts != written()
     beam = ["--search", "prefix_beam"]
-    for options in (beam, ["--format", "jsonl"], [*beam, "--nbest", "2", "--format", "jsonl"]):
+    for options in (beam, ["--format", "jsonl"]):
         for expected in (ALL, [BAD]):
             run("decode", *command, *OUT, *options)
             assert read() == expected
