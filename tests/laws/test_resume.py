@@ -124,5 +124,5 @@ def test_a_training_goes_on_alone(
     assert main([*command, "--resume"]) == 0
     assert 3600 <= load_model(out / "model.safetensors").training["wall_seconds"] < 4200
     manifest.write_text("\n".join(manifest.read_text().splitlines()[:-1]))
-    assert main([*command, "--resume"]) == 2
-    assert "the training utterances differ" in capsys.readouterr().err
+    assert main([*command, "--resume"]) == 0
+    assert "the training utterances" in capsys.readouterr().err
