@@ -12,7 +12,7 @@ from asrkit.export import onnx
 from asrkit.model import FULL, Context
 from asrkit.model_file import load_model
 from asrkit.runtime import load
-from tests.conftest import PROJECT, speech, timed, write_manifest, write_wav
+from tests.conftest import PROJECT, RECORDINGS, speech, timed, write_manifest, write_wav
 from tests.running import python
 
 package = pytest.importorskip("onnx")
@@ -66,6 +66,24 @@ def test_commands_that_run_a_model(model: Path) -> None:
         assert [(each["text"], each["start"], each["end"]) for each in result["words"]] == [
             (each.text, each.start, each.end) for each in words
         ]
+
+
+def test_the_ready_model() -> None:
+    """Its exports are those of its file; live and final texts are those of eager."""
+    file = load_model("small-en-alnum")
+    assert file.path is not None
+    for context in (file.config.context.live, FULL):
+        path = export_path(file.path, Exported("ctc", context), "onnx")
+        assert read_graph(path, OnnxStep, 1).description.model == file.checksum
+    recordings = sorted(RECORDINGS.glob("*/audio/**/*.flac"))[::3]
+    for second_pass in ("off", "full"):
+        options = f"--model small-en-alnum --second-pass {second_pass} --format jsonl"
+        done = python(WITHOUT, f"decode {options} {' '.join(map(str, recordings))}")
+        results = [json.loads(line)["text"] for line in done.stdout.splitlines()[:-1]]
+        second = second_pass if second_pass == "full" else None
+        eagerly = load("small-en-alnum", backend="eager", second_pass=second)
+        assert results == [eagerly.transcribe(each).text for each in recordings], done.stderr
+        assert len({*results}) > 5
 
 
 def test_what_needs_torch_says_so_in_one_line(model: Path) -> None:

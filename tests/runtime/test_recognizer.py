@@ -63,7 +63,8 @@ def test_what_torch_makes_by_default_changes_nothing() -> None:
     pytest.importorskip("silero_vad")
 
     def text() -> str:
-        recognizer = asrkit.load("small-en-alnum", endpointer=asrkit.Endpointer(vad=True))
+        endpointer = asrkit.Endpointer(vad=True)
+        recognizer = asrkit.load("small-en-alnum", backend="eager", endpointer=endpointer)
         session = recognizer.start(8000)
         session.accept(speech(2.0, rate=8000))
         return f"{session.finish()} {recognizer.transcribe_batch([speech(1.0)])}"
