@@ -247,9 +247,6 @@ def read(path: str | Path, threads: int | None = 1) -> tuple[OnnxStep, Exported]
 
 def read_graph(path: Path, kind: type[Graph], threads: int | None) -> Graph:
     """Return the graph in a file of asrkit, of this class."""
-    need("onnxruntime")
-    import onnxruntime
-
     try:
         return kind(*open_session(source_of(path), threads))
     except UserError:
@@ -257,7 +254,7 @@ def read_graph(path: Path, kind: type[Graph], threads: int | None) -> Graph:
     except Exception as error:  # ONNX Runtime's errors have no other common class
         if type(error).__name__ == "NotImplemented":
             raise UserError(
-                f"onnxruntime {onnxruntime.__version__} cannot run this export, a later one may: "
+                f"onnxruntime {runtime().__version__} cannot run this export, a later one may: "
                 f"pip install --upgrade onnxruntime ({reason(error)})"
             ) from None
         raise UserError(
@@ -296,6 +293,17 @@ def source_of(path: Path) -> bytes | str:
     return str(path)
 
 
+def runtime() -> Any:
+    """Return the package onnxruntime, which sends no telemetry.
+
+    From 1.29 on it would send some on Linux and macOS, if this variable is not set at its import.
+    """
+    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+    import onnxruntime
+
+    return onnxruntime
+
+
 def open_session(
     source: bytes | str, threads: int | None = 1
 ) -> "tuple[InferenceSession, ExportDescription]":
@@ -304,8 +312,7 @@ def open_session(
     By default, ONNX Runtime opens files that such contents name in the current folder; it gets the
     path of a device instead, which contains nothing.
     """
-    import onnxruntime
-
+    onnxruntime = runtime()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads or usual_threads()
     options.inter_op_num_threads = 1

@@ -11,8 +11,9 @@ from asrkit.audio import HOP, SAMPLE_RATE, Fbank, Frontend
 from asrkit.audio.resampler import needed
 from asrkit.backends import Backend
 from asrkit.backends.backend import State
+from asrkit.backends.onnx import runtime
 from asrkit.errors import UserError
-from asrkit.extras import need, pip_install
+from asrkit.extras import pip_install
 
 BLOCK, CONTEXT = 512, 64  # samples at 16 kHz of a block, and the samples before it that silero sees
 FRONTEND = (  # attributes that state the options of a frontend
@@ -47,9 +48,7 @@ class SpeechDetector:
         package = importlib.util.find_spec("silero_vad")
         if package is None or package.origin is None:
             raise UserError(f"the speech detector needs silero-vad: {pip_install('silero_vad')}")
-        need("onnxruntime")
-        import onnxruntime
-
+        onnxruntime = runtime()
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         path = Path(package.origin).parent / "data" / "silero_vad.onnx"

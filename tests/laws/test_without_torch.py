@@ -16,6 +16,7 @@ from tests.conftest import PROJECT, RECORDINGS, speech, timed, write_manifest, w
 from tests.running import python
 
 package = pytest.importorskip("onnx")
+onnxruntime = pytest.importorskip("onnxruntime")
 
 KEPT = PROJECT / "tests" / "kept" / "models"
 LIVE = Context(4, 8)
@@ -145,3 +146,17 @@ def test_control_the_probe_notices_other_weights(model: Path, tmp_path: Path) ->
     with pytest.raises(ValueError, match="differs from eager by"):
         load(path)
     assert read_graph(path, OnnxStep, 1).description.model == load_model(model).checksum
+
+
+def test_onnx_runtime_writes_no_identity_of_this_machine(model: Path, tmp_path: Path) -> None:
+    """It does, from version 1.29 on, before it sends telemetry: the control."""
+    ours, theirs = tmp_path / "a", tmp_path / "b"
+    for folder, program in (
+        (ours, "import sys, asrkit; asrkit.load(sys.argv[1])"), (theirs, "import onnxruntime, time; time.sleep(1)"),
+    ):  # fmt: skip
+        folder.mkdir()
+        done = python(program, model.with_name("exported.160-320ms.onnx"), TMPDIR=str(folder))
+        assert done.returncode == 0, done.stderr
+    assert [*ours.iterdir()] == []
+    version = tuple(map(int, onnxruntime.__version__.split(".")[:2]))
+    assert [each.name for each in theirs.iterdir()] == [".ses"] * (version >= (1, 29))
