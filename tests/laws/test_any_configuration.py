@@ -165,9 +165,6 @@ def recording(draw: random.Random, seed: int, rate: int) -> np.ndarray:
     pause = np.zeros(int(rate * draw.choice([0, 0.3, 1.2])), dtype=np.float32)
     first, last = draw.choice([0.01, 0.5, 1.7]), draw.choice([0.3, 1.0])
     samples = np.concatenate([speech(first, seed, rate), pause, speech(last, seed + 1, rate)])
-    # Digital silence makes frames alike, and paths that are equally likely but for rounding.
-    hiss = np.random.default_rng(seed).standard_normal(len(samples)).astype(np.float32)
-    samples = samples + 3e-4 * hiss
     return (samples * 32767).astype(np.int16) if draw.random() < 0.2 else samples
 
 
