@@ -93,8 +93,11 @@ def is_refused(address: str, seconds: float = 60.0) -> bool:
 
 
 @pytest.mark.slow
-def test_a_process_that_does_not_start_keeps_the_old_ones(tmp_path: Path) -> None:
+def test_a_process_that_does_not_start_keeps_the_old_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """They end with the one that has started them, even if it is killed."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     model = tmp_path / "m.safetensors"
     model.write_bytes(ready_models()["small-en-alnum"].read_bytes())
     command = ("-m", "asrkit", "serve", "--workers", "2", "--port", "0", "--streams", "5")
@@ -102,6 +105,8 @@ def test_a_process_that_does_not_start_keeps_the_old_ones(tmp_path: Path) -> Non
         address = address_of(process)
         url = f"http://{address}/healthz"
         assert httpx.get(url, timeout=60).text == "ok\n"
+        figures = "asrkit-serve-*/metrics/gauge_live*.db"  # of a process that has loaded the model
+        wait_until(lambda: len([*tmp_path.glob(figures)]) == 2, 60)
         model.rename(tmp_path / "elsewhere")
         process.send_signal(signal.SIGHUP)
         assert process.stderr is not None
