@@ -76,28 +76,44 @@ def read_runnable(path: Path, load: Callable[[Path], ModelFile]) -> RunnableMode
     with opened(path) as file:
         values = parsed_header(name, (file.metadata() or {}).get(HEADER))
         header = checked_header(RunningHeader, name, values)
-        shapes = {key: file.get_slice(key).get_shape() for key in file.keys()}  # noqa: SIM118
-        if math.prod(shapes.pop(TOKENIZER, [MOST_BYTES + 1])) > MOST_BYTES:
+        tensors = {key: file.get_slice(key) for key in file.keys()}  # noqa: SIM118
+        shapes = {key: each.get_shape() for key, each in tensors.items()}
+        size = math.prod(shapes.pop(TOKENIZER, [MOST_BYTES + 1]))
+        if size > MOST_BYTES or tensors[TOKENIZER].get_dtype() != "U8":
             raise ModelFileError(f"{name} has no tokenizer of at most {MOST_BYTES} bytes")
         data = file.get_tensor(TOKENIZER).tobytes()
-    try:
-        tokenizer = read_tokenizer(header.config.text, data)
-    except (TextError, ValueError) as error:
-        raise ModelFileError(f"{name} does not fit together: {reason(error)}") from None
-    values = values or {}
-    stated = values.get(CHECKSUM)
+    values, parameters = values or {}, sum(map(math.prod, shapes.values()))
+    return runnable_of(name, path, header, values, data, parameters, values.get(CHECKSUM), load)
 
+
+def runnable_of(
+    name: str, path: Path, header: RunningHeader, values: dict[str, Any], tokenizer: bytes,
+    parameters: int, checksum: str | None, load: Callable[[Path], ModelFile],
+) -> RunnableModel:  # fmt: skip
+    """Return what running a model needs.
+
+    Args:
+        name: name of the file that was read, for messages.
+        path: path of the model file, whose contents have the checksum.
+        values: values of the header.
+        load: see `read_runnable`.
+    """
+
+    @functools.cache
     def load_whole() -> ModelFile:
         need("torch")
         file = load(path)
-        if file.checksum != stated:
-            raise ModelFileError(f"{name} has changed while it was loaded: load it again")
+        if file.checksum != checksum:
+            raise ModelFileError(f"{shown(path)} has changed since it was loaded or exported")
         return file
 
-    parameters = sum(map(math.prod, shapes.values()))
+    try:
+        read = read_tokenizer(header.config.text, tokenizer)
+    except (TextError, ValueError) as error:
+        raise ModelFileError(f"{name} does not fit together: {reason(error)}") from None
     return RunnableModel(
-        tokenizer, header.config, header.terms, header.config.context.live, parameters, path,
-        stated, values, functools.cache(load_whole),
+        read, header.config, header.terms, header.config.context.live, parameters, path, checksum,
+        values, load_whole,
     )  # fmt: skip
 
 

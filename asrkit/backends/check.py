@@ -102,7 +102,7 @@ class Probe(NamedTuple):
         """
         try:
             arrays = sorted(load(b64decode(text)).items())
-        except SafetensorError as error:
+        except (SafetensorError, KeyError, TypeError) as error:  # other types of numbers
             raise ValueError(f"its probe is damaged: {error}") from None
         return cls(
             *([array for name, array in arrays if name.startswith(kind)] for kind in cls._fields)

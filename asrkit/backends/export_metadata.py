@@ -1,17 +1,19 @@
 """Metadata of an exported file."""
 
 import json
-from base64 import b64decode
+from base64 import b64decode, b64encode
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
-from asrkit.build import read_tokenizer
+from pydantic import BeforeValidator
+
 from asrkit.config.bounds import MOST_FRAMES
-from asrkit.config.running import parse_running
 from asrkit.context import FULL, Context
 from asrkit.errors import UserError, shown
 from asrkit.model_contents import ModelFile, RunnableModel
-from asrkit.terms import Terms, checked_languages, checked_licence
+from asrkit.model_header import MOST_BYTES, Count, RunningHeader, checked_header, runnable_of
+from asrkit.text import Tokenizer
 
 What = Literal["encoder", "ctc", "transducer", "model", "predictor", "joiner"]
 CONTENTS: tuple[What, ...] = ("encoder", "ctc", "transducer", "model")  # of an export's first file
@@ -36,6 +38,13 @@ class Exported(NamedTuple):
         return f"{self.what}, chunks of {chunk} ms with {left} ms before them{after}"
 
 
+class ExportHeader(RunningHeader):
+    """The part of a description that running an export without its model file reads."""
+
+    tokenizer: Annotated[bytes, BeforeValidator(lambda text: b64decode(str(text)))]
+    parameters: Count
+
+
 class ExportDescription(NamedTuple):
     exported: Exported
     weights: str  # fingerprint of the exported model's weights
@@ -47,31 +56,28 @@ class ExportDescription(NamedTuple):
         """Checksum of the model file; files of earlier versions lack it."""
         return self.values.get("model")
 
-    def runnable(self, path: Path) -> RunnableModel:
-        """Return what running the model needs, without its model file of this path.
+    def runnable(self, path: Path, load: Callable[[Path], ModelFile]) -> RunnableModel:
+        """Return what running an export of this path needs, without its model file.
+
+        Args:
+            load: reads the model file, for what needs it.
 
         Raises:
             UserError: for a file of an earlier version, or a damaged description.
         """
+        name, model = shown(path), model_path_of(path, self)
+        if "tokenizer" not in self.values:
+            raise UserError(f"{name} does not state its tokenizer: name its model file instead")
+        header = checked_header(ExportHeader, name, self.values)
+        runnable = runnable_of(
+            name, model, header, self.values, header.tokenizer, header.parameters, self.model, load
+        )
+        return runnable._replace(live=self.exported.context, export=path)
 
-        def load() -> ModelFile:
-            raise UserError(f"{shown(path)} is needed for this, beside its export")
 
-        values = self.values
-        if "tokenizer" not in values:
-            raise UserError(f"its model file {shown(path)} is missing: put it there")
-        config = parse_running(values["config"])
-        languages = checked_languages(values.get("languages", []))
-        licence = values.get("licence") and checked_licence(values["licence"])
-        try:
-            tokenizer = read_tokenizer(config.text, b64decode(values["tokenizer"]))
-            parameters = int(values["parameters"])
-        except (ValueError, TypeError) as error:
-            raise UserError(f"its description is damaged: {shown(error)}") from None
-        return RunnableModel(
-            tokenizer, config, Terms(licence, languages), self.exported.context, parameters, path,
-            self.model, values, load,
-        )  # fmt: skip
+def encoded(tokenizer: Tokenizer) -> str:
+    """Return a tokenizer as a description states it."""
+    return b64encode(tokenizer.to_bytes()).decode()
 
 
 def part_path(path: Path, part: What) -> Path:
@@ -91,6 +97,8 @@ def described(text: str) -> ExportDescription:
         ValueError: for any other text.
     """
     try:
+        if len(text) > MOST_BYTES:
+            raise ValueError(f"its description is longer than {MOST_BYTES} characters")
         values = json.loads(text)
         version = values["format_version"]
         if version != FORMAT_VERSION:

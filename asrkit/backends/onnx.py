@@ -18,8 +18,8 @@ from asrkit.backends.export_metadata import (
     Exported,
     data_path,
     described,
+    encoded,
     export_path,
-    model_path_of,
     part_path,
 )
 from asrkit.backends.threads import usual_threads
@@ -29,6 +29,7 @@ from asrkit.context import Context
 from asrkit.errors import UserError, reason, shown
 from asrkit.extras import need
 from asrkit.model_contents import RunnableModel
+from asrkit.model_header import RunningHeader, checked_header
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession
@@ -161,20 +162,26 @@ def of_file(
     )  # fmt: skip
     paths = [part_path(path, part) for part in PARTS] if parts is None else parts
     transducer = read_parts(paths, model, threads)
+    labels = step.session.get_outputs()[0].shape[-1]
+    if transducer is None and labels != spec.vocab_size:  # the probe does not read the tokenizer
+        raise UserError(f"{shown(path)} has {labels} labels, its tokenizer {spec.vocab_size}")
     backend = Backend(kind, spec, *of_step(step, spec), lambda: description.weights, transducer)
     check(backend, expected_of(description, model, context), build_frontend(model.config.model))
     return backend
 
 
 def check_model(path: Path, description: ExportDescription, model: RunnableModel) -> None:
-    """Raise UserError if a file was exported from another model.
+    """Raise UserError if a file was exported from another model, or the model file is damaged.
 
     Files of earlier versions state the weights, but not the checksum of their model file.
     """
     if None in (description.model, model.checksum):
         is_same = description.weights == weights_of(model)
-    else:
-        is_same = description.model == model.checksum
+    else:  # the model file states its checksum, which is not computed without torch
+        config = checked_header(RunningHeader, shown(path), description.values).config
+        tokenizer = encoded(model.tokenizer)
+        stated = description.model, config, description.values.get("tokenizer", tokenizer)
+        is_same = stated == (model.checksum, model.config, tokenizer)
     if not is_same:
         raise UserError(f"{shown(path)} was exported from another model: export this model")
 
@@ -195,15 +202,6 @@ def expected_of(description: ExportDescription, model: RunnableModel, context: C
     from asrkit.backends.pytorch import eager
 
     return probe(eager(file.model, context), build_frontend(model.config.model))
-
-
-def read_alone(path: Path) -> RunnableModel:
-    """Return what running an exported file needs, without its model file."""
-    description = read_graph(path, OnnxStep, 1).description
-    try:
-        return description.runnable(model_path_of(path, description))._replace(export=path)
-    except UserError as error:
-        raise UserError(f"{shown(path)}: {error}") from None
 
 
 def read_parts(
@@ -316,7 +314,7 @@ def open_session(
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads or usual_threads()
     options.inter_op_num_threads = 1
-    options.log_severity_level = 3
+    options.log_severity_level = 4  # its errors are raised as well
     if isinstance(source, bytes):
         options.add_session_config_entry(FOLDER, os.devnull)
     session = onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])

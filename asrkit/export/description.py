@@ -5,7 +5,7 @@ from base64 import b64encode
 
 from asrkit.audio import HOP
 from asrkit.backends.check import probe
-from asrkit.backends.export_metadata import FORMAT_VERSION, Exported
+from asrkit.backends.export_metadata import FORMAT_VERSION, Exported, encoded
 from asrkit.backends.pytorch import eager
 from asrkit.build import build_frontend
 from asrkit.model_contents import ModelFile
@@ -38,7 +38,7 @@ def describe(exported: Exported, file: ModelFile) -> str:
     if exported.what == file.config.model.head.kind:
         expected = probe(eager(file.model, exported.context), frontend)
         values |= {
-            "tokenizer": b64encode(tokenizer.to_bytes()).decode(),
+            "tokenizer": encoded(tokenizer),
             "parameters": file.num_parameters,
             "probe": b64encode(expected.to_bytes()).decode(),
         }

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from asrkit.backends import build_backend, build_second
-from asrkit.backends.onnx import read_alone
+from asrkit.backends.onnx import read
 from asrkit.backends.threads import threads_for
 from asrkit.build import build_frontend, build_fusion, build_normalizer, build_search
 from asrkit.config.decoding import LanguageModelConfig, parse_language_model, parse_search
@@ -90,15 +90,15 @@ def load_runnable(model: str | Path) -> RunnableModel:
     Args:
         model: see `load`.
     """
-    path = Path(model) if isinstance(model, str | Path) else Path()
-    if path.suffix == ".onnx" and path.is_file():
-        return read_alone(path)
 
     def network(path: Path) -> ModelFile:
         from asrkit.model_file import load_model
 
         return load_model(path)
 
+    path = Path(model) if isinstance(model, str | Path) else Path()
+    if path.suffix == ".onnx" and path.is_file():
+        return read(path)[0].description.runnable(path, network)
     return read_runnable(model_path(model), network)
 
 

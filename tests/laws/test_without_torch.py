@@ -1,6 +1,7 @@
 """What runs a model needs no torch: its export states all that its model file does."""
 
 import json
+import math
 from pathlib import Path
 
 import numpy as np
@@ -8,9 +9,11 @@ import pytest
 
 from asrkit.backends.export_metadata import Exported, export_path
 from asrkit.backends.onnx import OnnxStep, read_graph
+from asrkit.errors import UserError
 from asrkit.export import onnx
 from asrkit.model import FULL, Context
 from asrkit.model_file import load_model
+from asrkit.model_header import MOST_BYTES
 from asrkit.runtime import load
 from tests.conftest import PROJECT, RECORDINGS, speech, timed, write_manifest, write_wav
 from tests.running import python
@@ -20,6 +23,7 @@ onnxruntime = pytest.importorskip("onnxruntime")
 
 KEPT = PROJECT / "tests" / "kept" / "models"
 LIVE = Context(4, 8)
+MISSING = object()
 WITHOUT = """
 import sys
 sys.modules["torch"] = None
@@ -119,8 +123,14 @@ def test_an_export_alone_is_its_model(model: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("change", "problem"),
-    [({"tokenizer": "x"}, "description is damaged|tokenizer"), ({"probe": "AAAA"}, "probe"),
-     ({"config": {"search": {"kind": "magic"}}}, "magic"), ({"parameters": "many"}, "damaged")],
+    [({"tokenizer": "x"}, "'tokenizer'"), ({"tokenizer": None}, "symbol table"),
+     ({"tokenizer": "WyJhIl0="}, "12 labels, its tokenizer 2"), ({"probe": "AAAA"}, "probe is dam"),
+     ({"probe": 5}, "probe is damaged"), ({"training": [1]}, "'training'"),
+     ({"config": {"search": {"kind": "magic"}, "context": {"chunk_size": 0}}}, "magic"),
+     ({"config": MISSING}, "'config'"), ({"parameters": MISSING}, "'parameters'"),
+     ({"parameters": math.inf}, "'parameters'"), ({"licence": 5}, "'licence'"),
+     ({"tokenizer": MISSING}, "name its model file"), ({"probe": MISSING}, "no model file"),
+     ({"languages": ["en"] * (MOST_BYTES >> 2)}, "description is longer")],
 )  # fmt: skip
 def test_a_description_that_is_damaged(
     model: Path, tmp_path: Path, change: dict, problem: str
@@ -128,11 +138,32 @@ def test_a_description_that_is_damaged(
     path = tmp_path / "other.onnx"
     graph = package.load(model.with_name("exported.160-320ms.onnx"))
     (entry,) = (each for each in graph.metadata_props if each.key == "asrkit")
-    entry.value = json.dumps(json.loads(entry.value) | change)
+    values = json.loads(entry.value) | change
+    entry.value = json.dumps({key: each for key, each in values.items() if each is not MISSING})
     package.save(graph, path)
-    with pytest.raises(ValueError, match=problem) as error:
+    with pytest.raises(UserError, match=problem) as error:
         load(path)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("former", "later", "problem"),
+    [(b'["a", "b"', b'["b", "a"', "from another model"),
+     (b": 20.0, ", b": 30.0, ", "from another model"),
+     (b'"U8"', b'"F8_E4M3"', "has no tokenizer")],
+)  # fmt: skip
+def test_an_export_does_not_hide_a_damaged_model_file(
+    model: Path, tmp_path: Path, former: bytes, later: bytes, problem: str
+) -> None:
+    """Its checksum is not computed here, but the export states its tokenizer and configuration."""
+    damaged, export = tmp_path / model.name, model.with_name("exported.160-320ms.onnx")
+    (tmp_path / export.name).write_bytes(export.read_bytes())
+    length, content = model.read_bytes()[:8], model.read_bytes()[8:]
+    assert content.count(former) == 1
+    size = int.from_bytes(length, "little") + len(later) - len(former)
+    damaged.write_bytes(size.to_bytes(8, "little") + content.replace(former, later))
+    with pytest.raises(UserError, match=problem):
+        load(damaged, 4, 8, backend="onnx")
 
 
 def test_control_the_probe_notices_other_weights(model: Path, tmp_path: Path) -> None:
