@@ -130,6 +130,7 @@ def of_step(step: Any, spec: Spec) -> tuple[InitState, Run]:
     def run_whole(feats: np.ndarray, lengths: np.ndarray, state: State) -> Output:
         frames = spec.rate.num_frames(feats.shape[1])
         size = spec.rate.factor * max(1, frames) + spec.rate.lookahead
+        feats = feats[:, :size]  # those after the last encoder frame are dropped
         emissions, lengths = step(padded(feats, size - feats.shape[1]), lengths)
         return Output(emissions[:, :frames], lengths, state)
 

@@ -3,11 +3,12 @@
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 
 from asrkit.audio import Fbank
 from asrkit.backends import Backend
-from asrkit.backends.backend import Output
+from asrkit.backends.backend import Output, Spec, of_step
 from asrkit.backends.check import aged, check, probe
 from asrkit.backends.export_metadata import Exported, described
 from asrkit.backends.pytorch import eager
@@ -35,6 +36,24 @@ def test_a_spec_is_the_network_in_numbers(kind: str, factor: int, ms: int) -> No
     checked(eager(model, Context(4, 16)), eager(model, Context(4, 16)))
     state = eager(model, Context(4, 16)).init_state(2)
     assert aged(state, spec.rate.frame_ms)[-1].tolist() == [0, 3_600_000 // ms]
+
+
+@pytest.mark.parametrize(("lookahead", "whole"), [(0, (4, 12, 16)), (5, (9, 9, 13))])
+def test_a_recording_is_whole_encoder_frames_in_full_context(
+    lookahead: int, whole: tuple[int, ...]
+) -> None:
+    """Without look-ahead, zeros fill the last frame; with it, frames that fill none are dropped."""
+    spec = Spec(80, FrameRate(4, lookahead), 7, "cpu", "float32", FULL)
+    sizes = []
+
+    def step(feats: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        sizes.append(feats.shape[1])
+        return feats, lengths
+
+    _, run = of_step(step, spec)
+    for frames in (1, 12, 16):
+        run(np.ones((1, frames, 80), np.float32), np.array([frames]), ())
+    assert tuple(sizes) == whole
 
 
 @pytest.mark.parametrize(
