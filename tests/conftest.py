@@ -241,7 +241,7 @@ def write_config(path: Path, corpus: Path, output: Path, **training: object) -> 
         "model": {"dim": 16, "num_heads": 2, "num_layers": 2, "ffn_dim": 32, "kernel_size": 5},
         "context": {"chunk_sizes": [4, 16], "left_contexts": [16]},
         "training": {"output_dir": str(output), "epochs": 2, "num_threads": 1, "average": 2,
-                     "intermediate_layers": [1]} | training,
+                     "intermediate_layers": [1], "export": False} | training,
     }  # fmt: skip
     path.write_text(yaml.safe_dump(values))
     return path

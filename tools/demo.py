@@ -1,4 +1,4 @@
-"""make demo: train on the embedded corpus, decode, stream, export, and print what came out.
+"""make demo: train on the embedded corpus, decode, stream, and print what came out.
 
 Every step is a command that you can run yourself; each is printed before it runs.
 """
@@ -68,16 +68,16 @@ def main() -> None:
     stream = ("-m", "asrkit.stream", "--model", str(MODEL), audio, "--chunk-ms", "320")
     run(*stream, "--simulate-realtime")
     run("-m", "asrkit", "verify", "--model", str(MODEL), audio)
-    run("-m", "asrkit.export", "--model", str(MODEL), "--output", str(EXPERIMENT / "encoder.ts"))
     print(f"\nWord error rate on {len(tests)} utterances of voices not heard in training, greedy")
     for context, rate in table.items():
         chunk, _, second = context.partition(", ")
         name = "offline, full context" if chunk == "full" else f"streaming, {chunk} chunks"
         print(f"  {name + (', final text' if second else ''):<38}{rate}")
+    exports = sorted(path.relative_to(PROJECT) for path in (PROJECT / EXPERIMENT).glob("*.onnx"))
     print("\nWhere everything lies")
     for path, what in (
         (MODEL, "the model: weights, tokenizer, configuration"),
-        (EXPERIMENT / "encoder.ts", "the encoder as TorchScript"),
+        *((path, "its export to ONNX: runs without torch") for path in exports),
         (EXPERIMENT / "train.log", "the log"),
         (EXPERIMENT / "tensorboard", "curves: tensorboard --logdir exp"),
         (DIGITS, "the corpus"),

@@ -21,6 +21,7 @@ from asrkit.terms import Terms
 if TYPE_CHECKING:
     from asrkit.config.schema import Config
     from asrkit.config.training import DataConfig
+    from asrkit.context import Context
     from asrkit.data.manifest import LeftOut
     from asrkit.training.distributed import Ranks
     from asrkit.training.trainer import Trainer
@@ -311,4 +312,25 @@ def finish(trainer: Trainer, config: Config, folder: Path) -> None:
     for name, score in results.items():
         logger.info("  dev %s %8s  %s", score.words.name, name, score)
     logger.info("%s written after %s", path, duration(seconds))
+    if config.training.export:
+        write_exports(path, config.context.live)
     logger.info("curves: tensorboard --logdir %s; errors: asrkit report %s", folder.parent, folder)
+
+
+def write_exports(model: Path, context: Context) -> None:
+    """Export a model to ONNX for its context and for full context, each in its own process."""
+    command = ["export", "--model", str(model), "--format", "onnx"]
+    commands = [command, *[[*command, "--chunk-ms", "full"]] * (not context.full)]
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-m", "asrkit", *each], text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        ) for each in commands
+    ]  # fmt: skip
+    for process, arguments in zip(processes, commands, strict=True):
+        output, errors = process.communicate()
+        if process.returncode:
+            problem = errors.strip().rpartition("\n")[2] or f"exit status {process.returncode}"
+            logger.warning("not written by asrkit %s: %s", " ".join(arguments), problem)
+        else:
+            logger.info(output.partition("\n")[0])

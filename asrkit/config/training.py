@@ -200,6 +200,8 @@ class TrainingConfig(Section):
     kept."""
     trackers: Annotated[list[Literal["wandb", "mlflow"]], AfterValidator(distinct)] = []
     """Trackers that get the settings and curves, besides TensorBoard: wandb, mlflow."""
+    export: bool = True
+    """Export the model to ONNX at the end, for its own context and for full context."""
     seed: Count = 0
     """Seed of all random draws."""
     num_threads: Annotated[int, Field(ge=0, le=1024)] = 0

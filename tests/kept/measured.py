@@ -142,7 +142,7 @@ def shipped(samples: Mapping[str, np.ndarray]) -> dict[str, list[Any]]:
 
 def resumed(config: Path) -> Path:
     """The model of a training that goes on from its checkpoint, in the current directory."""
-    assert main(["train", "--config", str(config), "--resume"]) == 0
+    assert main(["train", "--config", str(config), "--resume", "training.export=false"]) == 0
     return Path("out") / "model.safetensors"
 
 

@@ -25,7 +25,8 @@ EXPORT = ["export", "--model", MODEL, "--audio", "audio/0.flac", "--output", "ou
 WIDE = ["--chunk-ms", "640"]
 NGRAM = ["ngram", "train.jsonl", "--output", "out/lm.arpa", "--order"]
 SRT = [*DECODE, "--output-dir", "out", "--format", "srt", "--search", "prefix_beam", "audio"]
-TRAIN = ["train", "--config", "config.yaml", "--resume", "training.checkpoint_every_steps=1"]
+TRAIN = ["train", "--config", "config.yaml", "--resume", "training.checkpoint_every_steps=1",
+         "training.export=false"]  # fmt: skip
 BY_WORKERS = ["--workers", "2", "--output-dir", "out", "--format", "jsonl"]
 DEEDS: dict[str, list[list[str]]] = {  # the command, and one that wrote older results before
     "train": [TRAIN],

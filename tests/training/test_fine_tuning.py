@@ -49,7 +49,7 @@ def minimal(folder: Path, corpus: Path, start: Path, **training: object) -> Path
                  "max_batch_seconds": 6.0, "num_buckets": 2, "num_workers": 0},
         "augmentation": {"speed_factors": [1.0], "spec_probability": 0.0},
         "training": {"start_from": str(start), "output_dir": str(folder / "out"), "epochs": 1,
-                     "num_threads": 1, "average": 1} | training,
+                     "num_threads": 1, "average": 1, "export": False} | training,
     }  # fmt: skip
     path = folder / "finetune.yaml"
     path.write_text(yaml.safe_dump(values))

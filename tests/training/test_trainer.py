@@ -26,6 +26,7 @@ from asrkit.training.loss import (
 from asrkit.training.optimizer import build_optimizers, learning_rate, set_learning_rate
 from asrkit.training.trainer import Trainer, TrainingError
 from tests.conftest import tiny_model, write_config
+from tests.laws.test_export import need_onnx
 from tests.training.test_shards import train
 
 
@@ -59,6 +60,21 @@ def test_it_learns_and_the_file_works(corpus: Path, tmp_path: Path) -> None:
     assert set(training["dev_wer"]) == set(training["dev_cer"]) == {"full", "160 ms", "640 ms"}
     for name in ("config.yaml", "train.log", "tensorboard"):
         assert (tmp_path / "out" / name).exists()
+
+
+@pytest.mark.slow
+def test_a_training_writes_exports(corpus: Path, tmp_path: Path) -> None:
+    """One that cannot be written is a line of the log: `t5` has none in full context."""
+    need_onnx()
+    options = {"epochs": 1, "average": 1, "export": True}
+    assert train(corpus, tmp_path / "out", "model.position={kind: t5}", **options) == 0
+    path = tmp_path / "out" / "model.safetensors"
+    assert asrkit.load(path).backend.kind == "onnx"
+    log = (tmp_path / "out" / "train.log").read_text()
+    assert f"{path.stem}.640-2560ms.onnx: ctc, chunks of 640 ms with" in log
+    full = f"asrkit export --model {path} --format onnx --chunk-ms full"
+    assert f" not written by {full}: asrkit export: " in log
+    assert sorted(each.name for each in path.parent.glob("*.onnx")) == ["model.640-2560ms.onnx"]
 
 
 def test_learning_rate() -> None:
