@@ -221,6 +221,11 @@ def add_terms(arguments: Parser, default: str) -> None:
     )  # fmt: skip
 
 
+def without_torch(model: str) -> str:
+    """Return the line about a new model file, which has no export."""
+    return f"to run it without torch: asrkit export --model {model} --format onnx"
+
+
 def terms_of(options: argparse.Namespace) -> Terms:
     licence = options.licence
     return Terms(

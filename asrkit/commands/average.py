@@ -11,7 +11,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from asrkit.cli.options import add_terms, terms_of
+from asrkit.cli.options import add_terms, terms_of, without_torch
 from asrkit.cli.parser import Parser, Target
 from asrkit.errors import UserError, shown
 from asrkit.terms import Terms, spelled
@@ -39,7 +39,7 @@ def average(options: argparse.Namespace) -> int:
     from asrkit.model_file import save_model
 
     save_model(options.output, mean(options.models, terms_of(options)))
-    print(f"{options.output} written")
+    print(f"{options.output} written\n{without_torch(options.output)}")
     return 0
 
 

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from asrkit.cli.options import add_terms, terms_of
+from asrkit.cli.options import add_terms, terms_of, without_torch
 from asrkit.cli.parser import Parser, Target, whole
 from asrkit.errors import UserError, shown
 from asrkit.hub import PREFIX, address_of
@@ -76,6 +76,8 @@ def import_(options: argparse.Namespace) -> int:
             "a start, trained on whole recordings: train it before you stream: asrkit train "
             f"--config whisper training.start_from={options.output} data.train=… data.dev=…"
         )
+    else:
+        print(without_torch(options.output))
     return 0
 
 

@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from asrkit.cli.options import add_model_file
+from asrkit.cli.options import add_model_file, without_torch
 from asrkit.cli.parser import Parser, Target
 
 
@@ -26,4 +26,5 @@ def pack(options: argparse.Namespace) -> int:
     save_model(options.output, file, torch.float16)
     size = Path(options.output).stat().st_size
     print(f"{options.output}: {size / 1e6:.1f} MB, weights in float16")
+    print(without_torch(options.output))
     return 0

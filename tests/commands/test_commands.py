@@ -189,7 +189,9 @@ def test_control_full_context_is_that_of_the_others_in_a_list(
 def test_pack(model: Path, wav: Path, shown: Shown, refused: Shown) -> None:
     """Half the bytes, still everything in one file, and streaming still equals offline."""
     small = model.with_name("small.safetensors")
-    assert "weights in float16" in shown("pack", "--model", model, "--output", small)
+    told = shown("pack", "--model", model, "--output", small)
+    assert "weights in float16" in told
+    assert f"without torch: asrkit export --model {small} --format onnx\n" in told
     assert small.stat().st_size < 0.55 * model.stat().st_size
     out = shown("verify", "--model", small, "--chunk-ms", 320, wav)
     assert "streaming equals offline" in out
