@@ -12,5 +12,5 @@ resumable.py       a conversation whose call outlives its connection
 admission.py       which client gets a stream of a full server
 dialects/          those of asrkit, Vosk, OpenAI, Deepgram, Twilio and Home Assistant
 client.py          a client of asrkit's own protocol, which reconnects
-page/              the page that a browser gets at /, and asrkit.js, the client of programs and of the page
+page/              the page that a browser gets at /, and its client asrkit.js
 """

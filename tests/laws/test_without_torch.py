@@ -183,8 +183,9 @@ def test_onnx_runtime_writes_no_identity_of_this_machine(model: Path, tmp_path: 
     """It does, from version 1.29 on, before it sends telemetry: the control."""
     ours, theirs = tmp_path / "a", tmp_path / "b"
     for folder, program in (
-        (ours, "import sys, asrkit; asrkit.load(sys.argv[1])"), (theirs, "import onnxruntime, time; time.sleep(1)"),
-    ):  # fmt: skip
+        (ours, "import sys, asrkit; asrkit.load(sys.argv[1])"),
+        (theirs, "import onnxruntime, time; time.sleep(1)"),
+    ):
         folder.mkdir()
         done = python(program, model.with_name("exported.160-320ms.onnx"), TMPDIR=str(folder))
         assert done.returncode == 0, done.stderr
