@@ -34,10 +34,13 @@ class BackendKind(NamedTuple):
 
 def build_eager(model: RunnableModel, context: Context, threads: int | None) -> Backend:
     """Return the network in PyTorch, whose threads are set for the whole process."""
+    name = model.rate.name(context)
+    if model.path is not None and not model.path.is_file():
+        raise UserError(f"{shown(model.path)} is missing: put it there, or its export for {name}")
     if find_spec("torch") is None:
         raise UserError(
-            f"{shown(model.path)} has no export for {model.rate.name(context)} beside it, and "
-            f"{missing(['torch'])}; or where torch is: asrkit export"
+            f"{shown(model.path)} has no export for {name} beside it, and {missing(['torch'])}; or "
+            "where torch is: asrkit export"
         )
     from asrkit.backends.pytorch import eager, set_threads
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from asrkit.cli.options import (
@@ -146,15 +145,13 @@ def recognizers_of(
 
 
 def aligner_of(file: RunnableModel, common: dict[str, Any]) -> Recognizer | None:
-    """Return a recogniser in full context; None without torch and without an export for it."""
+    """Return a recogniser in full context; None if it can run neither in torch nor as an export."""
     from asrkit.context import FULL
     from asrkit.runtime import recognizer_of
 
     try:
-        return recognizer_of(file, FULL, backend="eager" if find_spec("torch") else None, **common)
+        return recognizer_of(file, FULL, backend=None, **common)
     except UserError as error:
-        if find_spec("torch"):
-            raise
         complain("asrkit evaluate", f"no delays: {error}")
         return None
 

@@ -129,7 +129,8 @@ def recognizer_of(
         second = FULL if chunk_size == FULL_CONTEXT else Context(chunk_size, context.left)
     if device != "cpu" or isinstance(file, ModelFile):  # which may be on another device
         model = on_device(model, device)
-    backend = model.export if backend is None else backend
+    if backend is None and context == model.live:
+        backend = model.export
     number = threads_for(threads, model.num_parameters)
     searches = searches_of(lm, search or model.config.search, second_search, model)
     network = build_backend(backend, model, context, str(device), number)

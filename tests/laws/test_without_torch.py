@@ -60,7 +60,7 @@ def test_commands_that_run_a_model(model: Path) -> None:
         f"decode --model {alone} --second-pass full --format jsonl a.wav",
         f"stream --model {alone} a.wav",
         f"align --model {model} --text a a.wav",
-        f"evaluate --model {model} --chunk-ms full m.jsonl",
+        f"evaluate --model {alone} --chunk-ms full m.jsonl",
         f"info {alone}",
         f"bench --model {alone} --streams 1",
     ]
@@ -109,16 +109,20 @@ def test_what_needs_torch_says_so_in_one_line(model: Path) -> None:
 
 
 def test_an_export_alone_is_its_model(model: Path, tmp_path: Path) -> None:
-    """Moved away from its model file, with or without a second pass of its neighbour."""
+    """Moved away from its model file; full context is its neighbour, a second pass too."""
     for name in ("exported.160-320ms.onnx", "exported.full.onnx"):
         (tmp_path / name).write_bytes(model.with_name(name).read_bytes())
     samples = speech(4.0, seed=2)
-    for options in ({}, {"second_pass": "full"}):
-        expected = load(model, chunk_size=4, left_context=8, backend="eager", **options)  # type: ignore[arg-type]
+    for options in ({}, {"second_pass": "full"}, {"chunk_size": "full"}):
+        live = {"chunk_size": 4, "left_context": 8} | options
+        expected = load(model, backend="eager", **live)  # type: ignore[arg-type]
         alone = load(tmp_path / "exported.160-320ms.onnx", **options)  # type: ignore[arg-type]
         assert alone.backend.kind == "onnx"
         assert alone.context == expected.context
         assert timed(alone.transcribe(samples)) == timed(expected.transcribe(samples))
+    for other in ({"chunk_size": 8}, {"backend": "eager"}):
+        with pytest.raises(UserError, match="exported.safetensors is missing: put it there"):
+            load(tmp_path / "exported.160-320ms.onnx", **other)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
