@@ -31,7 +31,8 @@ def threads_for(threads: int | None, parameters: int) -> int | None:
 
 
 def usual_threads() -> int:
-    """Return OMP_NUM_THREADS, or the number of cores."""
-    text = os.environ.get("OMP_NUM_THREADS", "")
+    """Return OMP_NUM_THREADS, the first of several numbers; or the number of cores."""
+    text = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return int(text) if text.isdecimal() and int(text) else cores or 1
+    number = int(text) if text.isdecimal() and len(text) < 9 else 0
+    return min(number, MOST_THREADS) or cores or 1

@@ -1,6 +1,7 @@
 """One recogniser for threads, tasks and forked processes; one thread for a session."""
 
 import asyncio
+import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import asrkit
+from asrkit.backends.threads import usual_threads
 from asrkit.errors import UserError
 from asrkit.runtime import Recognizer, Result
 from tests.conftest import speech, timed, write_wav
@@ -47,6 +49,16 @@ def test_a_forked_process_recognises_after_its_parent_did(model: Path, tmp_path:
     equal, refused = done.stdout.splitlines()
     assert equal == "[True, True, True]", done.stderr
     assert refused.startswith("threads must be 1 in a forked process, got 2")
+
+
+@pytest.mark.parametrize(
+    ("text", "threads"),
+    [("3", 3), (" 3 ", 3), ("5,2", 5), ("100000", 1024),
+     *((wrong, None) for wrong in ("", "0", "x", "-1", "1.5", "9" * 5000))],
+)  # fmt: skip
+def test_number_of_threads(monkeypatch: pytest.MonkeyPatch, text: str, threads: int | None) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", text)
+    assert usual_threads() == (threads or len(os.sched_getaffinity(0)))
 
 
 def listened(recognizer: Recognizer, number: int) -> Result:
