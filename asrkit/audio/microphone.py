@@ -37,7 +37,9 @@ def find_device(wanted: str | None) -> dict[str, Any]:
     try:
         device: dict[str, Any] = sounddevice.query_devices(number, "input")
     except (ValueError, sounddevice.PortAudioError) as error:
-        raise AudioError(f"{reason(error, 9)}; the devices:\n{device_table()}") from None
+        table = device_table()
+        problem = "" if table == NONE else f"{reason(error, 9)}; the devices:\n"
+        raise AudioError(problem + table) from None
     return device
 
 
