@@ -12,7 +12,7 @@ import numpy as np
 
 from asrkit.audio.files import SUFFIXES, opened
 from asrkit.audio.samples import channel_name
-from asrkit.data.manifest import LeftOut, ManifestError, read_manifest
+from asrkit.data.manifest import LeftOut, ManifestError, read_manifest, require_shards
 from asrkit.data.recording import Recording
 from asrkit.errors import UserError, shown
 from asrkit.extras import need
@@ -27,6 +27,7 @@ Result = TypeVar("Result")
 def read_recordings(path: str) -> Iterator[Recording]:
     """Yield the recordings of a manifest or of shards."""
     if Path(path).is_dir():
+        require_shards(Path(path))
         need("pyarrow")
         from asrkit.data.shards import open_index, recordings_at
 

@@ -20,6 +20,7 @@ from asrkit.errors import UserError, no_file, printable, reason, shown
 logger = logging.getLogger(__name__)
 
 MAX_LINE = 1 << 26  # bytes
+INDEX = "index.arrow"  # file of a folder of shards
 
 
 class ManifestError(UserError):
@@ -71,6 +72,15 @@ def invalid_line(path: str | Path, number: int, problem: str) -> ManifestError:
 def import_command(path: str | Path) -> str:
     """Return the command that turns another toolkit's file or folder into a manifest."""
     return f"asrkit data import auto {shlex.quote(printable(str(path)))} --output DIR"
+
+
+def require_shards(folder: Path) -> None:
+    """Reject a folder without an index of shards."""
+    if not (folder / INDEX).exists():
+        raise ManifestError(
+            f"{shown(folder)} is not a folder of shards, which have {INDEX}: name a manifest, or "
+            f"make one with {import_command(folder)}"
+        )
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, Recording | str]]:

@@ -13,9 +13,9 @@ from pyarrow import compute
 from asrkit import audio
 from asrkit.atomic_write import sha256_of
 from asrkit.data.inputs import read_distinct
-from asrkit.data.manifest import LeftOut, ManifestError
+from asrkit.data.manifest import INDEX, LeftOut, ManifestError
 from asrkit.data.recording import Recording
-from asrkit.data.shards import INDEX, SCHEMA, open_index, recordings_at, refuse_undecodable
+from asrkit.data.shards import SCHEMA, open_index, recordings_at, refuse_undecodable
 
 
 class Recordings:

@@ -15,11 +15,10 @@ from tqdm import tqdm
 from asrkit import audio
 from asrkit.atomic_write import new_folder, refuse_existing
 from asrkit.audio.files import opened
-from asrkit.data.manifest import LeftOut, ManifestError, import_command
+from asrkit.data.manifest import INDEX, LeftOut, ManifestError, require_shards
 from asrkit.data.recording import MAX_BYTES, TOLERANCE, Recording
 from asrkit.errors import reason, shown
 
-INDEX = "index.arrow"  # file of a folder of shards
 NUMBERS = {"start": "double", "duration": "double", "channel": "uint16", "track": "uint16",
            "sample_rate": "uint32", "num_channels": "uint16", "first_byte": "uint64",
            "num_bytes": "uint64"}  # fmt: skip
@@ -43,17 +42,13 @@ def refuse_undecodable(folder: Path) -> None:
 def open_index(folder: str) -> pyarrow.Table:
     """Map the index of a folder of shards into memory."""
     path = Path(folder, INDEX)
+    require_shards(path.parent)
     refuse_undecodable(path.parent)
     try:
         table = pyarrow.ipc.open_file(pyarrow.memory_map(str(path))).read_all()
         table.validate()
         if table.schema != SCHEMA:
             raise ValueError(f"its columns are {', '.join(table.column_names)}")
-    except FileNotFoundError:
-        raise ManifestError(
-            f"{shown(Path(folder))} is not a folder of shards, which have {INDEX}: name a "
-            f"manifest, or make one with {import_command(folder)}"
-        ) from None
     except (pyarrow.ArrowException, OSError, ValueError) as error:
         raise ManifestError(
             f"{shown(path)} is damaged, or of another version ({reason(error)}): pack the shards "

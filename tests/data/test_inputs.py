@@ -1,12 +1,14 @@
 """The recordings of a command: files and folders."""
 
 import logging
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from asrkit.data.inputs import file_of, jobs_of
+from asrkit.errors import UserError
 from tests.conftest import write_wav
 
 
@@ -37,6 +39,19 @@ def test_folder_without_audio_is_named(tmp_path: Path) -> None:
     assert [str(each) for each in left_out] == [
         f"{tmp_path}: has no file whose name ends like audio"
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [("a.wav", "is not a folder of shards"), ("index.arrow", "pyarrow not installed: pip install")],
+)
+def test_without_pyarrow_a_folder_of_shards_needs_it(
+    name: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    touched(tmp_path / name)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(UserError, match=problem):
+        jobs_of([], str(tmp_path), [])
 
 
 def test_folder_that_links_to_itself_ends(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ import pytest
 import soundfile
 
 from asrkit.data.inputs import read_recordings
-from asrkit.data.manifest import LeftOut, ManifestError
+from asrkit.data.manifest import INDEX, LeftOut, ManifestError
 from asrkit.data.recordings import load_recordings
-from asrkit.data.shards import INDEX, lossless_form, pack
+from asrkit.data.shards import lossless_form, pack
 from asrkit.training.utterances import SpeechDataset
 from tests.conftest import speech, write_manifest, write_wav
 from tests.data.encoding import ENCODE
