@@ -46,6 +46,15 @@ class RunnableModel(NamedTuple):
         """Relation of feature frames to encoder frames."""
         return self.config.model.rate
 
+    def context(self, chunk_size: int | str | None, left: int | None, right: int | None) -> Context:
+        """Return a context of these numbers of encoder frames; None is the default's.
+
+        An export in full context alone has the default left context of its model for a chunk.
+        """
+        chunked = chunk_size is not None and self.live.full
+        default = self.config.context.live if chunked else self.live
+        return self.rate.context(default, chunk_size, left, right)
+
     def require_trained(self) -> None:
         """Raise ModelFileError for a start, which recognises nothing until it is trained."""
         record = self.training.get("imported")

@@ -101,7 +101,7 @@ def postprocess_of(options: argparse.Namespace) -> Callable[[str], str] | None:
 def context_of(options: argparse.Namespace, file: RunnableModel) -> Context:
     """Return the context that the options describe; missing numbers are the model's own."""
     rate = file.rate
-    if options.chunk_ms == "full":
+    if options.chunk_ms == "full" or (options.chunk_ms is None and file.live.full):
         refuse(options, WITH_FULL, "left_ms", "right_ms")
         return FULL
     chunk_size, left, right = (
@@ -112,12 +112,12 @@ def context_of(options: argparse.Namespace, file: RunnableModel) -> Context:
             ("--right-ms", options.right_ms, 0),
         )
     )
-    return rate.context(file.live, chunk_size, left, right)
+    return file.context(chunk_size, left, right)
 
 
 def second_pass_of(options: argparse.Namespace, file: RunnableModel) -> int | str | None:
     """Return the context of the second pass; None without one, as by default in full context."""
-    is_full = options.chunk_ms == "full"
+    is_full = context_of(options, file).full
     chosen: str = options.second_pass or ("off" if is_full else options.second_pass_default)
     if is_full and chosen == "full":
         refuse(options, WITH_FULL, "second_pass")

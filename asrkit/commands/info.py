@@ -30,7 +30,7 @@ def info(options: argparse.Namespace) -> int:
     from asrkit.runtime.load import load_runnable
 
     file = load_runnable(options.model)
-    path = file.path if file.path and file.path.is_file() else Path(options.model)  # an export
+    path = file.export or file.path or Path(options.model)
     size = path.stat().st_size / 1e6
     print(f"file        {shown(path, 1000)}, {size:.1f} MB, format version {FORMAT_VERSION}")
     terms = {"licence": file.terms.licence or "", "languages": ", ".join(file.terms.languages)}
@@ -62,7 +62,7 @@ def described(file: RunnableModel) -> dict[str, str]:
         + (f"; labels without text: {', '.join(silent[:5])}" if silent else "")
         + ", …" * (len(silent) > 5),
         "trained at": f"chunks of {', '.join(chunks)}; left contexts of {', '.join(lefts)}{rights}",
-        "decodes at": f"{chunk} ms with {left} ms before it{right}",
+        "decodes at": "full" if file.live.full else f"{chunk} ms with {left} ms before it{right}",
     }
 
 

@@ -77,7 +77,7 @@ def load(
     model = None if lm is None else parse_language_model(lm)
     rewrite = None if postprocess is None else find_postprocess(postprocess)
     runnable = load_runnable(path)
-    context = runnable.rate.context(runnable.live, chunk_size, left_context, right_context)
+    context = runnable.context(chunk_size, left_context, right_context)
     return recognizer_of(
         runnable, context, first, device, model, endpointer, rewrite, backend, second_pass, second,
         threads,

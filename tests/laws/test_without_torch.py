@@ -54,18 +54,21 @@ def test_commands_that_run_a_model(model: Path) -> None:
     words = expected.transcribe(model.with_name("a.wav")).words
     assert words
     live = "--chunk-ms 160 --left-ms 320"
-    alone = model.with_name("exported.160-320ms.onnx")
+    alone, full = (model.with_name(f"exported.{each}.onnx") for each in ("160-320ms", "full"))
     commands = [
         f"decode --model {model} {live} --second-pass full --format jsonl a.wav",
         f"decode --model {alone} --second-pass full --format jsonl a.wav",
         f"stream --model {alone} a.wav",
+        f"stream --model {full} a.wav",
         f"align --model {model} --text a a.wav",
         f"evaluate --model {alone} --chunk-ms full m.jsonl",
-        f"info {alone}",
+        f"info {full}",
         f"bench --model {alone} --streams 1",
     ]
     done = python(WITHOUT, *commands, cwd=model.parent)
     assert done.stdout.splitlines()[-1] == str([0] * len(commands)), done.stderr
+    assert f"file        {full}" in done.stdout
+    assert "decodes at  full" in done.stdout
     results = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     for result in results[:2]:
         assert [(each["text"], each["start"], each["end"]) for each in result["words"]] == [
@@ -120,6 +123,8 @@ def test_an_export_alone_is_its_model(model: Path, tmp_path: Path) -> None:
         assert alone.backend.kind == "onnx"
         assert alone.context == expected.context
         assert timed(alone.transcribe(samples)) == timed(expected.transcribe(samples))
+    full = load(tmp_path / "exported.full.onnx", chunk_size=4)
+    assert (full.context, full.left_context) == ("160 ms", 8)
     for other in ({"chunk_size": 8}, {"backend": "eager"}):
         with pytest.raises(UserError, match="is missing: put it there"):
             load(tmp_path / "exported.160-320ms.onnx", **other)  # type: ignore[arg-type]
