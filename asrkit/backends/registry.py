@@ -88,6 +88,7 @@ def build_backend(
 
 def build_second(
     kind: str | Path | None,
+    first: Backend,
     model: RunnableModel,
     context: Context,
     device: str,
@@ -95,9 +96,12 @@ def build_second(
 ) -> Backend:
     """Return a backend as `build_backend` does, for the second pass, which has no right context.
 
-    A named file is for one context, so an export beside the model is used instead.
+    A named file is for one context, so an export beside the model is used instead, in int8 if the
+    first pass is and there is one.
     """
-    kind = kind if str(kind) in BACKENDS else None
+    if str(kind) not in BACKENDS:
+        is_int8 = first.kind == "onnx-int8" and onnx.find(first.kind, model, context) is not None
+        kind = first.kind if is_int8 else None
     return build_backend(kind, model, context, device, threads)
 
 

@@ -134,7 +134,7 @@ def recognizer_of(
     number = threads_for(threads, model.num_parameters)
     searches = searches_of(lm, search or model.config.search, second_search, model)
     network = build_backend(backend, model, context, str(device), number)
-    larger = second and build_second(backend, model, second, str(device), number)
+    larger = second and build_second(backend, network, model, second, str(device), number)
     try:
         return Recognizer(
             network, model.tokenizer, searches[0], build_normalizer(model.config.text), endpointer,

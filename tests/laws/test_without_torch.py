@@ -130,6 +130,18 @@ def test_an_export_alone_is_its_model(model: Path, tmp_path: Path) -> None:
             load(tmp_path / "exported.160-320ms.onnx", **other)  # type: ignore[arg-type]
 
 
+def test_both_passes_are_int8(model: Path, tmp_path: Path) -> None:
+    for name in ("exported.160-320ms", "exported.full"):
+        graph = package.load(model.with_name(f"{name}.onnx"))
+        (entry,) = (each for each in graph.metadata_props if each.key == "asrkit")
+        entry.value = json.dumps(json.loads(entry.value) | {"precision": "int8"})
+        package.save(graph, tmp_path / f"{name}.int8.onnx")
+    made = load(tmp_path / "exported.160-320ms.int8.onnx", second_pass="full")
+    assert made.decoding.second is not None
+    both = made.backend, made.decoding.second.engine.backend
+    assert [each.kind for each in both] == ["onnx-int8"] * 2
+
+
 @pytest.mark.parametrize(
     ("change", "problem"),
     [({"tokenizer": "x"}, "'tokenizer'"), ({"tokenizer": None}, "symbol table"),
