@@ -43,7 +43,7 @@ def main(argv: list[str] | None = None) -> int:
     if arguments[:1] == ["--version"]:
         print(f"asrkit {__version__}")
         return 0
-    example = "asrkit decode --model exp/conformer/model.safetensors x.wav"
+    example = "asrkit decode --model small-en-alnum a.wav"
     return dispatch("asrkit", GROUPS, example, arguments)
 
 

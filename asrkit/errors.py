@@ -60,7 +60,7 @@ def printable(text: str) -> str:
 def no_file(path: Path) -> str:
     """Return why a path names no file."""
     if path.exists():
-        return "is not a file"
+        return "is a folder: name a file in it" if path.is_dir() else "is not a file"
     if re.search(r"(^|/)[a-z0-9]{2,8}:/", str(path)):
         return "does not exist: it is a URL, which is not read: download the file and name its path"
     return "does not exist"

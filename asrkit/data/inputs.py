@@ -89,9 +89,12 @@ def found(paths: Sequence[str], left_out: list[LeftOut]) -> Iterator[str]:
     """Yield the paths of files, and of the audio files in folders and their subfolders, sorted.
 
     The ending of a name in a folder tells whether the file is audio. A warning names the other
-    files. Folders without audio are appended to `left_out`.
+    files. Manifests and folders without audio are appended to `left_out`.
     """
     for path in paths:
+        if path.endswith(".jsonl"):
+            left_out.append(LeftOut(as_text(path), "is a manifest: name it with --manifest"))
+            continue
         if not Path(path).is_dir():
             yield path
             continue

@@ -32,12 +32,14 @@ def test_folder_equals_its_audio_files_in_order(
     assert line.endswith(f": 1, {tmp_path / 'notes.txt'}")
 
 
-def test_folder_without_audio_is_named(tmp_path: Path) -> None:
+def test_manifest_and_folder_without_audio_are_named(tmp_path: Path) -> None:
     touched(tmp_path / "notes.txt")
     left_out: list = []
-    assert jobs_of([str(tmp_path), "later.wav"], None, left_out)[0].audio == "later.wav"
+    paths = ["m.jsonl", str(tmp_path), "later.wav"]
+    assert [each.audio for each in jobs_of(paths, None, left_out)] == ["later.wav"]
     assert [str(each) for each in left_out] == [
-        f"{tmp_path}: has no file whose name ends like audio"
+        "m.jsonl: is a manifest: name it with --manifest",
+        f"{tmp_path}: has no file whose name ends like audio",
     ]
 
 

@@ -119,7 +119,7 @@ def test_file_that_is_not_a_list_of_phrases_is_refused_by_line(
         (tmp_path / "hot.txt").write_bytes(data)
     with pytest.raises(UserError, match=message):
         read_hotwords(tmp_path / "hot.txt")
-    with pytest.raises(UserError, match=r"the file of hotwords .* is not a file"):
+    with pytest.raises(UserError, match=r"the file of hotwords .* is a folder"):
         read_hotwords(tmp_path)  # as a pipe is not
 
 

@@ -152,7 +152,7 @@ def test_file_that_is_not_text_is_refused(data: bytes, message: str, path: Path)
         read_arpa(path)
     assert str(error.value).isprintable()
     assert len(str(error.value)) < 400
-    with pytest.raises(ArpaError, match=r"the language model .* is not a file"):
+    with pytest.raises(ArpaError, match=r"the language model .* is a folder"):
         read_arpa(path.parent)
 
 
