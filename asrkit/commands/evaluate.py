@@ -38,7 +38,7 @@ def main(argv: list[str] | None = None) -> int:
         "  asrkit evaluate --model MODEL --endpoint-ms 600 --second-pass full dev.jsonl",
     )  # fmt: skip
     add_model(arguments)
-    add_recognizers(arguments, CHUNKS)
+    add_recognizers(arguments, f"{CHUNKS}; without torch full and the model's own")
     arguments.add_argument(
         "--written", choices=["english", "basic"],
         help="also score the texts normalised by these rules of whisper-normalizer (default: for "
@@ -49,14 +49,13 @@ def main(argv: list[str] | None = None) -> int:
     return arguments.run(evaluate, argv)
 
 
-def add_recognizers(arguments: Parser, chunks: str | None) -> None:
-    """Add the options of recognisers at several chunk sizes; `chunks` are the default ones."""
+def add_recognizers(arguments: Parser, chunks: str) -> None:
+    """Add the options of recognisers at several chunk sizes; `chunks` names the default ones."""
     add_backend(arguments)
     group = arguments.group("context")
     group.add_argument(
-        "--chunk-ms", default=chunks, metavar="MS,…",
-        help="chunks in ms, or full, separated by commas (default "
-        f"{chunks or 'the own one of the model, then those of its training'})",
+        "--chunk-ms", metavar="MS,…",
+        help=f"chunks in ms, or full, separated by commas (default {chunks})",
     )  # fmt: skip
     group.add_argument("--left-ms", metavar="MS", help="left context in ms (default: the model's)")
     add_right_context(arguments)
@@ -73,6 +72,7 @@ def evaluate(options: argparse.Namespace) -> int:
     from asrkit.runtime.load import load_runnable
 
     file = load_runnable(options.model)
+    options.chunk_ms = options.chunk_ms or default_chunks(file)
     recognizers, aligner = recognizers_of(options, file)
     rules = rules_of(file, options.written)
     written = normalizer_of(rules)
@@ -88,6 +88,12 @@ def evaluate(options: argparse.Namespace) -> int:
     else:
         print(json.dumps(as_json(file, found), indent=1))
     return status
+
+
+def default_chunks(file: RunnableModel) -> str:
+    """Return the default of --chunk-ms; without torch, the contexts that exports usually have."""
+    own = "" if file.live.full else f",{file.live.chunk_size * file.rate.frame_ms}"
+    return CHUNKS if find_spec("torch") else f"full{own}"
 
 
 def recognized(

@@ -25,7 +25,7 @@ def main(argv: list[str] | None = None) -> int:
         "asrkit report exp/conformer\n"
         "  asrkit report exp/conformer --manifest data/digits/test.jsonl --chunk-ms 320,full",
     )  # fmt: skip
-    add_recognizers(arguments, None)
+    add_recognizers(arguments, "the own one of the model, then those of its training")
     arguments.add_argument("--manifest", help="recordings with texts (default: the training's dev)")
     arguments.add_argument(
         "--output",

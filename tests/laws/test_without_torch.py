@@ -15,7 +15,7 @@ from asrkit.model import FULL, Context
 from asrkit.model_file import load_model
 from asrkit.model_header import MOST_BYTES
 from asrkit.runtime import load
-from tests.conftest import PROJECT, RECORDINGS, speech, timed, write_manifest, write_wav
+from tests.conftest import PROJECT, RECORDINGS, speech, timed, write_wav
 from tests.running import python
 
 package = pytest.importorskip("onnx")
@@ -44,7 +44,6 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
         package.helper.set_model_props(graph, onnx.metadata(exported, file))
         package.save(graph, export_path(path, exported, "onnx"))
     write_wav(path.with_name("a.wav"), speech(3.0))
-    write_manifest(path.with_name("m.jsonl"), {"id": "a", "audio": "a.wav", "text": "a"})
     return path
 
 
@@ -61,7 +60,6 @@ def test_commands_that_run_a_model(model: Path) -> None:
         f"stream --model {alone} a.wav",
         f"stream --model {full} a.wav",
         f"align --model {model} --text a a.wav",
-        f"evaluate --model {alone} --chunk-ms full m.jsonl",
         f"info {full}",
         f"bench --model {alone} --streams 1",
     ]
@@ -92,6 +90,12 @@ def test_the_ready_model() -> None:
         eagerly = load("small-en-alnum", backend="eager", second_pass=second)
         assert results == [eagerly.transcribe(each).text for each in recordings], done.stderr
         assert len({*results}) > 5
+
+
+def test_evaluate_measures_the_contexts_of_the_exports() -> None:
+    done = python(WITHOUT, f"evaluate --model small-en-alnum {RECORDINGS / 'an4' / 'dev.jsonl'}")
+    names = [line.partition("  ")[0] for line in done.stdout.splitlines()]
+    assert names == ["chunk", "full", "320+160 ms", "[0]"], done.stderr
 
 
 def test_what_needs_torch_says_so_in_one_line(model: Path) -> None:
