@@ -1,4 +1,4 @@
-// A wav file at 16 kHz, 1 channel, 16 bits, to a server: node listen.mjs http://127.0.0.1:8000 a.wav
+// A wav file at 16 kHz, 1 channel, 16 bits, from Node 22: node listen.mjs http://127.0.0.1:8000 a.wav
 // with asrkit/serve/page/asrkit.js beside this file. Live text first, then each segment with its start.
 import { readFileSync } from "node:fs";
 import { begin } from "./asrkit.js";

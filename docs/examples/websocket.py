@@ -1,4 +1,4 @@
-"""Serve live text to browsers and programs: pip install uvicorn websockets; uvicorn websocket:app
+"""Serve live text to browsers and programs: pip install '.[serve]'; uvicorn websocket:app
 
 A client sends float32 samples at 16 kHz, mono, in packets of any sizes, and an empty packet at the
 end. It receives the text after each packet, and the final text.
