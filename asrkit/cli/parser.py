@@ -61,7 +61,8 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         _, _, unknown = message.partition("unrecognized arguments: ")
-        near = difflib.get_close_matches(unknown[:50].split(" ")[0], self._option_string_actions, 1)
+        name = unknown[:50].split(" ")[0]
+        near = difflib.get_close_matches(name, self._option_string_actions, 1, cutoff=0.7)
         if near:
             message += f"; did you mean {near[0]}?"
         if message.endswith("required: --model"):
