@@ -3,6 +3,7 @@
 import argparse
 import sys
 from collections.abc import Callable
+from typing import Any
 
 from asrkit.cli.options import refuse
 from asrkit.cli.parser import complain
@@ -81,12 +82,19 @@ def load_recognizer(options: argparse.Namespace) -> Recognizer:
     return recognizer.with_hotwords(hotwords)
 
 
-def load_plain(options: argparse.Namespace, backend: str | None = None) -> Recognizer:
-    """Load the model of the options in their context, without their search and what follows it."""
+def load_aligner(options: argparse.Namespace) -> Recognizer:
+    """Load the model of the options in their context to align known texts."""
     file = load_runnable(options.model)
+    return aligner_of(options, file, context_of(options, file))
+
+
+def aligner_of(
+    options: argparse.Namespace, file: RunnableModel, context: Context, **others: Any
+) -> Recognizer:
+    """Return a recogniser that aligns texts; eager for transducers, whose exports lack CTC."""
     return recognizer_of(
-        file, context_of(options, file), device=options.device, backend=backend,
-        threads=getattr(options, "model_threads", None),
+        file, context, device=options.device, threads=getattr(options, "model_threads", None),
+        backend=None if file.config.model.head.kind == "ctc" else "eager", **others,
     )  # fmt: skip
 
 

@@ -42,7 +42,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def align(options: argparse.Namespace) -> int:
-    from asrkit.cli.recognizer import load_plain
+    from asrkit.cli.recognizer import load_aligner
     from asrkit.data.inputs import file_of, jobs_of
     from asrkit.data.manifest import LeftOut
     from asrkit.transcription.output import Output
@@ -57,7 +57,7 @@ def align(options: argparse.Namespace) -> int:
         where = {"channel": options.channel, "track": options.track}
         jobs = [file_of(options.file, text=options.text, **where)]
     output = Output(options.format, options.output_dir, jobs)
-    recognizer = load_plain(options)
+    recognizer = load_aligner(options)
     for job in jobs:
         try:
             output.write(job, [aligned(recognizer, job)])

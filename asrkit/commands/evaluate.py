@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from asrkit.cli.options import (
@@ -117,6 +118,7 @@ def recognizers_of(
 ) -> tuple[dict[str, Recognizer], Recognizer | None]:
     """Return a recogniser for each chunk of --chunk-ms, by name, and one to align references."""
     from asrkit.cli import recognizer as of
+    from asrkit.context import FULL
     from asrkit.runtime import recognizer_of
     from asrkit.runtime.load import searches_of
 
@@ -147,19 +149,11 @@ def recognizers_of(
         if second is not None:
             recognizer = recognizer.with_final_search(last or first)
         recognizers[recognizer.context] = recognizer.with_hotwords(hotwords)
-    return recognizers, aligner_of(file, common)
-
-
-def aligner_of(file: RunnableModel, common: dict[str, Any]) -> Recognizer | None:
-    """Return a recogniser in full context; None if it can run neither in torch nor as an export."""
-    from asrkit.context import FULL
-    from asrkit.runtime import recognizer_of
-
     try:
-        return recognizer_of(file, FULL, backend=None, **common)
-    except UserError as error:
+        return recognizers, of.aligner_of(options, file, FULL, postprocess=common["postprocess"])
+    except UserError as error:  # it can run neither in torch nor as an export
         complain("asrkit evaluate", f"no delays: {error}")
-        return None
+        return recognizers, None
 
 
 def as_json(file: RunnableModel, found: dict[str, Score]) -> dict[str, Any]:

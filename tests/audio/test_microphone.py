@@ -45,7 +45,7 @@ def test_devices_by_number_or_a_part_of_their_name(sound: ModuleType) -> None:
         first, *lines = str(error.value).splitlines()
         assert (first, len(lines)) == (message, 4)
     sound.DEVICES.clear()
-    with pytest.raises(AudioError, match="^PortAudio finds no microphone: plug one in"):
+    with pytest.raises(AudioError, match=r"^PortAudio finds no microphone: plug one in"):
         find_device("0")
 
 
