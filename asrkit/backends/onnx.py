@@ -176,7 +176,10 @@ def check_model(path: Path, description: ExportDescription, model: RunnableModel
     Files of earlier versions state the weights, but not the checksum of their model file.
     """
     if None in (description.model, model.checksum):
-        is_same = description.weights == weights_of(model)
+        file = model.load()
+        from asrkit.model_tensors import fingerprint  # needs torch, as `load` does
+
+        is_same = description.weights == fingerprint(file.model.state_dict())
     else:  # the model file states its checksum, which is not computed without torch
         config = checked_header(RunningHeader, shown(path), description.values).config
         tokenizer = encoded(model.tokenizer)
@@ -184,14 +187,6 @@ def check_model(path: Path, description: ExportDescription, model: RunnableModel
         is_same = stated == (model.checksum, model.config, tokenizer)
     if not is_same:
         raise UserError(f"{shown(path)} was exported from another model: export this model")
-
-
-def weights_of(model: RunnableModel) -> str:
-    """Return the fingerprint of a model's weights, with torch."""
-    file = model.load()
-    from asrkit.model_tensors import fingerprint
-
-    return fingerprint(file.model.state_dict())
 
 
 def expected_of(description: ExportDescription, model: RunnableModel, context: Context) -> Probe:
