@@ -9,7 +9,7 @@ import numpy as np
 
 from asrkit import audio
 from asrkit.audio.files import AudioFile, AudioInfo, block_size, opened
-from asrkit.audio.samples import mix_db, no_channel
+from asrkit.audio.samples import LOUDEST, mix_db, no_channel
 from asrkit.data.checks.facts import Check, Facts, Finding, Signal
 from asrkit.data.inputs import in_threads, read_recordings
 from asrkit.data.manifest import ManifestError, invalid_line, read_lines
@@ -88,14 +88,14 @@ def measure(blocks: Iterable[np.ndarray], rate: int) -> Signal | None:
     """Measure one recording, given as blocks (n, channels) at `rate` Hz; None without samples."""
     digest = hashlib.blake2b(digest_size=16)
     total = squares = 0.0
-    frames = size = clipped = not_finite = 0
+    frames = size = clipped = refused = 0
     channels: np.ndarray | float = 0.0  # energy of each channel
     for block in blocks:
         digest.update(block.tobytes())
-        finite = np.isfinite(block)
-        if not finite.all():
-            not_finite += int(np.count_nonzero(~finite))
-            block = np.where(finite, block, np.float32(0))
+        usable = np.abs(block) <= LOUDEST  # false for NaN
+        if not usable.all():
+            refused += int(np.count_nonzero(~usable))
+            block = np.where(usable, block, np.float32(0))
         clipped += int(np.count_nonzero(np.abs(block) >= FULL_SCALE))
         mono = block.mean(axis=1, dtype=np.float64)  # the same mix as in training
         channels = channels + np.square(block, dtype=np.float64).sum(axis=0)
@@ -107,7 +107,7 @@ def measure(blocks: Iterable[np.ndarray], rate: int) -> Signal | None:
         seconds=frames / rate,
         rms=max(0.0, squares / frames - (total / frames) ** 2) ** 0.5,
         clipped=clipped / size,
-        not_finite=not_finite,
+        refused=refused,
         digest=digest.digest(),
         mix_db=mix_db(squares, channels),
     )

@@ -6,9 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from asrkit.audio import AudioError
 from asrkit.data.checks import Facts
 from asrkit.data.checks.measure import inspect, measure
 from asrkit.data.recording import Recording
+from asrkit.data.recordings import load
 from tests.conftest import speech, write_wav
 from tests.data.checks.test_check import found
 
@@ -26,12 +28,18 @@ def test_signal(tmp_path: Path) -> None:
     loud = inspected(write_wav(tmp_path / "b.wav", np.clip(4 * sine, -1, 1))).signal
     assert loud is not None
     assert 0.6 < loud.clipped < 0.7  # |2 sin| > 1 two thirds of the time
+
+
+def test_samples_that_training_refuses(tmp_path: Path) -> None:
     broken = speech(1.0)
-    broken[7:10] = np.nan
+    broken[7:10] = np.nan, np.inf, -101  # 40 dB above full scale are allowed
+    broken[20] = 100
     facts = inspected(write_wav(tmp_path / "c.wav", broken, subtype="FLOAT"))
     assert facts.signal is not None
-    assert facts.signal.not_finite == 3
+    assert facts.signal.refused == 3
     assert 0 < facts.signal.rms < 1
+    with pytest.raises(AudioError, match="sample 7 is nan"):
+        load(facts.utterance.measured())
 
 
 def test_signal_does_not_depend_on_blocks_or_the_file_format(tmp_path: Path) -> None:
