@@ -153,12 +153,16 @@ def contexts(encoder: Encoder) -> dict[str, Any]:
 
 def head_settings(transducer: Transducer) -> dict[str, Any]:
     """Return `model.head` of asrkit's configuration, without its CTC layer and adapter."""
-    network, joint = transducer.decoder.prednet, transducer.joint.jointnet
-    return {
+    decoder, joint = transducer.decoder, transducer.joint.jointnet
+    predictor = (
+        {"predictor": "stateless", "context": decoder.context_size,
+         "predictor_norm": decoder.normalization_mode == "layer"}
+        if decoder.is_stateless
+        else {"predictor": "lstm", "predictor_layers": decoder.prednet.pred_rnn_layers}
+    )  # fmt: skip
+    return predictor | {
         "kind": "transducer",
-        "predictor": "lstm",
-        "predictor_layers": network.pred_rnn_layers,
-        "predictor_dim": network.pred_hidden,
+        "predictor_dim": decoder.prednet.pred_hidden,
         "joint_dim": joint.joint_hidden,
         "activation": joint.activation,
         "max_symbols": 10,

@@ -125,10 +125,18 @@ class Network(Part):
 class Predictor(Part):
     IGNORED = "random_state_sampling vocab_size"
 
-    target: Literal["nemo.collections.asr.modules.RNNTDecoder"] = Field(alias="_target_")
+    target: Literal[
+        "nemo.collections.asr.modules.RNNTDecoder",
+        "nemo.collections.asr.modules.StatelessTransducerDecoder",
+    ] = Field(alias="_target_")
     prednet: Network
-    normalization_mode: None = None
+    context_size: Size = 1
+    normalization_mode: Literal["layer", None] = None
     blank_as_pad: Literal[True] = True  # else its embeddings have no blank
+
+    @property
+    def is_stateless(self) -> bool:
+        return self.target.endswith("StatelessTransducerDecoder")
 
 
 class JointNetwork(Part):

@@ -55,10 +55,12 @@ class StatelessPredictor(nn.Module):
 
     Args:
         vocab_size: V, with the blank, whose embeddings are zero.
+        norm: normalise the output, as a LayerNorm without weights.
     """
 
-    def __init__(self, vocab_size: int, dim: int, context: int) -> None:
+    def __init__(self, vocab_size: int, dim: int, context: int, norm: bool = False) -> None:
         super().__init__()
+        self.norm = norm
         share = dim // 2 // context
         if context > 1 and not share:
             raise ValueError(f"predictor_dim must be {2 * context} or more, got {dim}")
@@ -81,7 +83,10 @@ class StatelessPredictor(nn.Module):
             embed(known[:, before - back : before - back + size])
             for back, embed in enumerate(self.embeds)
         ]
-        return torch.cat(parts, dim=2), (known[:, size:],)
+        output = torch.cat(parts, dim=2)
+        if self.norm:
+            output = functional.layer_norm(output, [output.size(2)])
+        return output, (known[:, size:],)
 
 
 def adapter(dim: int, width: int | None) -> nn.Module:
@@ -100,6 +105,7 @@ class TransducerHead(Head):
     Args:
         predictor: lstm, which reads all labels so far, or stateless, which reads `context`.
         context: labels that a stateless predictor reads.
+        predictor_norm: normalise the output of a stateless predictor.
         joint_dim: J, width of the joiner.
         activation: activation of the joiner: relu, tanh or sigmoid.
         ctc_weight: share of a CTC layer's loss in the loss; 0 builds no CTC layer.
@@ -119,6 +125,7 @@ class TransducerHead(Head):
         predictor_layers: int = 1,
         predictor_dim: int = 256,
         context: int = 2,
+        predictor_norm: bool = False,
         joint_dim: int = 256,
         activation: Literal["relu", "tanh", "sigmoid"] = "relu",
         ctc_weight: float = 0.3,
@@ -136,7 +143,7 @@ class TransducerHead(Head):
         if predictor == "lstm":
             self.predictor = LSTMPredictor(vocab_size, predictor_dim, predictor_layers, dropout)
         else:
-            self.predictor = StatelessPredictor(vocab_size, predictor_dim, context)
+            self.predictor = StatelessPredictor(vocab_size, predictor_dim, context, predictor_norm)
         self.adapter = adapter(dim, adapter_dim)
         self.from_encoder = nn.Linear(dim, joint_dim)
         self.from_predictor = nn.Linear(predictor_dim, joint_dim)

@@ -23,7 +23,7 @@ from tests.laws.test_streaming import packets
 
 CTC = ["ctc", "ctc-batchnorm", "hybrid"]
 TRANSDUCERS = [
-    "rnnt", "rnnt-hybrid",
+    "rnnt", "rnnt-stateless", "rnnt-hybrid",
     *(f"rnnt-prompt:{language}" for language in ("en-US", "de-DE", "auto")),
 ]  # fmt: skip
 of_ctc = pytest.mark.parametrize("fixture", CTC, indirect=True)

@@ -25,7 +25,7 @@ HEADS: list[dict[str, Any]] = [
     {"kind": "transducer", "predictor_layers": 2, "predictor_dim": 16, "joint_dim": 24},
     {
         "kind": "transducer", "predictor": "stateless", "context": 3, "predictor_dim": 12,
-        "joint_dim": 16, "activation": "tanh", "ctc_weight": 0.0,
+        "joint_dim": 16, "predictor_norm": True, "activation": "tanh", "ctc_weight": 0.0,
     },
 ]  # fmt: skip
 LIVE = ["--chunk-ms", str(40 * CHUNK), "--left-ms", str(40 * LEFT)]
