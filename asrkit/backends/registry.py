@@ -34,9 +34,12 @@ class BackendKind(NamedTuple):
 
 def build_eager(model: RunnableModel, context: Context, threads: int | None) -> Backend:
     """Return the network in PyTorch, whose threads are set for the whole process."""
-    name = model.rate.name(context)
+    name, exported = model.rate.name(context), onnx.find("onnx", model, context) is not None
     if model.path is not None and not model.path.is_file():
-        raise UserError(f"{shown(model.path)} is missing: put it there, or its export for {name}")
+        other = "" if exported else f", or its export for {name}"
+        raise UserError(f"{shown(model.path)} is missing: put it there{other}")
+    if find_spec("torch") is None and exported:  # eager was named, or alone can align
+        raise UserError(f"backend eager: {missing(['torch'])}")
     if find_spec("torch") is None:
         raise UserError(
             f"{shown(model.path)} has no export for {name} beside it, and {missing(['torch'])}; or "
