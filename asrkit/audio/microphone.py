@@ -26,7 +26,7 @@ def sound_library() -> ModuleType:
     try:
         import sounddevice
     except OSError as error:
-        raise AudioError(f"the microphone needs PortAudio (libportaudio2): {error}") from None
+        raise AudioError(f"no microphone ({error}): apt install libportaudio2") from None
     return sounddevice
 
 
