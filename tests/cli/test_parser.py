@@ -79,7 +79,8 @@ def test_unknown_arguments(command: str, option: str, capsys: pytest.CaptureFixt
 def test_contexts(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     model = talkative_model(tmp_path / "m.safetensors")
     manifest = write_manifest(tmp_path / "m.jsonl", {"id": "x", "audio": "x.wav", "text": "a"})
-    rest = [manifest] if command != "export" else ["--output", tmp_path / "x.ts"]
+    others = {"decode": ["--manifest", manifest], "export": ["--output", tmp_path / "x.ts"]}
+    rest = others.get(command, [manifest])
     for option in ("--chunk-ms", "--left-ms")[: 1 + (command != "verify")]:
         for value in ["-40", "100", "9" * 5000, "\x1b"]:
             assert run(command, "--model", model, *rest, f"{option}={value}") == 2

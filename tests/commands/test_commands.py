@@ -141,7 +141,7 @@ FULL = ["--chunk-ms", "full"]
         ("decode", ["--word-bonus=-1e3", "x.wav"], "from -20.0 to 20.0, got '-1e3'"),
         ("decode", ["--chunk", "40", "x.wav"], "unrecognized arguments: --chunk"),
         ("decode", ["--chunck-ms=40", "x.wav"], "did you mean --chunk-ms?"),
-        ("listen", ["http://x", "x.wav"], "unrecognized arguments: --model"),  # nothing is near
+        ("listen", ["http://x", "x.wav"], "arguments: --model; --help"),  # which is not near
         ("decode", ["--postprocess", "shout", "x.wav"], "no postprocess 'shout'"),
         ("decode", ["--manifest", "none.jsonl"], "none.jsonl does not exist"),
         ("stream", [], "needs one source: FILE, --mic, or -"),
