@@ -122,6 +122,15 @@ def find(kind: str, model: RunnableModel, context: Context) -> Path | None:
     return path if path.is_file() else None
 
 
+def exports_of(model: RunnableModel) -> list[str]:
+    """Return the contexts of the float32 exports beside a model file, as their names have them."""
+    if model.path is None:
+        return []
+    names = (path.stem for path in sorted(model.path.parent.glob(f"{model.path.stem}.*.onnx")))
+    contexts = [name.removeprefix(f"{model.path.stem}.") for name in names]
+    return [each for each in contexts if "." not in each]
+
+
 def wanted_of(model: RunnableModel, context: Context) -> Exported:
     """Return the export that a model needs in a context."""
     return Exported(model.config.model.head.kind, context, model.rate.frame_ms)

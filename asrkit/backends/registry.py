@@ -41,9 +41,10 @@ def build_eager(model: RunnableModel, context: Context, threads: int | None) -> 
     if find_spec("torch") is None and exported:  # eager was named, or alone can align
         raise UserError(f"backend eager: {missing(['torch'])}")
     if find_spec("torch") is None:
+        there = ", ".join(onnx.exports_of(model)) or "none"
         raise UserError(
-            f"{shown(model.path)} has no export for {name} beside it, and {missing(['torch'])}; or "
-            "where torch is: asrkit export"
+            f"{shown(model.path)} has no export for {name} beside it (there: {there}), and "
+            f"{missing(['torch'])}; or where torch is: asrkit export"
         )
     from asrkit.backends.pytorch import eager, set_threads
 
