@@ -82,14 +82,14 @@ class ChunkAttention(nn.Module):
         Returns:
             (B, T, D), and the keys and values of the last M frames.
         """
-        num_blocks, ahead = step.valid.size(2), step.ahead
+        block, ahead = step.valid.size(4) - past_keys.size(2), step.ahead
         parts = self.qkv(x).split([self.queries_width, x.size(2), x.size(2)], dim=2)
         q, k, v = [part.unflatten(2, (self.num_heads, -1)).transpose(1, 2) for part in parts]
-        k, keys_ahead = split_ahead(self.position.attach(k, step.vectors), num_blocks, ahead)
-        v, values_ahead = split_ahead(v, num_blocks, ahead)  # (B, H, n·C, Dh), (B, H, n, R, Dh)
+        k, keys_ahead = split_ahead(self.position.attach(k, step.vectors), block, ahead)
+        v, values_ahead = split_ahead(v, block, ahead)  # (B, H, n·C, Dh), (B, H, n, R, Dh)
         keys = torch.cat([past_keys, k], dim=2)  # (B, H, M+n·C, Dk)
         values = torch.cat([past_values, v], dim=2)  # (B, H, M+n·C, Dh)
-        queries = q.unflatten(2, (num_blocks, -1))  # (B, H, n, C+R, Dh + extra)
+        queries = q.unflatten(2, (-1, block))  # (B, H, n, C+R, Dh + extra)
         context: Tensor | None = None
         if not torch.jit.is_scripting():  # noqa: SIM102, or TorchScript would compile it
             if self.kernels and ahead == 0 and triton_attention.serves(self.position, queries):

@@ -25,20 +25,24 @@ def blocks_of(frames: Tensor, chunk_size: int, ahead: int) -> Tensor:
     return windows(frames.unsqueeze(1), chunk_size + ahead, chunk_size).flatten(1, 3)
 
 
-def chunk_frames(blocks: Tensor, num_blocks: int, ahead: int) -> Tensor:
+def chunk_frames(blocks: Tensor, block: int, ahead: int) -> Tensor:
     """(B, n·(C + R), X) -> (B, n·C, X): the blocks without their right context."""
-    return split_ahead(blocks.unsqueeze(1), num_blocks, ahead)[0].squeeze(1)
+    return split_ahead(blocks.unsqueeze(1), block, ahead)[0].squeeze(1)
 
 
-def split_ahead(blocks: Tensor, num_blocks: int, ahead: int) -> tuple[Tensor, Tensor | None]:
+def split_ahead(blocks: Tensor, block: int, ahead: int) -> tuple[Tensor, Tensor | None]:
     """(B, H, n·(C + R), X) -> the chunks (B, H, n·C, X), and their right context (B, H, n, R, X).
 
-    The right context is None with R = 0.
+    The right context is None with R = 0. The sizes of blocks are constants of an export; divided
+    by a number of blocks they would be long expressions.
+
+    Args:
+        block: C + R.
     """
     if ahead == 0:
         return blocks, None
-    blocks = blocks.unflatten(2, (num_blocks, -1))  # (B, H, n, C+R, X)
-    chunk_size = blocks.size(3) - ahead
+    blocks = blocks.unflatten(2, (-1, block))  # (B, H, n, C+R, X)
+    chunk_size = block - ahead
     return blocks[:, :, :, :chunk_size].flatten(2, 3), blocks[:, :, :, chunk_size:]
 
 

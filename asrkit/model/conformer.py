@@ -237,16 +237,18 @@ class ConformerEncoder(nn.Module):
         for i, layer in enumerate(self.layers):
             x, past = layer(x, step, tables[i + 1], LayerPast(keys[i], values[i], conv[i]))
             if i + 1 in numbers:
-                outputs.append(self.output(x, step, frames))
+                outputs.append(self.output(x, context, frames))
             pasts.append(past)
         is_returned = len(self.layers) in numbers
-        encoded = outputs[-1] if is_returned else self.output(x, step, frames)
+        encoded = outputs[-1] if is_returned else self.output(x, context, frames)
         new_state = state_of(new_feats, hidden, pasts, state.position + total)
         return StepOutput(encoded, lengths.clamp(max=total), new_state), outputs
 
-    def output(self, x: Tensor, step: LayerStep, frames: int) -> Tensor:
+    def output(self, x: Tensor, context: Context, frames: int) -> Tensor:
         """Return the chunks' frames of a layer's blocks: (B, n·(C+R), D) -> (B, E, D)."""
-        return self.after_norm(chunk_frames(x, step.valid.size(2), step.ahead)[:, :frames])
+        return self.after_norm(
+            chunk_frames(x, context.chunk_size + context.right, context.right)[:, :frames]
+        )
 
     def subsampled(
         self, feats: Tensor, real: Tensor, state: EncoderState, ahead: int

@@ -82,14 +82,14 @@ class CausalConvolution(nn.Module):
         return like.new_zeros(batch_size, channels, kernel_size - 1)
 
     def forward(
-        self, x: Tensor, past: Tensor, num_blocks: int = 1, ahead: int = 0
+        self, x: Tensor, past: Tensor, block: int = 1, ahead: int = 0
     ) -> tuple[Tensor, Tensor]:
         """Compute one step.
 
         Args:
             x: (B, T, D), T = n·(C+R), see `chunks`.
             past: (B, D, K-1).
-            num_blocks: n; it does not matter with R = 0.
+            block: C + R; it does not matter with R = 0.
 
         Returns:
             (B, T, D), and the new past.
@@ -101,13 +101,12 @@ class CausalConvolution(nn.Module):
             x = x - before
             assert bias is not None
             bias = bias + self.depthwise.weight.sum(dim=[1, 2]) * before
-        chunks, seen = split_ahead(x.transpose(1, 2).unsqueeze(3), num_blocks, ahead)
+        chunks, seen = split_ahead(x.transpose(1, 2).unsqueeze(3), block, ahead)
         history = torch.cat([past, chunks.squeeze(3)], dim=2)  # (B, D, K-1+n·C)
         # The input is an image with a row for each block, because ONNX Runtime's fast depthwise
         # convolution accepts only images.
         image = history[:, :, None]
         if seen is not None:
-            block = x.size(1) // num_blocks
             window = past.size(2) + block
             image = joined_windows(history.unsqueeze(3), seen, block, window).squeeze(4)
         weight = self.depthwise.weight[:, :, None]
@@ -160,7 +159,8 @@ class ConformerLayer(nn.Module):
             self.attention_norm(x), step, table, past.keys, past.values
         )
         x = x + context
-        convolved, conv = self.convolution(x, past.conv, step.valid.size(2), step.ahead)
+        block = step.valid.size(4) - past.keys.size(2)  # C + R
+        convolved, conv = self.convolution(x, past.conv, block, step.ahead)
         x = x + convolved
         x = x + 0.5 * self.ffn2(x)
         return self.norm(x), LayerPast(keys, values, conv)
