@@ -49,22 +49,22 @@ def model_path(model: str | Path) -> Path:
 
 def cached(source: Source, prompt: str | None = None) -> Path:
     """Return the path of a model of the hub in the cache; a checkpoint is converted there."""
-    checkpoint = Path(source.names[0])
+    checkpoint = Path(next(iter(source.files)))
     if checkpoint.suffix != ".nemo":
         return source.fetch() / checkpoint
-    if source.listing.licence is None:
-        raise ModelFileError(
-            f"the card of {source.address} states no licence: asrkit import nemo {source.address} "
-            "--output FILE --licence NAME"
-        )
     path = source.converted(prompt)
     with lock(path):  # another process may convert it
         if not path.is_file():
             from asrkit.interop import import_checkpoint, recorded
             from asrkit.model_tensors import save_model
 
+            if (terms := source.known_terms()).licence is None:
+                raise ModelFileError(
+                    f"the card of {source.address} states no licence: asrkit import nemo "
+                    f"{source.address} --output FILE --licence NAME"
+                )
             downloaded = source.fetch() / checkpoint
             logger.warning("converting %s to %s", checkpoint, path)
             imported = import_checkpoint("nemo", downloaded, None, prompt)
-            save_model(path, recorded(imported, source.name, prompt, source.listing.terms))
+            save_model(path, recorded(imported, source.name, prompt, terms))
     return path

@@ -5,7 +5,6 @@ import socket
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -70,9 +69,8 @@ def test_a_model_is_loaded_and_kept(remote: hub_server.Hub, model: bytes) -> Non
     assert path.read_bytes() == model
     assert [each.name for each in path.parent.iterdir()] == ["model.safetensors"]
     gets = [each for each in remote.requests if each.startswith("GET") and "me/tiny" in each]
-    commit = remote.make("me/tiny").refs["main"]
     listing = "GET /api/models/me/tiny"
-    assert gets == [listing, f"GET /me/tiny/resolve/{commit}/model.safetensors", listing]
+    assert gets == [listing, "GET /me/tiny/resolve/main/model.safetensors", listing]
     assert run("info", "hf://me/tiny") == 0
 
 
@@ -127,8 +125,7 @@ def test_offline(
     count = len(remote.requests)
     assert model_path("hf://me/tiny") == path
     for unknown in ("hf://me/other", "hf://me/tiny@v2"):
-        said = f"{unknown}: not in the cache, and HF_HUB_OFFLINE forbids the download"
-        assert refusal(unknown) == said
+        assert refusal(unknown) == f"{unknown}: not in the cache, and HF_HUB_OFFLINE is set"
     assert len(remote.requests) == count
 
 
@@ -139,9 +136,9 @@ def test_what_the_hub_refuses(
         remote.make(f"me/{name}").commit(model__safetensors=model)
     remote.make("me/gated").gated = remote.make("me/private").private = True
     expected = {
-        "hf://me/none": "no such repository, or a private one: for that set HF_TOKEN",
-        "hf://me/private": "no such repository, or a private one: for that set HF_TOKEN",
-        "hf://me/public@v9": "no such revision: give a branch, a tag or a commit of it",
+        "hf://me/none": "no such repository, or a private one: set HF_TOKEN",
+        "hf://me/private": "no such repository, or a private one: set HF_TOKEN",
+        "hf://me/public@v9": "no such revision: give a branch, a tag or a commit",
         "hf://me/gated": "its owner grants access: ask at "
         f"{remote.address}/me/gated, then set HF_TOKEN",
     }
@@ -187,7 +184,7 @@ def test_odd_addresses_reach_nobody(
     assert remote.requests == []
 
 
-@pytest.mark.parametrize("key", ["sha", "rfilename", "blobId"])
+@pytest.mark.parametrize("key", ["sha", "rfilename"])
 @pytest.mark.parametrize("value", ["../../../../../../out", "/OUT", "..", "a/b", "a\\b", ".git"])
 def test_a_hostile_hub_has_no_file_written_elsewhere(
     remote: hub_server.Hub, model: bytes, commit: str, tmp_path: Path, key: str, value: str
@@ -207,50 +204,27 @@ def test_a_hostile_hub_has_no_file_written_elsewhere(
 def test_other_contents_than_stated(
     remote: hub_server.Hub, model: bytes, commit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stated = "hf://me/tiny: the hub sends {} bytes as model.safetensors, and its listing states"
-    for contents, answer, said in (
-        (model, {"sha": "0" * 40}, "in place of"),  # first: later the commit is known
-        (bytes(len(model)), {}, "hf://me/tiny: model.safetensors is damaged: its digest is"),
-        (model + b"x", {}, stated.format(len(model) + 1)),
-        (model[:-1], {}, stated.format(len(model) - 1)),
-    ):
-        remote.contents["model.safetensors"], remote.answer = contents, answer
-        before = remote.bytes_sent
-        assert said in refusal(f"hf://me/tiny@{commit}" if answer else "hf://me/tiny")
-        assert remote.bytes_sent - before == ("damaged" in said) * len(model)
+    for contents in (bytes(len(model)), model + b"x", model[:-1]):
+        remote.contents["model.safetensors"] = contents
+        said = "hf://me/tiny: model.safetensors is damaged: its digest is"
+        assert said in refusal("hf://me/tiny")
         assert not list(Path("cache").rglob("model.safetensors"))
     remote.contents.clear()
-    remote.answer = {}
     with monkeypatch.context() as patch:
         patch.setattr(downloads, "MOST_BYTES", len(model) - 1)
         assert f"has {len(model)} bytes: a model has" in refusal("hf://me/tiny")
     assert model_path("hf://me/tiny").read_bytes() == model  # the control
 
 
-@pytest.mark.parametrize("is_changed", [False, True])
-def test_a_file_of_the_cache_is_compared_with_its_digest_once(
-    remote: hub_server.Hub, model: bytes, commit: str, monkeypatch: pytest.MonkeyPatch,
-    is_changed: bool,
-) -> None:  # fmt: skip
+def test_a_file_of_the_cache_is_not_downloaded(
+    remote: hub_server.Hub, model: bytes, commit: str
+) -> None:
+    """Another program of the library may have put it there."""
     from huggingface_hub import hf_hub_download
 
     path = Path(hf_hub_download("me/tiny", "model.safetensors"))
-    compared = []
-
-    def compare(path: Path, kind: Any) -> str:
-        compared.append(path)
-        return digest_of(path, kind)
-
-    digest_of = downloads.digest_of
-    monkeypatch.setattr(downloads, "digest_of", compare)
-    for _ in range(2):
-        assert model_path("hf://me/tiny") == path
-    assert len(compared) == 1
-    path.resolve().write_bytes(bytes(len(model)) if is_changed else model)
-    if is_changed:
-        assert "model.safetensors is damaged" in refusal("hf://me/tiny")
-    assert model_path("hf://me/tiny").read_bytes() == model  # downloaded again if it was damaged
-    assert len(sent(remote)) == 1 + is_changed
+    assert model_path("hf://me/tiny") == path
+    assert len(sent(remote)) == 1
 
 
 @pytest.fixture(scope="module")
@@ -323,15 +297,14 @@ def test_a_name_of_the_catalogue(named: Entry, remote: hub_server.Hub) -> None:
     assert refusal("smal-1.0").endswith("; did you mean small-1.0?")
 
 
-@pytest.mark.parametrize("change", [{"size": 5}, {"sha256": "0" * 64}])
 def test_other_contents_than_the_catalogue_states(
-    named: Entry, remote: hub_server.Hub, change: dict, monkeypatch: pytest.MonkeyPatch
+    named: Entry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = named.model_copy(update=change)
+    other = named.model_copy(update={"sha256": "0" * 64})
     found = catalogue.read_catalogue().model_copy(update={"models": [other]})
     monkeypatch.setattr(catalogue, "read_catalogue", lambda: found)
-    assert "do not use this file" in refusal("small-1.0")
-    assert sent(remote) == []
+    assert "m.nemo is damaged: its digest is" in refusal("small-1.0")
+    assert not list(Path("cache").rglob("m.nemo"))
 
 
 @pytest.mark.parametrize(

@@ -53,12 +53,12 @@ def import_(options: argparse.Namespace) -> int:
         raise UserError(f"the toolkit {refusal(options.format, FORMATS)}")
     source = hub_source(options)
     path = Path(options.checkpoint) if source is None else source.fetch()
-    if source is not None and len(source.names) == 1:
-        path /= source.names[0]
+    if source is not None and len(source.files) == 1:
+        path /= next(iter(source.files))
     imported = import_checkpoint(
         options.format, path, options.head, options.prompt, options.frame_ms
     )
-    card = UNKNOWN if source is None else source.listing.terms
+    card = UNKNOWN if source is None else source.known_terms()
     terms = terms_of(options).or_else(card)
     if terms.licence is None:
         raise UserError(

@@ -12,41 +12,28 @@ from asrkit.hub import CARD, MODEL, Address
 @contextmanager
 def explained(address: Address) -> Iterator[None]:
     """In the block, turn errors of the library into UserErrors of one line."""
-    try:
-        from huggingface_hub import constants, errors
-    except ValueError as error:
-        why = f"one of its variables (HF_ENDPOINT, …) is wrong: {reason(error)}"
-        raise UserError(f"huggingface_hub cannot be used: {why}") from None
+    from huggingface_hub import constants, errors
+
     try:
         yield
     except UserError:
         raise
-    except (
-        errors.HTTPError, errors.EntryNotFoundError, errors.XetDownloadError,
-        OSError, RuntimeError, ValueError,
-    ) as error:  # fmt: skip
-        if isinstance(error, errors.LocalEntryNotFoundError) and isinstance(
-            error.__cause__, OSError
-        ):
-            error = error.__cause__  # the library could not ask the hub
+    except (errors.HTTPError, errors.XetDownloadError, OSError, RuntimeError, ValueError) as error:
+        page = f"{constants.ENDPOINT}/{address.repository}"
         status = getattr(getattr(error, "response", None), "status_code", None)
-        if isinstance(error, errors.GatedRepoError):
-            page = f"{constants.ENDPOINT}/{address.repository}"
-            why = f"its owner grants access: ask at {page}, then set HF_TOKEN"
-        elif isinstance(error, errors.RevisionNotFoundError):
-            why = "no such revision: give a branch, a tag or a commit of it"
-        elif isinstance(error, errors.RepositoryNotFoundError):
-            why = "no such repository, or a private one: for that set HF_TOKEN"
-        elif status in (401, 403):
+        whys = {
+            errors.GatedRepoError: f"its owner grants access: ask at {page}, then set HF_TOKEN",
+            errors.RevisionNotFoundError: "no such revision: give a branch, a tag or a commit",
+            errors.RepositoryNotFoundError: "no such repository, or a private one: set HF_TOKEN",
+            errors.OfflineModeIsEnabled: "not in the cache, and HF_HUB_OFFLINE is set",
+        }
+        why = next((text for kind, text in whys.items() if isinstance(error, kind)), reason(error))
+        if isinstance(error, errors.HTTPError) and status is None:
+            why = f"not in the cache, and {constants.ENDPOINT} cannot be reached: {why}"
+        elif status in (401, 403) and type(error) is errors.HfHubHTTPError:
             why = "not allowed: set HF_TOKEN to a token of the hub that may do this"
         elif status == 412:
             why = "it has a new commit since: try again"
-        elif isinstance(error, errors.OfflineModeIsEnabled):
-            why = "not in the cache, and HF_HUB_OFFLINE forbids the download"
-        elif isinstance(error, errors.HTTPError) and status is None:
-            why = f"not in the cache, and {constants.ENDPOINT} cannot be reached: {reason(error)}"
-        else:
-            why = reason(error)
         raise UserError(f"{address}: {why}") from None
 
 

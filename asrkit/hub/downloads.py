@@ -1,136 +1,105 @@
-"""Downloads of models from the Hugging Face hub, into the cache of its library.
-
-The folder asrkit of HF_HOME has what the library does not keep: which files a commit has with
-which digests, whose contents were compared with them, and converted checkpoints.
-"""
+"""Downloads of models from the Hugging Face hub, into the cache of its library."""
 
 import hashlib
-import json
 import logging
 import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
-from urllib.parse import quote
+from typing import Any, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
-
-from asrkit.atomic_write import digest_of, replacing
+from asrkit.atomic_write import digest_of
 from asrkit.errors import UserError, reason, shown
 from asrkit.extras import need
 from asrkit.hub import MODEL, Address
 from asrkit.hub.access import explained
 from asrkit.hub.catalogue import Entry
-from asrkit.terms import LANGUAGE, MOST_LANGUAGES, Terms, checked_licence, licence_of
+from asrkit.terms import LANGUAGE, MOST_LANGUAGES, UNKNOWN, Terms, checked_licence, licence_of
 from asrkit.version import __version__
 
 logger = logging.getLogger("asrkit")
 
 MOST_BYTES = 1 << 33  # size limit of a model's files, many times the largest
-DIGEST = r"[0-9a-f]{40}|[0-9a-f]{64}"  # of git, or SHA-256
-PLAIN = r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,199}"  # no separator or leading dot
+COMMIT = re.compile(r"[0-9a-f]{40}")
+PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]{0,199}")  # no separator or leading dot
 
 
 class Stated(NamedTuple):
     """The size of a file and the digest of its contents, as the hub states them."""
 
-    size: Annotated[int, Field(ge=0)]
-    digest: Annotated[str, Field(pattern=rf"^({DIGEST})$")]
-
-
-class Listing(BaseModel):
-    """The files of a commit, without those in folders, and the terms on the repository's card."""
-
-    model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
-
-    commit: Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]
-    files: dict[Annotated[str, Field(pattern=rf"^{PLAIN}$")], Stated]
-    licence: str | None = None
-    languages: list[str] = []
-
-    @property
-    def terms(self) -> Terms:
-        return Terms(self.licence, tuple(self.languages))
+    size: int
+    digest: str  # SHA-256, or git's
 
 
 class Source(NamedTuple):
     """The files of a commit that make a model."""
 
     address: Address
-    listing: Listing
-    names: tuple[str, ...]
+    commit: str
+    files: dict[str, Stated | None]  # by name; None: the cache has the file, nobody was asked
+    terms: Terms | None = None  # on the repository's card, or in the catalogue; None: not asked
 
     @property
     def name(self) -> str:
         """The repository's name, without its owner."""
         return self.address.repository.partition("/")[2]
 
+    def known_terms(self) -> Terms:
+        """Return the terms; the hub is asked for those of a model in the cache, if it answers."""
+        with suppress(UserError), explained(self.address):
+            return self.terms or asked(self.address).terms or UNKNOWN
+        return UNKNOWN
+
     def converted(self, prompt: str | None) -> Path:
-        """Return the path of the converted model in the cache, another one for other terms."""
-        digests = [self.listing.files[name].digest for name in self.names]
-        parts = repr((digests, __version__, prompt, self.listing.terms))
+        """Return the path of the converted model in asrkit's folder of HF_HOME."""
+        from huggingface_hub import constants
+
+        parts = repr((self.commit, [*self.files], __version__, prompt))
         folder = hashlib.sha256(parts.encode()).hexdigest()[:16]
-        return cache_of(self.address.repository) / folder / f"{self.name}.safetensors"
+        place = Path(constants.HF_HOME, "asrkit", self.address.repository.replace("/", "--"))
+        return place / folder / f"{self.name}.safetensors"
 
     def fetch(self) -> Path:
         """Return the folder with the files; download those that are not in the cache."""
+        from huggingface_hub import hf_hub_download, try_to_load_from_cache
+
+        place, revision = self.address.repository, self.address.revision
         with explained(self.address):
-            from huggingface_hub import (
-                get_hf_file_metadata,
-                hf_hub_download,
-                hf_hub_url,
-                try_to_load_from_cache,
-            )
+            for name, stated in self.files.items():
+                path = try_to_load_from_cache(place, name, revision=self.commit)
+                if not isinstance(path, str) and stated is not None:
+                    self._announce(name, stated)
+                    path = hf_hub_download(place, name, revision=revision)
+                    compare(self.address, Path(path), stated)
+        return Path(str(path)).parent
 
-            place, commit = self.address.repository, self.listing.commit
-            for name in self.names:
-                stated = self.listing.files[name]
-                if not isinstance(try_to_load_from_cache(place, name, revision=commit), str):
-                    self._announce(name)
-                    sent = get_hf_file_metadata(hf_hub_url(place, name, revision=commit)).size
-                    if sent != stated.size:
-                        raise UserError(
-                            f"{self.address}: the hub sends {sent} bytes as {name}, and its "
-                            f"listing states {stated.size}: do not use this file"
-                        )
-                path = Path(hf_hub_download(place, name, revision=commit))
-                self._compare(path, stated)
-        return path.parent
-
-    def _announce(self, name: str) -> None:
+    def _announce(self, name: str, stated: Stated) -> None:
         """Log a download with its licence. Raises UserError for a model that is too large."""
-        total = sum(self.listing.files[each].size for each in self.names)
+        total = sum(each.size for each in self.files.values() if each is not None)
         if total > MOST_BYTES:
             raise UserError(
                 f"{name} of {self.address} has {total} bytes: a model has {MOST_BYTES} at most"
             )
-        licence = self.listing.licence or "not stated on the repository's card"
-        size = self.listing.files[name].size / 1e6
+        licence = self.terms and self.terms.licence
         logger.warning(
-            "downloading %s: %s, %.1f MB; licence: %s", self.address, name, size, licence
-        )
+            "downloading %s: %s, %.1f MB; licence: %s", self.address, name, stated.size / 1e6,
+            licence or "not stated on the repository's card",
+        )  # fmt: skip
 
-    def _compare(self, path: Path, stated: Stated) -> None:
-        """Compare a file with its digest, once as long as its size and time do not change."""
-        blob = path.resolve()
-        state = blob.stat()
-        mark = f"{blob} {state.st_size} {state.st_mtime_ns}"
-        record = cache_of(self.address.repository) / "compared" / stated.digest
-        with suppress(OSError):
-            if record.read_text() == mark:
-                return
-        is_git = len(stated.digest) == 40
-        kind = hashlib.sha1(b"blob %d\0" % state.st_size) if is_git else hashlib.sha256()
-        if (digest := digest_of(blob, kind)) != stated.digest:
-            for each in {blob, path}:
-                each.unlink()
-            raise UserError(
-                f"{self.address}: {path.name} is damaged: its digest is {digest}, and "
-                f"{stated.digest} was expected: try again"
-            )
-        write(record, mark)
+
+def compare(address: Address, path: Path, stated: Stated) -> None:
+    """Remove a file from the cache, and raise UserError, if it has another digest than stated."""
+    blob = path.resolve()
+    is_git = len(stated.digest) == 40
+    kind = hashlib.sha1(b"blob %d\0" % blob.stat().st_size) if is_git else hashlib.sha256()
+    if (digest := digest_of(blob, kind)) != stated.digest:
+        for each in {blob, path}:
+            each.unlink()
+        raise UserError(
+            f"{address}: {path.name} is damaged: its digest is {digest}, and {stated.digest} was "
+            "expected: try again"
+        )
 
 
 def lock(path: Path) -> AbstractContextManager[Any]:
@@ -139,19 +108,6 @@ def lock(path: Path) -> AbstractContextManager[Any]:
 
     path.parent.mkdir(parents=True, exist_ok=True)
     return WeakFileLock(f"{path}.lock")
-
-
-def cache_of(repository: str) -> Path:
-    """Return the folder of a repository in asrkit's cache."""
-    from huggingface_hub import constants
-
-    return Path(constants.HF_HOME) / "asrkit" / repository.replace("/", "--")
-
-
-def write(path: Path, text: str) -> None:
-    """Write a file of the cache, unless the cache is only read."""
-    with suppress(OSError), replacing(path) as temporary:
-        temporary.write_text(text)
 
 
 def find(address: Address, kinds: Sequence[str] = (".safetensors", ".nemo")) -> Source:
@@ -169,10 +125,10 @@ def find(address: Address, kinds: Sequence[str] = (".safetensors", ".nemo")) -> 
         return [MODEL] if is_alone else found
 
     source = located(address, choose, f"{' or '.join(kinds)} file")
-    if len(source.names) > 1:
+    if len(source.files) > 1:
         raise UserError(
             f"{address} has several model files, name one as {address}/FILE: "
-            f"{shown(Path(', '.join(source.names)))}"
+            f"{', '.join(source.files)}"
         )
     return source
 
@@ -194,21 +150,14 @@ def find_files(address: Address, alternatives: Iterable[Sequence[str]]) -> Sourc
 
 
 def find_entry(entry: Entry) -> Source:
-    """Return the source of a model of the catalogue, with the terms there.
-
-    Raises:
-        UserError: if the hub states another size or SHA-256.
-    """
+    """Return the source of a model of the catalogue, with the terms and the digest there."""
     source = find(Address(str(entry.repository), entry.revision, entry.file))
-    stated = source.listing.files[entry.file]
-    known = Stated(entry.size or stated.size, entry.sha256 or stated.digest)
-    if stated != known:
-        raise UserError(
-            f"{source.address}: the hub has {stated.size} bytes with the digest {stated.digest}, "
-            f"and {entry.name} is {known.size} with {known.digest}: do not use this file"
-        )
-    terms = {"licence": source.listing.licence or entry.licence, "languages": entry.languages}
-    return source._replace(listing=source.listing.model_copy(update=terms))
+    files = {
+        name: stated and Stated(stated.size, entry.sha256 or stated.digest)
+        for name, stated in source.files.items()
+    }
+    terms = Terms(entry.licence, tuple(entry.languages))
+    return source._replace(files=files, terms=terms.or_else(source.terms or UNKNOWN))
 
 
 def located(address: Address, choose: Callable[[Iterable[str]], list[str]], wanted: str) -> Source:
@@ -222,63 +171,55 @@ def located(address: Address, choose: Callable[[Iterable[str]], list[str]], want
     """
     need("huggingface_hub")
     with explained(address):
+        from huggingface_hub import snapshot_download
         from huggingface_hub.errors import HTTPError, OfflineModeIsEnabled
 
-        folder, listing = cache_of(address.repository) / "listings", None
-        revision = quote(address.revision or "main", "")
-        with suppress(OSError, ValueError):
-            listing = Listing.model_validate_json((folder / revision).read_bytes())
-        if listing is None or listing.commit != address.revision:
-            try:
-                listing = asked(address)
-                for name in {revision, listing.commit}:
-                    write(folder / name, listing.model_dump_json())
-            except (HTTPError, OSError) as error:  # no answer, or no access
-                if listing is None or not choose(sorted(listing.files)):
-                    raise
-                if not isinstance(error, OfflineModeIsEnabled):
-                    logger.warning(
-                        "%s: its commit %.12s is read from the cache, for the hub has no answer: "
-                        "%s", address.repository, listing.commit, reason(error),
-                    )  # fmt: skip
-    names = choose(sorted(listing.files))
-    if address.file is not None and not names:
+        kept: Source | None = None
+        with suppress(OSError):  # nothing in the cache
+            place, revision = address.repository, address.revision
+            folder = Path(snapshot_download(place, revision=revision, local_files_only=True))
+            names = choose(sorted(each.name for each in folder.iterdir()))
+            kept = Source(address, folder.name, dict.fromkeys(names)) if names else None
+        if kept is not None and kept.commit == address.revision:
+            return kept
+        try:
+            found = asked(address)
+        except (HTTPError, OSError) as error:  # no answer, or no access
+            if kept is None:
+                raise
+            if not isinstance(error, OfflineModeIsEnabled):
+                logger.warning(
+                    "%s: its commit %.12s is read from the cache, for the hub has no answer: %s",
+                    address.repository, kept.commit, reason(error),
+                )  # fmt: skip
+            return kept
+    names = choose(sorted(found.files))
+    if not names and address.file is not None:
         raise UserError(f"{address}: no such file in this repository")
     if not names:
         raise UserError(f"{address} has no {wanted}: name another repository")
-    return Source(address, listing, tuple(names))
+    return found._replace(files={name: found.files[name] for name in names})
 
 
-def asked(address: Address) -> Listing:
-    """Return the listing of a commit in the hub's answer. Raises ValueError for another answer."""
+def asked(address: Address) -> Source:
+    """Return all files of a commit in the hub's answer, without those in folders."""
     from huggingface_hub import HfApi, constants
 
-    try:
-        info = HfApi().model_info(
-            address.repository, revision=address.revision, files_metadata=True,
-            timeout=constants.HF_HUB_ETAG_TIMEOUT,
-        )  # fmt: skip
-        card = info.card_data.to_dict() if info.card_data else {}
-        files = {
-            each.rfilename: [each.size, each.lfs.sha256 if each.lfs else each.blob_id]
-            for each in info.siblings or []
-            if re.fullmatch(PLAIN, each.rfilename)
-        }
-    except (TypeError, KeyError, AttributeError) as error:
-        raise ValueError(f"the hub's answer cannot be read: {reason(error)}") from None
-    if address.revision and len(address.revision) == 40 and info.sha != address.revision:
-        raise ValueError(f"the hub sends the commit {info.sha} in place of {address.revision}")
+    info = HfApi().model_info(
+        address.repository, revision=address.revision, files_metadata=True,
+        timeout=constants.HF_HUB_ETAG_TIMEOUT,
+    )  # fmt: skip
+    if not COMMIT.fullmatch(str(info.sha)):
+        raise ValueError(f"the hub sends {shown(info.sha)} as a commit")
+    card = info.card_data.to_dict() if info.card_data else {}
+    files: dict[str, Stated | None] = {
+        each.rfilename: Stated(each.size or 0, str(each.lfs.sha256 if each.lfs else each.blob_id))
+        for each in info.siblings or []
+        if PLAIN.fullmatch(each.rfilename)
+    }
     licence, languages = None, card.get("language")
     with suppress(UserError):
         licence = checked_licence(licence_of(card))
     codes = [each for each in (languages if isinstance(languages, list) else [languages])
              if isinstance(each, str) and LANGUAGE.fullmatch(each)][:MOST_LANGUAGES]  # fmt: skip
-    values = {"commit": info.sha, "files": files, "licence": licence, "languages": codes}
-    try:
-        return Listing.model_validate_json(json.dumps(values))
-    except ValidationError as error:
-        wrong = error.errors()[0]
-        place = ".".join(map(str, wrong["loc"]))
-        raise ValueError(
-            f"the hub sends {shown(wrong['input'])} as {shown(Path(place))}: {wrong['msg']}"
-        ) from None
+    return Source(address, str(info.sha), files, Terms(licence, tuple(codes)))
