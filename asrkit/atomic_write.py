@@ -1,28 +1,28 @@
 """Writing files atomically: after a crash the old or the new file exists, never a part.
 
 The same holds after a power cut: contents are on the disk before they get their name. A process
-that is killed leaves its temporary file, `.asrkit-….part`; see `sweep`.
+that is killed leaves its temporary folder, `.asrkit-….part`; see `sweep`.
 """
 
 import errno
 import hashlib
 import os
-import secrets
 import shutil
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from asrkit.errors import UserError, shown
 
-TEMPORARY = ".asrkit-{}.part"  # names of temporary files and folders
+PREFIX, SUFFIX = ".asrkit-", ".part"  # of the names of temporary folders
 BLOCK = 1 << 22  # bytes of a file that are hashed at once
 
 
 @contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
-    """Return a temporary file beside `path`; it replaces `path` if the block raises no exception.
+    """Return a temporary file of the same name; it replaces `path` if the block does not raise.
 
     A symbolic link is kept, and its target is replaced.
     """
@@ -30,8 +30,9 @@ def replacing(path: str | Path) -> Iterator[Path]:
     if not given.name or (given.exists() and not given.is_file()):
         raise UserError(f"cannot write {shown(given)}: it is not a file; give the path of a file")
     path = Path(os.path.realpath(given))
-    with _temporary(path, given) as temporary:
-        temporary.touch(exist_ok=False)
+    with _temporary(path, given) as folder:
+        temporary = folder / path.name
+        temporary.touch()
         mode = stat.S_IMODE(temporary.stat().st_mode)
         yield temporary
         temporary.chmod(mode)  # safetensors makes files that only the owner can read
@@ -53,13 +54,16 @@ def new_folder(path: Path) -> Iterator[Path]:
     Raises:
         UserError: if `path` exists by then.
     """
-    with _temporary(path, path) as temporary:
-        temporary.mkdir()
-        yield temporary
-        for each in (*temporary.rglob("*"), temporary):
+    with _temporary(path, path) as folder:
+        (folder / "usual").mkdir()
+        mode = stat.S_IMODE((folder / "usual").stat().st_mode)
+        (folder / "usual").rmdir()
+        yield folder
+        folder.chmod(mode)  # only the owner can read temporary folders
+        for each in (*folder.rglob("*"), folder):
             flush(each)
         refuse_existing(path)  # an empty folder would be replaced
-        temporary.rename(path)
+        folder.rename(path)
         flush(path.parent)
 
 
@@ -70,29 +74,26 @@ def refuse_existing(path: Path) -> None:
 
 
 def sweep(folder: Path) -> None:
-    """Delete the temporary files of killed processes in a folder to which no other one writes."""
-    for path in folder.glob(TEMPORARY.format("*")):
-        path.unlink()
+    """Delete what killed processes left in a folder to which no other one writes."""
+    for path in folder.glob(f"{PREFIX}*{SUFFIX}"):
+        shutil.rmtree(path, ignore_errors=True)
 
 
 @contextmanager
 def _temporary(path: Path, given: Path) -> Iterator[Path]:
-    """Return the path of a new file or folder beside `path`; what is there at the end is removed.
+    """Return a temporary folder beside `path`, which is removed at the end.
 
     An error that has no file name, as of a full disk, or the temporary one, gets that of `given`.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(TEMPORARY.format(secrets.token_hex(8)))
+    folder = ""
     try:
-        yield temporary
+        with TemporaryDirectory(SUFFIX, PREFIX, path.parent, ignore_cleanup_errors=True) as folder:
+            yield Path(folder)
     except OSError as error:
-        if error.filename is None or str(error.filename).startswith(str(temporary)):
+        if error.filename is None or str(error.filename).startswith(folder):
             error.filename = str(given)
         raise
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)  # a folder
-        with suppress(OSError):  # a file; in a read-only folder it never existed
-            temporary.unlink()
 
 
 def flush(path: Path) -> None:

@@ -126,3 +126,4 @@ def test_a_folder_appears_whole_and_not_over_another(tmp_path: Path) -> None:
     assert (tmp_path / "a" / "x").read_text() == "old"
     write("b", lambda: None)
     assert listed(tmp_path) == ["a", "b"]
+    assert (tmp_path / "b").stat().st_mode == (tmp_path / "a").stat().st_mode

@@ -72,10 +72,8 @@ MOST_LOST = 0.3  # percentage points of the error rate that int8 may cost
 
 
 def export(options: argparse.Namespace) -> int:
-
     from asrkit import audio
     from asrkit.backends.check import largest_of, run_parts
-    from asrkit.backends.export_metadata import data_path
     from asrkit.backends.onnx import read as read_onnx
     from asrkit.backends.pytorch import EagerParts
     from asrkit.export import onnx, torchscript
@@ -98,7 +96,6 @@ def export(options: argparse.Namespace) -> int:
     output, *parts = paths_of(output, layout, in_parts)
     with ExitStack() as stack:  # a failed export must not replace a file
         temporary, *others = (stack.enter_context(replacing(each)) for each in (output, *parts))
-        stack.callback(data_path(temporary).unlink, missing_ok=True)
         writer.write(eager_step(file, exported), temporary, exported, file)
         module: Any = (torchscript.read if writer is torchscript else read_onnx)(temporary)[0]
         difference = largest_difference(file, exported, module, samples)
@@ -157,13 +154,6 @@ def with_data(temporary: Path, output: Path) -> list[Path]:
     written, data = data_path(temporary), data_path(output)
     if not written.is_file():
         return []
-    import onnx as onnx_package
-
-    model = onnx_package.load(temporary, load_external_data=False)
-    for tensor in model.graph.initializer:
-        for entry in tensor.external_data:
-            entry.value = data.name if entry.key == "location" else entry.value
-    onnx_package.save(model, temporary)
     with replacing(data) as place:
         os.replace(written, place)
     return [data]

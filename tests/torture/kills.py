@@ -18,7 +18,7 @@ from typing import Any
 
 from safetensors.torch import load
 
-from asrkit.atomic_write import TEMPORARY
+from asrkit.atomic_write import PREFIX, SUFFIX
 from asrkit.training.checkpoints import read_checkpoint
 from tests.torture.commands import DEEDS, HANGS, Run, prepared, started
 
@@ -101,7 +101,7 @@ def problem(name: str, force: str, run: Run, folder: Path) -> str:
         return f"again, status {again.status}: {again.text[-3000:]}"
     if force in KILLS:  # the killed process has left its temporary file
         return ""
-    left = [str(path) for path in out.rglob(TEMPORARY.format("*"))]
+    left = [str(path) for path in out.rglob(f"{PREFIX}*{SUFFIX}")]
     return f"left: {left}" if left else ""
 
 
