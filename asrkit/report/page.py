@@ -38,7 +38,7 @@ def page(
     """
     file, rate = experiment.file, total(each.counts for each in recognized)
     speakers = grouped(recognized, lambda each: each.speaker)
-    speakers.sort(key=lambda group: (-(group.rate or 0.0), group.name))
+    speakers.sort(key=lambda group: (-(group.counts.rate or 0.0), group.name))
     style, script = (
         (FOLDER / name).read_text(encoding="utf-8") for name in ("page.css", "page.js")
     )
@@ -75,7 +75,8 @@ def environment() -> jinja2.Environment:
 
 
 def about(each: Recognized) -> str:
-    errors = f"{counted(each.errors, 'error')} in {counted(each.words, each.counts.unit)}"
+    counts = each.counts
+    errors = f"{counted(counts.errors, 'error')} in {counted(counts.reference_units, counts.unit)}"
     speaker = f" · speaker {each.speaker}" if each.speaker else ""
     return f"{errors} · {each.seconds:.1f} s{speaker}"
 

@@ -1,11 +1,12 @@
 """Errors of utterances unit by unit, and their counts by group and by kind."""
 
+from bisect import bisect
 from collections import Counter
 from collections.abc import Callable, Iterable
 from itertools import pairwise
 from typing import NamedTuple
 
-from asrkit.evaluation.wer import ErrorRate, percentage, without_errors, word_alignment
+from asrkit.evaluation.wer import ErrorRate, total, without_errors, word_alignment
 from asrkit.text.graphemes import units
 
 DURATIONS = (0, 1, 2, 3, 5, 8, 12, 20, 30)  # seconds where the bins begin
@@ -42,20 +43,6 @@ class Recognized(NamedTuple):
         edits = {f"{kind}s": kinds[kind] for kind in ("substitution", "deletion", "insertion")}
         return without_errors(own)._replace(**edits)
 
-    @property
-    def errors(self) -> int:
-        return self.counts.errors
-
-    @property
-    def words(self) -> int:
-        """The number of the reference's units."""
-        return self.counts.reference_units
-
-    @property
-    def rate(self) -> float:
-        """Errors in percent of the units, for sorting; without units, 100 for each error."""
-        return 100.0 * self.errors / max(1, self.words)
-
 
 def word_pairs(reference: str, hypothesis: str) -> list[Pair]:
     """Return the units of an alignment with the fewest errors, in order."""
@@ -68,8 +55,9 @@ def word_pairs(reference: str, hypothesis: str) -> list[Pair]:
 
 def worst(utterances: Iterable[Recognized], count: int) -> list[Recognized]:
     """Return the utterances with most errors; equal numbers are sorted by error rate."""
-    wrong = [each for each in utterances if each.errors]
-    return sorted(wrong, key=lambda each: (-each.errors, -each.rate, each.id))[:count]
+    wrong = [(each.counts, each) for each in utterances if each.counts.errors]
+    wrong.sort(key=lambda pair: (-pair[0].errors, pair[0].reference_units, pair[1].id))
+    return [each for _, each in wrong[:count]]
 
 
 class Group(NamedTuple):
@@ -78,50 +66,33 @@ class Group(NamedTuple):
     name: str
     utterances: int
     seconds: float
-    words: int
-    errors: int
-
-    @property
-    def rate(self) -> float | None:
-        """Errors in percent of the words; None for a group without words."""
-        return percentage(self.errors, self.words)
+    counts: ErrorRate
 
 
 def grouped(
     utterances: Iterable[Recognized], name_of: Callable[[Recognized], str | None]
 ) -> list[Group]:
     """Sum utterances by name, in order of first occurrence; skip utterances without a name."""
-    groups: dict[str, Group] = {}
+    groups: dict[str, list[Recognized]] = {}
     for each in utterances:
-        name = name_of(each)
-        if name is not None:
-            _, count, seconds, words, errors = groups.get(name, Group(name, 0, 0.0, 0, 0))
-            groups[name] = Group(
-                name, count + 1, seconds + each.seconds, words + each.words, errors + each.errors
-            )
-    return list(groups.values())
+        if (name := name_of(each)) is not None:
+            groups.setdefault(name, []).append(each)
+    return [
+        Group(name, len(own), sum(each.seconds for each in own), total(each.counts for each in own))
+        for name, own in groups.items()
+    ]
 
 
 def by_duration(utterances: Iterable[Recognized]) -> list[Group]:
     """Sum utterances in bins of duration, the shortest first, without empty bins."""
+    names = [f"{low} to {high} s" for low, high in pairwise(DURATIONS)]
+    names.append(f"{DURATIONS[-1]} s and more")
     shortest_first = sorted(utterances, key=lambda each: each.seconds)
-    return grouped(shortest_first, lambda each: duration_name(each.seconds))
-
-
-def duration_name(seconds: float) -> str:
-    for low, high in pairwise(DURATIONS):
-        if seconds < high:
-            return f"{low} to {high} s"
-    return f"{DURATIONS[-1]} s and more"
+    return grouped(shortest_first, lambda each: names[bisect(DURATIONS, each.seconds) - 1])
 
 
 def confusions(utterances: Iterable[Recognized]) -> dict[str, Counter[Pair]]:
     """Count each error, by kind."""
-    found: dict[str, Counter[Pair]] = {
-        k: Counter() for k in ("substitution", "deletion", "insertion")
-    }
-    for each in utterances:
-        for pair in each.pairs:
-            if pair.kind != "equal":
-                found[pair.kind][pair] += 1
-    return found
+    kinds = "substitution", "deletion", "insertion"
+    pairs = [pair for each in utterances for pair in each.pairs]
+    return {kind: Counter(pair for pair in pairs if pair.kind == kind) for kind in kinds}

@@ -4,7 +4,6 @@ import random
 
 from asrkit.evaluation.wer import wer
 from asrkit.report.words import (
-    Group,
     Pair,
     Recognized,
     by_duration,
@@ -34,8 +33,8 @@ def test_word_pairs_are_both_texts_and_as_many_errors_as_the_rate_counts() -> No
         assert " ".join(p.reference for p in pairs if p.reference is not None) == reference
         assert " ".join(p.hypothesis for p in pairs if p.hypothesis is not None) == hypothesis
         one = Recognized("u", None, 1.0, pairs)
-        assert one.errors == wer([reference], [hypothesis]).errors
-        assert one.words == len(reference.split())
+        assert one.counts.errors == wer([reference], [hypothesis]).errors
+        assert one.counts.reference_units == len(reference.split())
 
 
 def some() -> list[Recognized]:
@@ -49,21 +48,23 @@ def some() -> list[Recognized]:
 
 
 def test_bins_hold_their_lower_bound() -> None:
-    assert by_duration(some()) == [
-        Group("0 to 1 s", 1, 0.4, 1, 1),
-        Group("1 to 2 s", 1, 1.0, 2, 0),
-        Group("5 to 8 s", 1, 7.9, 2, 1),
-        Group("8 to 12 s", 1, 8.0, 0, 1),
-        Group("30 s and more", 1, 99.0, 1, 2),
+    found = [
+        (each.name, each.utterances, each.seconds, each.counts.reference_units, each.counts.errors)
+        for each in by_duration(some())
+    ]
+    assert found == [
+        ("0 to 1 s", 1, 0.4, 1, 1),
+        ("1 to 2 s", 1, 1.0, 2, 0),
+        ("5 to 8 s", 1, 7.9, 2, 1),
+        ("8 to 12 s", 1, 8.0, 0, 1),
+        ("30 s and more", 1, 99.0, 1, 2),
     ]
 
 
 def test_speakers() -> None:
     x, y = grouped(some(), lambda each: each.speaker)  # without the one that has none
-    assert (x.name, x.utterances, x.words, x.errors) == ("x", 2, 3, 1)
-    assert y == Group("y", 2, 15.9, 2, 2)
-    assert y.rate == 100.0
-    assert Group("z", 1, 1.0, 0, 2).rate is None
+    assert (x.name, x.utterances, x.counts.reference_units, x.counts.errors) == ("x", 2, 3, 1)
+    assert (y.name, y.utterances, y.seconds, y.counts.rate) == ("y", 2, 15.9, 100.0)
 
 
 def test_confusions() -> None:
