@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -109,7 +109,6 @@ def decode_all(
     """
     from tqdm import tqdm
 
-    from asrkit.training.progress import duration
     from asrkit.transcription.batches import together
 
     journal = journal_of(options, recognizer, output)
@@ -123,16 +122,9 @@ def decode_all(
         )
     bar = tqdm(total=sum(map(len, groups)), unit=" file", disable=None, leave=False)
     bar.update(sum(map(len, heard)))
-    seconds = 0.0
-
-    def read(more: float) -> None:  # also called within a long file, to show its progress
-        nonlocal seconds
-        seconds += more
-        bar.set_postfix_str(f"{duration(seconds)} of audio")
-
     jobs = [job for number in left for job in groups[number]]
     sizes = [len(groups[number]) for number in left]
-    with bar, closing(decoded(options, recognizer, jobs, read)) as found:
+    with bar, closing(decoded(options, recognizer, jobs)) as found:
         for at, outcomes in together(found, sizes, in_order=options.output_dir is None):
             group = groups[left[at]]
             bar.update(len(group))
@@ -159,25 +151,20 @@ def journal_of(
 
 
 def decoded(
-    options: argparse.Namespace,
-    recognizer: Recognizer,
-    jobs: list[Recording],
-    read: Callable[[float], None],
+    options: argparse.Namespace, recognizer: Recognizer, jobs: list[Recording]
 ) -> Generator[Decoded]:
-    """Yield the outcomes of jobs, by this process or by workers; report the seconds to `read`."""
+    """Yield the outcomes of jobs, by this process or by workers."""
     from asrkit.cli.recognizer import load_recognizer
     from asrkit.transcription.batches import outcomes
     from asrkit.transcription.engines import decode_in_parts
 
     if options.workers == 1 and options.engine == "processes":
-        yield from outcomes(recognizer, jobs, options.batch_seconds, read)
+        yield from outcomes(recognizer, jobs, options.batch_seconds)
         return
     load = partial(load_recognizer, options)
-    for outcome in decode_in_parts(
+    yield from decode_in_parts(
         options.engine, options.workers, load, jobs, options.batch_seconds, options.device
-    ):
-        read(outcome.seconds)
-        yield outcome
+    )
 
 
 def show(jobs: list[Recording], outcomes: list[Decoded], output: Output) -> Sequence[Heard | None]:

@@ -1,7 +1,7 @@
 """Results of many recordings, in batches of similar length."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
@@ -22,22 +22,18 @@ class Decoded(NamedTuple):
 
 
 def outcomes(
-    recognizer: Recognizer,
-    jobs: Sequence[Recording],
-    batch_seconds: float,
-    read: Callable[[float], None] = lambda seconds: None,
+    recognizer: Recognizer, jobs: Sequence[Recording], batch_seconds: float
 ) -> Iterator[Decoded]:
     """Yield a result or an error for every job, decoded in batches of similar length.
 
-    Long recordings are decoded alone and in pieces; the results do not depend on this. `read` is
-    called with the seconds of each piece of audio that is read.
+    Long recordings are decoded alone and in pieces; the results do not depend on this.
     """
     waiting: list[tuple[int, Any]] = []
     seconds = 0.0
     for index, job in enumerate(jobs):
         try:
             lengths: list[float] = []
-            blocks = timed(timed(job.blocks(), lengths.append), read)
+            blocks = timed(job.blocks(), lengths.append)
             begun = list(islice(blocks, 2))
             if len(begun) > 1:  # too long to read at once
                 result = recognizer.transcribe_blocks(chain(begun, blocks))
