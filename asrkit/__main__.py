@@ -1,8 +1,10 @@
 """The command asrkit: asrkit <command> …"""
 
+import importlib
 import sys
 
-from asrkit.cli.dispatch import dispatch
+from asrkit.cli.parser import complain
+from asrkit.registry import refusal
 from asrkit.version import __version__
 
 GROUPS = {
@@ -13,8 +15,13 @@ GROUPS = {
         "listen": "stream a file or the microphone to a server",
         "align": "find the times of the words of a known text",
     },
+    "corpora": {
+        "data import": "turn any corpus into checked manifests, divided by speaker",
+        "data check": "find what is wrong with a corpus before training",
+        "data normalize": "normalize a manifest's texts, and report each kind of change",
+        "data shard": "pack a manifest and its audio in shards, which read faster",
+    },
     "train": {
-        "data": "import, check, normalize, segment or pack a corpus",
         "plan": "write a training configuration that fits a corpus and this machine",
         "train": "train a recogniser on a manifest",
         "evaluate": "measure word errors and delays on a manifest, at several chunk sizes",
@@ -39,12 +46,30 @@ COMMANDS = {name: purpose for group in GROUPS.values() for name, purpose in grou
 
 
 def main(argv: list[str] | None = None) -> int:
+    """Run the command of the first arguments, or print the list of all; return the exit status."""
     arguments = sys.argv[1:] if argv is None else argv
     if arguments[:1] == ["--version"]:
         print(f"asrkit {__version__}")
         return 0
-    example = "asrkit decode --model small-en-alnum a.wav"
-    return dispatch("asrkit", GROUPS, example, arguments)
+    words = 2 if arguments[:1] == ["data"] else 1
+    command = " ".join(arguments[:words])
+    if command in COMMANDS:
+        name = "import_" if command == "import" else command.replace(" ", "_")  # a keyword
+        status: int = importlib.import_module(f"asrkit.commands.{name}").main(arguments[words:])
+        return status
+    if {*arguments[:words]} <= {"data", "-h", "--help"}:
+        print(usage())
+        return 0
+    complain("asrkit", f"the command {refusal(command, COMMANDS)}")
+    return 2
+
+
+def usage() -> str:
+    lines = ["usage: asrkit <command> [options]; asrkit <command> --help says more"]
+    for title, commands in GROUPS.items():
+        width = max(map(len, commands))
+        lines += [f"\n{title}:", *(f"  {name:{width}}  {each}" for name, each in commands.items())]
+    return "\n".join([*lines, "\nexample:\n  asrkit decode --model small-en-alnum a.wav"])
 
 
 if __name__ == "__main__":

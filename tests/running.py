@@ -1,6 +1,5 @@
 """Commands as tests call them, and a model for them that has something to say."""
 
-import importlib
 import os
 import subprocess
 import sys
@@ -10,22 +9,18 @@ from pathlib import Path
 import torch
 
 from asrkit import audio
-from asrkit.__main__ import COMMANDS
-from asrkit.cli.dispatch import module_of
+from asrkit.__main__ import main
 from asrkit.model.frontend import TorchFrontend
 from asrkit.model_file import ModelFile, save_model
 from asrkit.text import CharTokenizer
 from tests.conftest import PROJECT, fitted, speech
 from tests.test_model_file import a_file
 
-# Commands with a parser, as words: `data` has one for each of its actions.
-PARSERS = [*(name for name in COMMANDS if name != "data"), "data check", "data shard",
-           "data import", "data normalize"]  # fmt: skip
 ONE_PASS = ("--second-pass", "off")  # of stream, to compare it with decode
 
 
 def run(command: str, *arguments: object) -> int:
-    return importlib.import_module(module_of(f"asrkit {command}")).main([str(a) for a in arguments])
+    return main([*command.split(), *map(str, arguments)])
 
 
 def python(

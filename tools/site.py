@@ -61,12 +61,7 @@ def commands() -> str:
     parts = ["# Commands\n\nAll options of all commands, as `asrkit COMMAND --help` prints them.\n"]
     for command, purpose in COMMANDS.items():
         parts.append(f"\n## asrkit {command}\n\n{purpose[0].upper()}{purpose[1:]}.\n")
-        actions = ("import", "check", "shard") if command == "data" else ("",)
-        for action in actions:
-            text = help_of([command, action] if action else [command])
-            if action:
-                parts.append(f"\n### asrkit {command} {action}\n")
-            parts.append(f"\n```text\n{text}\n```\n")
+        parts.append(f"\n```text\n{help_of(command.split())}\n```\n")
     return "".join(parts)
 
 

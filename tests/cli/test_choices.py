@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
+from asrkit.__main__ import COMMANDS
 from asrkit.backends import BACKENDS
 from asrkit.backends.export_metadata import CONTENTS
 from asrkit.data.corpora import KINDS
@@ -14,7 +15,7 @@ from asrkit.interop import FORMATS as CHECKPOINTS
 from asrkit.runtime.endpoint import EAGERNESS, PAUSE_MS
 from asrkit.runtime.formats import FORMATS
 from asrkit.transcription.engines import ENGINES
-from tests.running import PARSERS, run
+from tests.running import run
 
 
 @pytest.mark.parametrize(
@@ -51,7 +52,7 @@ def test_every_kind_of_corpus_has_a_reader() -> None:
 HELP = f"""
 import sys
 from asrkit.__main__ import main
-for command in {PARSERS}:
+for command in {[*COMMANDS]}:
     try:
         main([*command.split(), "--help"])
     except SystemExit:
@@ -67,6 +68,6 @@ def test_help_imports_neither_torch_nor_numpy(program: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
-    assert done.stdout.count("usage: asrkit") == len(PARSERS)
+    assert done.stdout.count("usage: asrkit") == len(COMMANDS)
     assert ("numpy" in done.stdout.splitlines()[-1]) == (program != HELP)
     assert (done.stdout.splitlines()[-1] == "[]") == (program == HELP)

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from asrkit.__main__ import COMMANDS
 from asrkit.cli.parser import (
     LONGEST_LINE,
     Parser,
     Target,
 )
 from tests.conftest import speech, write_manifest, write_wav
-from tests.running import PARSERS, run, talkative_model
+from tests.running import run, talkative_model
 
 ODD = ["x", "", "nan", "-1e99", "1e99", "9" * 5000, "\x1b]0;title\x07", "\ud800", "x" * 10**6]
 
@@ -43,7 +44,7 @@ def one_line(command: str, capsys: pytest.CaptureFixture[str]) -> str:
     return shown
 
 
-@pytest.mark.parametrize("command", PARSERS)
+@pytest.mark.parametrize("command", COMMANDS)
 def test_options_are_explained_and_bounded(
     command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -66,7 +67,7 @@ def test_options_are_explained_and_bounded(
             assert name in one_line(command, capsys)
 
 
-@pytest.mark.parametrize("command", PARSERS)
+@pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("option", ["--no-such-option", "\x1b]0;title\x07" * 10**5])
 def test_unknown_arguments(command: str, option: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(*command.split(), option) == 2

@@ -16,9 +16,10 @@ from typing import Any
 import pytest
 
 import asrkit
+from asrkit.__main__ import COMMANDS
 from asrkit.config.schema import Config
 from tests.kept.measured import FOLDER
-from tests.running import PARSERS, run
+from tests.running import run
 
 CLASSES = ("Batcher", "Endpointer", "Recognizer", "Result", "Segment", "Session", "Word")
 
@@ -41,7 +42,7 @@ def python_names() -> Iterator[str]:
 
 def options() -> Iterator[str]:
     """Yield the options of each command."""
-    for words in PARSERS:
+    for words in COMMANDS:
         text = StringIO()
         with redirect_stdout(text), suppress(SystemExit):
             run(words.split()[0], *words.split()[1:], "--help")

@@ -1,6 +1,5 @@
 """`asrkit data check`: what it prints and writes, its exit status, and one line for a mistake."""
 
-import importlib
 import json
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from tests.running import run
 
 
 def check(*arguments: object) -> int:
-    return importlib.import_module("asrkit.commands.data").main(["check", *map(str, arguments)])
+    return run("data check", *arguments)
 
 
 @pytest.fixture
