@@ -6,7 +6,7 @@ from pathlib import Path, PurePath
 from asrkit import hub
 from asrkit.errors import shown
 from asrkit.hub.catalogue import entry_of, near, require_usable
-from asrkit.hub.downloads import Source, find, find_entry, lock
+from asrkit.hub.downloads import Source, find, find_entry
 from asrkit.model_contents import ModelFileError
 from asrkit.pretrained import ready_models
 
@@ -53,18 +53,17 @@ def cached(source: Source, prompt: str | None = None) -> Path:
     if checkpoint.suffix != ".nemo":
         return source.fetch() / checkpoint
     path = source.converted(prompt)
-    with lock(path):  # another process may convert it
-        if not path.is_file():
-            from asrkit.interop import import_checkpoint, recorded
-            from asrkit.model_tensors import save_model
+    if not path.is_file():
+        from asrkit.interop import import_checkpoint, recorded
+        from asrkit.model_tensors import save_model
 
-            if (terms := source.known_terms()).licence is None:
-                raise ModelFileError(
-                    f"the card of {source.address} states no licence: asrkit import nemo "
-                    f"{source.address} --output FILE --licence NAME"
-                )
-            downloaded = source.fetch() / checkpoint
-            logger.warning("converting %s to %s", checkpoint, path)
-            imported = import_checkpoint("nemo", downloaded, None, prompt)
-            save_model(path, recorded(imported, source.name, prompt, terms))
+        if (terms := source.known_terms()).licence is None:
+            raise ModelFileError(
+                f"the card of {source.address} states no licence: asrkit import nemo "
+                f"{source.address} --output FILE --licence NAME"
+            )
+        downloaded = source.fetch() / checkpoint
+        logger.warning("converting %s to %s", checkpoint, path)
+        imported = import_checkpoint("nemo", downloaded, None, prompt)
+        save_model(path, recorded(imported, source.name, prompt, terms))
     return path

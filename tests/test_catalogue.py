@@ -1,5 +1,6 @@
 """The catalogue of models: its rows agree with each other, and with the files of the package."""
 
+import re
 from pathlib import Path
 
 import pydantic
@@ -22,6 +23,12 @@ def test_names_are_unique_and_lead_to_models() -> None:
     for each in found.cannot_run:
         assert each.nearest in MODELS
     for entry in found.models:
+        assert re.fullmatch(r"[a-z0-9]+([._-][a-z0-9]+)*", entry.name)
+        assert entry.revision is None or re.fullmatch("[0-9a-f]{40}", entry.revision)
+        assert entry.sha256 is None or re.fullmatch("[0-9a-f]{64}", entry.sha256)
+        assert all(re.fullmatch("[a-z]{2,3}", each) for each in entry.languages)
+        assert all(re.fullmatch(r"full|\d+(\+\d+)?", each) for each in entry.contexts)
+        assert entry.contexts
         require_usable(entry.repository or entry.name)
         assert (entry.repository is None) == (entry.name in ready_models())
         assert entry.repository is None or REPOSITORY.fullmatch(entry.repository)
@@ -47,12 +54,8 @@ def test_the_ready_models_are_as_the_catalogue_states() -> None:
 
 @pytest.mark.parametrize(
     "change",
-    [
-        {"other": "x"}, {"name": "../x"}, {"revision": "main"}, {"sha256": "0"},
-        {"contexts": ["1 s"]}, {"contexts": []}, {"languages": ["English"]}, {"size": "1"},
-        {"writes": ["speakers"]}, {"format": "whisper"},
-    ],
-)  # fmt: skip
+    [{"other": "x"}, {"size": "1"}, {"writes": ["speakers"]}, {"format": "whisper"}],
+)
 def test_a_wrong_row_is_refused(change: dict) -> None:
     row = read_catalogue().models[-1].model_dump()
     Catalogue.model_validate({"models": [row], **REST})  # the control

@@ -4,20 +4,14 @@ from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict
 
 from asrkit.errors import UserError, shown
 
 PATH = Path(__file__).with_suffix(".yaml")
-
-Name = Annotated[str, Field(pattern=r"^[a-z0-9]+([._-][a-z0-9]+)*$", max_length=100)]
-Language = Annotated[str, Field(pattern=r"^[a-z]{2,3}$")]
-Milliseconds = Annotated[str, Field(pattern=r"^(full|\d{1,7}(\+\d{1,7})?)$")]
-Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-Commit = Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]
 
 
 class Part(BaseModel):
@@ -29,17 +23,17 @@ class Part(BaseModel):
 class Entry(Part):
     """A model that asrkit runs."""
 
-    name: Name
+    name: str
     repository: str | None = None  # owner/name on the hub; None for a file of the package
-    revision: Commit | None = None
+    revision: str | None = None  # commit
     file: str
     format: Literal["asrkit", "nemo"]
     size: int | None = None  # bytes
-    sha256: Digest | None = None
-    languages: list[Language]
+    sha256: str | None = None
+    languages: list[str]
     parameters: float  # millions
     licence: str | None = None  # None for that of the repository's card
-    contexts: Annotated[list[Milliseconds], Field(min_length=1)]  # chunk+ahead, the default first
+    contexts: list[str]  # chunk+ahead, the default first
     writes: list[Literal["case", "punctuation", "end of turn"]]
     prompt: str | None = None  # default language of a model with a language prompt
     note: str = ""
@@ -48,9 +42,9 @@ class Entry(Part):
 class Unusable(Part):
     """Names of models that asrkit cannot run."""
 
-    names: Annotated[list[str], Field(min_length=1)]  # patterns, without the owner
+    names: list[str]  # patterns, without the owner
     why: str
-    nearest: Name  # an entry
+    nearest: str  # an entry
 
 
 class Catalogue(Part):

@@ -4,10 +4,10 @@ import hashlib
 import logging
 import re
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from asrkit.atomic_write import digest_of
 from asrkit.errors import UserError, reason, shown
@@ -100,14 +100,6 @@ def compare(address: Address, path: Path, stated: Stated) -> None:
             f"{address}: {path.name} is damaged: its digest is {digest}, and {stated.digest} was "
             "expected: try again"
         )
-
-
-def lock(path: Path) -> AbstractContextManager[Any]:
-    """Wait for other processes that hold the lock of a path; hold it in the block."""
-    from huggingface_hub.utils import WeakFileLock
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return WeakFileLock(f"{path}.lock")
 
 
 def find(address: Address, kinds: Sequence[str] = (".safetensors", ".nemo")) -> Source:
