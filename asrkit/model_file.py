@@ -18,13 +18,11 @@ from asrkit.errors import reason, shown
 from asrkit.model_contents import ModelFile, ModelFileError
 from asrkit.model_header import (
     CHECKSUM,
-    HEADER,
     MOST_BYTES,
     TOKENIZER,
     Header,
     checked_header,
     opened,
-    parsed_header,
 )
 from asrkit.model_path import model_path
 from asrkit.model_tensors import read_tensors, require_finite, save_model
@@ -78,6 +76,5 @@ def load_model(model: str | Path) -> ModelFile:
 def read_header(model: str | Path) -> WholeHeader:
     """Return the header of a model file, without reading its tensors."""
     path = model_path(model)
-    with opened(path) as file:
-        values = parsed_header(shown(path), (file.metadata() or {}).get(HEADER))
-    return checked_header(WholeHeader, shown(path), values)
+    with opened(path) as (_, values):
+        return checked_header(WholeHeader, shown(path), values)

@@ -73,8 +73,7 @@ def read_runnable(path: Path, load: Callable[[Path], ModelFile]) -> RunnableMode
         load: reads the whole file, with torch.
     """
     name = shown(path)
-    with opened(path) as file:
-        values = parsed_header(name, (file.metadata() or {}).get(HEADER))
+    with opened(path) as (file, values):
         header = checked_header(RunningHeader, name, values)
         tensors = {key: file.get_slice(key) for key in file.keys()}  # noqa: SIM118
         shapes = {key: each.get_shape() for key, each in tensors.items()}
@@ -118,13 +117,16 @@ def runnable_of(
 
 
 @contextmanager
-def opened(path: str | Path, framework: str = "np") -> Iterator[Any]:
-    """Open a .safetensors file; every failure in the block is a ModelFileError."""
+def opened(path: str | Path, framework: str = "np") -> Iterator[tuple[Any, dict[str, Any] | None]]:
+    """Open a .safetensors file; return it and the values of asrkit's header, None without one.
+
+    Every failure in the block is a ModelFileError.
+    """
+    name = shown(Path(path))
     try:
         with safe_open(path, framework=framework) as file:
-            yield file
+            yield file, parsed_header(name, (file.metadata() or {}).get(HEADER))
     except (SafetensorError, OSError) as error:
-        name = shown(Path(path))
         problem = f"{name} is damaged or not a .safetensors file: {reason(error)}"
         raise ModelFileError(problem) from None
 

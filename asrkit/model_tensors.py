@@ -19,7 +19,7 @@ from torch import Tensor
 from asrkit.atomic_write import replacing
 from asrkit.errors import shown
 from asrkit.model_contents import ModelFile, ModelFileError
-from asrkit.model_header import CHECKSUM, FORMAT_VERSION, HEADER, TOKENIZER, opened, parsed_header
+from asrkit.model_header import CHECKSUM, FORMAT_VERSION, HEADER, TOKENIZER, opened
 
 
 def save_model(path: str | Path, file: ModelFile, weights: torch.dtype = torch.float32) -> None:
@@ -70,10 +70,8 @@ def read_tensors(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any] | 
     A file without a checksum is not checked against one.
     """
     name = shown(Path(path))
-    with opened(path, "pt") as file:
-        text = (file.metadata() or {}).get(HEADER)
+    with opened(path, "pt") as (file, header):
         tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118
-    header = parsed_header(name, text)
     if header is None:
         return tensors, None
     contents = {key: value for key, value in header.items() if key != CHECKSUM}
