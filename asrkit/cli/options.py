@@ -66,19 +66,21 @@ def add_backend(arguments: Parser) -> None:
 
 def add_context(arguments: Parser, chunk_ms: str | None = None) -> None:
     """Add the options of chunk and left context; `chunk_ms` is the command's own default."""
-    own, group = "the model's", arguments.group("context")
-    group.add_argument(
+    own = "the model's"
+    arguments.group("context").add_argument(
         "--chunk-ms", default=chunk_ms, metavar="MS",
         help=f"chunk, {MULTIPLE}, or full (default: {chunk_ms or own})",
     )  # fmt: skip
+    add_other_context(arguments)
+
+
+def add_other_context(arguments: Parser) -> None:
+    """Add the options of left and right context."""
+    group = arguments.group("context")
     group.add_argument(
         "--left-ms", metavar="MS", help=f"left context, {MULTIPLE} (default: the model's)"
     )
-    add_right_context(arguments)
-
-
-def add_right_context(arguments: Parser) -> None:
-    arguments.group("context").add_argument(
+    group.add_argument(
         "--right-ms", metavar="MS",
         help="audio after a chunk that the chunk sees; delays live words by its length (default: "
         "the model's)",

@@ -11,7 +11,7 @@ from asrkit.cli.options import (
     add_backend,
     add_batch,
     add_model,
-    add_right_context,
+    add_other_context,
     add_search,
     add_second_pass,
     add_segments,
@@ -53,13 +53,11 @@ def main(argv: list[str] | None = None) -> int:
 def add_recognizers(arguments: Parser, chunks: str) -> None:
     """Add the options of recognisers at several chunk sizes; `chunks` names the default ones."""
     add_backend(arguments)
-    group = arguments.group("context")
-    group.add_argument(
+    arguments.group("context").add_argument(
         "--chunk-ms", metavar="MS,…",
         help=f"chunks in ms, or full, separated by commas (default {chunks})",
     )  # fmt: skip
-    group.add_argument("--left-ms", metavar="MS", help="left context in ms (default: the model's)")
-    add_right_context(arguments)
+    add_other_context(arguments)
     add_search(arguments)
     add_segments(arguments)
     add_second_pass(arguments)
