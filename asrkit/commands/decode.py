@@ -21,7 +21,6 @@ from asrkit.cli.options import (
 )
 from asrkit.cli.parser import Parser, whole
 from asrkit.errors import UserError, reason, shown
-from asrkit.registry import refusal
 
 if TYPE_CHECKING:
     from asrkit.data.manifest import LeftOut
@@ -49,32 +48,19 @@ def main(argv: list[str] | None = None) -> int:
     add_channel(arguments, split=True)
     add_output(arguments, "txt")
     add_batch(arguments)
-    add_corpus(arguments)
-    return arguments.run(decode, argv)
-
-
-def add_corpus(arguments: Parser) -> None:
-    """Add the options of a corpus that several processes decode."""
-    group = arguments.group("a corpus")
-    group.add_argument(
+    arguments.add_argument(
         "--workers", type=whole(1, 1024), metavar="N", default=1,
         help="processes that share the recordings (default 1)",
     )  # fmt: skip
-    group.add_argument(
-        "--engine", metavar="ENGINE", default="processes",
-        help="kind of the workers: processes of this machine, or ray, tasks of a Ray cluster",
-    )  # fmt: skip
+    return arguments.run(decode, argv)
 
 
 def decode(options: argparse.Namespace) -> int:
     from asrkit.cli.recognizer import load_recognizer
     from asrkit.data.inputs import jobs_of
     from asrkit.runtime.formats import calls
-    from asrkit.transcription.engines import ENGINES
     from asrkit.transcription.output import Output, report
 
-    if options.engine not in ENGINES:
-        raise UserError(f"--engine {refusal(options.engine, ENGINES)}")
     if not options.files and not options.manifest:
         raise UserError("nothing to decode: name audio files, or a --manifest")
     left_out: list[LeftOut] = []
@@ -156,15 +142,13 @@ def decoded(
     """Yield the outcomes of jobs, by this process or by workers."""
     from asrkit.cli.recognizer import load_recognizer
     from asrkit.transcription.batches import outcomes
-    from asrkit.transcription.engines import decode_in_parts
+    from asrkit.transcription.workers import decode_in_parts
 
-    if options.workers == 1 and options.engine == "processes":
+    if options.workers == 1:
         yield from outcomes(recognizer, jobs, options.batch_seconds)
         return
     load = partial(load_recognizer, options)
-    yield from decode_in_parts(
-        options.engine, options.workers, load, jobs, options.batch_seconds, options.device
-    )
+    yield from decode_in_parts(options.workers, load, jobs, options.batch_seconds)
 
 
 def show(jobs: list[Recording], outcomes: list[Decoded], output: Output) -> Sequence[Heard | None]:

@@ -1,1 +1,1 @@
-"""Decoding of many recordings: batches, engines and output."""
+"""Decoding of many recordings: batches, workers and output."""

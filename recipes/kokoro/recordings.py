@@ -14,7 +14,7 @@ from digits.prepare import SAMPLE_RATE
 from tqdm import tqdm
 
 from asrkit.atomic_write import replacing
-from asrkit.transcription.engines import end_with_parent
+from asrkit.transcription.workers import end_with_parent
 
 LONGEST = 20.0  # seconds of a recording
 MOST_TEXTS = 5_000_000

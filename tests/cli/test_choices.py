@@ -14,7 +14,6 @@ from asrkit.data.corpora.registry import READERS
 from asrkit.interop import FORMATS as CHECKPOINTS
 from asrkit.runtime.endpoint import EAGERNESS, PAUSE_MS
 from asrkit.runtime.formats import FORMATS
-from asrkit.transcription.engines import ENGINES
 from tests.running import run
 
 
@@ -24,7 +23,6 @@ from tests.running import run
         ("decode", "--backend", BACKENDS),
         ("decode", "--end-of-turn", EAGERNESS),
         ("decode", "--format", FORMATS),
-        ("decode", "--engine", ENGINES),
         ("stream", "--endpoint-ms", [str(PAUSE_MS)]),
         ("import", "TOOLKIT", CHECKPOINTS),
         ("export", "--what", CONTENTS),

@@ -149,7 +149,6 @@ FULL = ["--chunk-ms", "full"]
         ("stream", ["x.wav", "--mic-device", "1"], "--mic-device has no effect without --mic"),
         ("stream", ["--mic", "--simulate-realtime"], "-realtime has no effect with --mic"),
         ("decode", ["--format", "doc", "x.wav"], "--format must be one of txt, jsonl"),
-        ("decode", ["--engine", "dask", "x.wav"], "--engine must be one of processes, ray, got"),
         ("decode", ["--end-of-turn", "now", "x.wav"], "end_of_turn must be low, medium, high"),
         ("export", ["--what", "all", "--output", "x.ts"], "--what must be ctc or encoder or model"),
         # Options without effect beside another one.

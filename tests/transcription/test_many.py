@@ -16,7 +16,6 @@ import soundfile
 
 from asrkit.data.recording import Recording
 from asrkit.errors import UserError
-from asrkit.extras import pip_install
 from asrkit.transcription import batches
 from asrkit.transcription.batches import Decoded, together
 from asrkit.transcription.journal import NAME, Journal
@@ -190,7 +189,7 @@ def started(many: list[str], *options: str) -> Iterator[subprocess.Popen[str]]:
     path = os.pathsep.join([str(PROJECT), os.environ.get("PYTHONPATH", "")])
     call = [sys.executable, "-m", "asrkit.decode", *many, *OUT, "--workers", "2", *options]
     process = subprocess.Popen(
-        call, env=os.environ | {"PYTHONPATH": path, "RAY_worker_niceness": "0"},  # default 15
+        call, env=os.environ | {"PYTHONPATH": path},
         stderr=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
     try:
@@ -200,14 +199,13 @@ def started(many: list[str], *options: str) -> Iterator[subprocess.Popen[str]]:
         process.wait()
 
 
-def workers(engine: str, session: int) -> list[int]:
+def workers(session: int) -> list[int]:
     """Return the processes that decode."""
-    mark = b"--multiprocessing-fork" if engine == "processes" else b"ray::decode_part"
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            is_one = mark in (folder / "cmdline").read_bytes()
-            if is_one and (engine == "ray" or os.getsid(int(folder.name)) == session):
+            is_one = b"--multiprocessing-fork" in (folder / "cmdline").read_bytes()
+            if is_one and os.getsid(int(folder.name)) == session:
                 found.append(int(folder.name))
         except OSError:  # it has ended
             continue
@@ -230,22 +228,18 @@ def assert_complete(expected: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="finds workers in /proc")
-@pytest.mark.parametrize("engine", ["processes", "ray"])
-def test_a_worker_is_killed(engine: str, many: list[str], expected: str) -> None:
-    """Nothing is lost or doubled: Ray decodes its part again, else the same command does."""
-    if engine == "ray":
-        pytest.importorskip("ray", reason=pip_install("ray"))
-    with started(many, "--engine", engine) as parent:
+def test_a_worker_is_killed(many: list[str], expected: str) -> None:
+    """Nothing is lost or doubled: the same command decodes what is left."""
+    with started(many) as parent:
         wait_until(keys, parent)
-        os.kill(workers(engine, parent.pid)[0], signal.SIGKILL)
+        os.kill(workers(parent.pid)[0], signal.SIGKILL)
         _, told = parent.communicate(timeout=300)
-    if engine == "processes":
-        assert parent.returncode == 2
-        assert told.splitlines()[-1].startswith("asrkit decode: a worker was killed near 'v")
-        assert "the same command decodes what is left" in told
-        assert 0 < len(keys()) < RECORDINGS * 5 // 6
-        with started(many, "--engine", engine) as parent:
-            _, told = parent.communicate(timeout=300)
+    assert parent.returncode == 2
+    assert told.splitlines()[-1].startswith("asrkit decode: a worker was killed near 'v")
+    assert "the same command decodes what is left" in told
+    assert 0 < len(keys()) < RECORDINGS * 5 // 6
+    with started(many) as parent:
+        _, told = parent.communicate(timeout=300)
     assert parent.returncode == 1, told
     assert f"v{RECORDINGS - 2}: " in told  # a bad one
     assert_complete(expected)
@@ -260,15 +254,15 @@ def test_the_command_is_killed(
     """Its workers end, and the same command decodes what is left."""
     with started(many) as parent:
         wait_until(lambda: len(keys()) >= 20, parent)
-        assert workers("processes", parent.pid)
+        assert workers(parent.pid)
         parent.send_signal(number)
         parent.wait(60)
     assert parent.returncode == (130 if number == signal.SIGINT else -number)
     for _ in range(100):
-        if not workers("processes", parent.pid):
+        if not workers(parent.pid):
             break
         time.sleep(0.1)
-    assert not workers("processes", parent.pid)
+    assert not workers(parent.pid)
     done = len(keys())
     assert 20 <= done < RECORDINGS * 5 // 6  # control
     assert run("decode", *many, *OUT) == 1
