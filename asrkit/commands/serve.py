@@ -353,8 +353,8 @@ def name_of(model: str) -> str:
     return model if entry_of(model) else Path(model).stem
 
 
-def store_of(options: argparse.Namespace) -> tuple[Store | None, bytes | None]:
-    """Return the store for calls, if not the process, and the key that authenticates them."""
+def store_of(options: argparse.Namespace) -> tuple[Store | None, bytes]:
+    """Return the store for calls, if not the process, and the key of calls in Redis."""
     from asrkit.serve.server import Limits
     from asrkit.serve.store import RedisStore, SqliteStore
 
@@ -370,11 +370,10 @@ def store_of(options: argparse.Namespace) -> tuple[Store | None, bytes | None]:
             raise UserError(f"{shown(path)} must be a key of 16 to 4096 bytes, got {len(key)}")
         return redis, key
     if folder is not None:
-        file = SqliteStore(folder / CALLS, seconds)
-        return file, file.key()
+        return SqliteStore(folder / CALLS, seconds), b""
     if options.workers == 1:  # several have a folder later
         refuse(options, "without --state-dir or --redis", "save_seconds")
-    return None, None
+    return None, b""
 
 
 def check_access(options: argparse.Namespace) -> None:

@@ -128,7 +128,7 @@ class Server:
         origins: origins of other sites whose pages may connect; "*": all sites.
         hosts: host names, beside localhost, of a server without a token.
         store: store of calls without a connection; this process's memory if None.
-        key: key that authenticates calls in the store; random if None.
+        key: key that authenticates calls in a store that others can write.
     """
 
     def __init__(
@@ -140,13 +140,13 @@ class Server:
         origins: tuple[str, ...] = (),
         hosts: tuple[str, ...] = (),
         store: Store | None = None,
-        key: bytes | None = None,
+        key: bytes = b"",
     ) -> None:
         self.limits = limits or Limits()
         self.token, self.origins, self.figures = token, origins, Figures()
         self.hosts = frozenset(name.lower() for name in hosts)
         self.store = AsyncStore(store or SqliteStore(MEMORY, self.limits.resume_s))
-        self.key = secrets.token_bytes(32) if key is None else key
+        self.key = key
         self.models: dict[str, Model] = {}
         for name, recognizer in models.items():
             workers = [Worker(recognizer, self.limits.ahead_s) for _ in range(threads)]

@@ -36,7 +36,6 @@ PRAGMA journal_mode = WAL; PRAGMA synchronous = OFF;
 CREATE TABLE IF NOT EXISTS calls (name TEXT PRIMARY KEY, generation INTEGER, data BLOB,
     owner TEXT, seconds REAL, written REAL, size INTEGER) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS by_owner ON calls (owner, seconds, written, size);
-CREATE TABLE IF NOT EXISTS secrets (name TEXT PRIMARY KEY, key BLOB);
 """
 PUT = """INSERT INTO calls VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET
     generation = excluded.generation, data = excluded.data, owner = excluded.owner,
@@ -127,12 +126,6 @@ class SqliteStore:
         """Remove entries that are too old."""
         with self._changing() as db:
             db.execute("DELETE FROM calls WHERE written < ?", (time.time() - self._seconds,))
-
-    def key(self) -> bytes:
-        """Return the key that all processes of the store share; the first one creates it."""
-        with self._changing() as db:
-            db.execute("INSERT OR IGNORE INTO secrets VALUES ('key', randomblob(32))")
-            return bytes(db.execute("SELECT key FROM secrets").fetchone()[0])
 
     def _is_full(self, db: sqlite3.Connection) -> bool:
         size, count = db.execute("SELECT total(size), count(*) FROM calls").fetchone()
