@@ -51,7 +51,9 @@ def check(options: argparse.Namespace) -> int:
     from asrkit.data.checks.clean import rewrite
     from asrkit.training.warm_start import load_training
 
-    check_options(options)
+    refuse_twice(options.manifests)
+    if options.write and (len(options.manifests) > 1 or Path(options.manifests[0]).is_dir()):
+        raise UserError("--write cleans a single manifest: check each one in its own run")
     config = load_training(options.config, []) if options.config else default_config()
     findings: list[Finding] = []
     facts = [each for path in options.manifests for each in read_facts(path, options, findings)]
@@ -69,13 +71,6 @@ def check(options: argparse.Namespace) -> int:
         )  # fmt: skip
         print(f"{options.write}: {kept} of {all_} utterances", file=sys.stderr)
     return 1 if errors else 0
-
-
-def check_options(options: argparse.Namespace) -> None:
-    """Reject options that exclude each other, before audio is read for an hour."""
-    refuse_twice(options.manifests)
-    if options.write and (len(options.manifests) > 1 or Path(options.manifests[0]).is_dir()):
-        raise UserError("--write cleans a single manifest: check each one in its own run")
 
 
 def refuse_twice(manifests: Sequence[str]) -> None:

@@ -77,6 +77,8 @@ def export(options: argparse.Namespace) -> int:
     from asrkit.backends.onnx import read as read_onnx
     from asrkit.backends.pytorch import EagerParts
     from asrkit.export import onnx, torchscript
+    from asrkit.export.sherpa_folder import silence_events
+    from asrkit.export.sherpa_layouts import layout_of
     from asrkit.export.verification import eager_step, largest_difference, tolerance
     from asrkit.model import TransducerHead
     from asrkit.model_file import load_model
@@ -85,7 +87,11 @@ def export(options: argparse.Namespace) -> int:
     exported = exported_of(options, file)
     if exported.what != "encoder":
         file.runnable.require_trained()
-    layout = fitting_layout(file, exported) if options.format.startswith("sherpa-onnx") else None
+    layout = None
+    if options.format.startswith("sherpa-onnx"):
+        layout = layout_of(file)
+        layout.check(file, exported)
+        silence_events(file)  # sherpa-onnx would print labels that are not text
     output = Path(options.output or default_output(options, file, exported))
     recordings = replayed(options.audio, file)
     samples, source = recordings[0][0][None], recordings[0][1]
@@ -122,17 +128,6 @@ def export(options: argparse.Namespace) -> int:
         f"largest difference from eager {difference:.1e} (at most {allowed:.0e}){lost}"
     )
     return 0
-
-
-def fitting_layout(file: ModelFile, exported: Exported) -> Layout:
-    """Return the layout of sherpa-onnx for a model, whose labels that are not text are silenced."""
-    from asrkit.export import sherpa_folder
-    from asrkit.export.sherpa_layouts import layout_of
-
-    layout = layout_of(file)
-    layout.check(file, exported)
-    sherpa_folder.silence_events(file)
-    return layout
 
 
 def paths_of(output: Path, layout: Layout | None, in_parts: bool) -> list[Path]:

@@ -46,7 +46,7 @@ def report(options: argparse.Namespace) -> int:
     from asrkit.evaluation import scores
     from asrkit.evaluation.written import normalizer_of, rules_of
     from asrkit.report.page import page
-    from asrkit.report.players import Players
+    from asrkit.report.players import players
     from asrkit.report.words import Recognized, word_pairs, worst
 
     experiment, output = read_experiment(options.experiment)
@@ -67,13 +67,13 @@ def report(options: argparse.Namespace) -> int:
         Recognized(o.id, recordings[o.id].speaker, o.seconds, word_pairs(o.reference, o.text))
         for o in found
     ]
-    minutes, play = sum(each.seconds for each in texts) / 60, Players()
+    minutes, shown = sum(each.seconds for each in texts) / 60, worst(texts, WORST)
     made = page(
         experiment, results, chunk,
         f"{manifest} ({len(texts)} utterances, {minutes:.1f} min), "
         f"{search_of(options, file.runnable).kind.replace('_', ' ')} search"
         f"{f' with {options.lm}' if options.lm else ''}", texts,
-        [(each, play(recordings[each.id].load())) for each in worst(texts, WORST)],
+        [*zip(shown, players(recordings[each.id].load() for each in shown), strict=True)],
         f"asrkit report {options.experiment}",
     )  # fmt: skip
     path = Path(options.output or output)

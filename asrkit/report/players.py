@@ -2,6 +2,7 @@
 
 import base64
 import io
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import soundfile
@@ -11,19 +12,13 @@ from asrkit.audio import SAMPLE_RATE
 ROOM = 8_000_000  # largest number of characters of a page's audio
 
 
-class Players:
-    """A factory of URLs that hold audio, up to a total size."""
-
-    def __init__(self, room: int = ROOM) -> None:
-        self.room = room
-
-    def __call__(self, samples: np.ndarray) -> str | None:
-        """Return a URL of float32 mono samples (n,) at 16 kHz, or None without room for it."""
+def players(recordings: Iterable[np.ndarray], room: int = ROOM) -> Iterator[str | None]:
+    """Yield a URL of each recording (n,) at 16 kHz, or None once `room` characters are full."""
+    for samples in recordings:
         url = data_url(samples)
-        if len(url) > self.room:
-            return None
-        self.room -= len(url)
-        return url
+        fits = len(url) <= room
+        room -= len(url) if fits else 0
+        yield url if fits else None
 
 
 def data_url(samples: np.ndarray) -> str:
