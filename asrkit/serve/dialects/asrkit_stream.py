@@ -77,7 +77,8 @@ class AsrkitStream(Dialect):
         """Return the messages of an update, except the segments that the client has already."""
         assert self.start is not None
         recognized = round(update.seconds * self.start.sample_rate)
-        about = {"ack": self.ack, "recognized": recognized, **self.start.of_channel(channel)}
+        about: dict[str, Any] = {"ack": self.ack, "recognized": recognized}
+        about |= {"channel": channel} if self.start.channels > 1 else {}
         for segment in update.segments:
             self.finals[channel] -= 1
             if self.finals[channel] < 0:

@@ -3,7 +3,7 @@
 from typing import Annotated, Any, Literal, TypeAlias
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from asrkit.errors import UserError
 from asrkit.runtime import Word
@@ -27,8 +27,6 @@ class Start(Message):
     """Sample rate of the audio in binary messages, Hz."""
     channels: Annotated[int, Field(ge=1, le=MOST_CHANNELS)] = 1
     """Number of interleaved channels. Each is recognised by itself and takes a stream."""
-    speakers: Annotated[list[Name], Field(max_length=MOST_CHANNELS)] = []
-    """Name of each channel's speaker, for the results."""
     encoding: Literal["pcm_s16le", "pcm_f32le"] = "pcm_s16le"
     """Format of the samples in binary messages."""
     hotwords: dict[Phrase, float] | list[Phrase] = []
@@ -40,19 +38,6 @@ class Start(Message):
     model has a label for it; default: the server's."""
     model: Name | None = None
     """Name of one of the server's models; default: the first one."""
-
-    @model_validator(mode="after")
-    def check_speakers(self) -> "Start":
-        if self.speakers and len(self.speakers) != self.channels:
-            raise ValueError(f"{self.channels} channels, but {len(self.speakers)} speakers")
-        return self
-
-    def of_channel(self, channel: int) -> dict[str, Any]:
-        """Return the fields that tell a result of this channel from those of the others."""
-        if self.channels == 1:
-            return {}
-        named = {"speaker": self.speakers[channel]} if self.speakers else {}
-        return {"channel": channel, **named}
 
 
 class Resume(Message):
@@ -120,8 +105,6 @@ class Text(Answer):
     """Samples of the client that have been recognised."""
     channel: int | None = None
     """Number of the channel, from 0; left out if the call has one."""
-    speaker: str | None = None
-    """Name of the channel's speaker, if the client has named it."""
 
 
 class Partial(Text):

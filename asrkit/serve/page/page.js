@@ -13,7 +13,7 @@ function say(text, bad = false) {
   $("status").classList.toggle("bad", bad);
 }
 
-const speaker = ({ channel, speaker }) => (channel === undefined ? "" : speaker || `channel ${channel}`);
+const speaker = ({ channel }) => (channel === undefined ? "" : `channel ${channel}`);
 const named = (segment) => (speaker(segment) ? `${speaker(segment)}: ` : "") + segment.text;
 
 // An empty line of a segment, with the name of its speaker unless the line before has it.
