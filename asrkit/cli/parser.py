@@ -6,8 +6,8 @@ import io
 import math
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
@@ -122,16 +122,11 @@ def open_streams() -> None:
 
 def refuse_overwriting(options: argparse.Namespace) -> None:
     """Raise UserError for a file to write that another argument reads."""
-
-    def same_file(path: str, other: str) -> bool:
-        with suppress(OSError, ValueError):  # not the path of a file
-            return os.path.samefile(path, other)
-        return False
-
     values = [value if isinstance(value, list) else [value] for value in vars(options).values()]
     named = [path for value in values for path in value if isinstance(path, str)]
-    for target in (path for path in named if isinstance(path, Target)):
-        if any(path is not target and same_file(path, target) for path in named):
+    paths = Counter(map(os.path.realpath, named))
+    for target in (path for path in named if isinstance(path, Target) and os.path.exists(path)):
+        if paths[os.path.realpath(target)] > 1:
             raise UserError(
                 f"{shown(Path(target))} is read and cannot be written: name another file"
             )

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from asrkit.cli.parser import Parser, whole
-from asrkit.extras import need
 
 if TYPE_CHECKING:
     from asrkit.data.manifest import LeftOut
@@ -32,7 +31,6 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def shard(options: argparse.Namespace) -> int:
-    need("pyarrow")
     from asrkit.data.inputs import read_distinct
     from asrkit.data.shards import pack
 

@@ -9,7 +9,6 @@ from asrkit.cli.options import add_hotwords, token_in
 from asrkit.cli.parser import Parser
 from asrkit.cli.source import add_live_output, add_source
 from asrkit.errors import UserError, checked_token
-from asrkit.extras import need
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -41,8 +40,6 @@ def listen(options: argparse.Namespace) -> int:
 
     from asrkit.cli.recognizer import hotwords_of
     from asrkit.commands.stream import check_source, run, screen_of
-
-    need("websockets")
     from asrkit.serve.client import RemoteSession, address_of
     from asrkit.serve.dialects.messages import Start, problem
 

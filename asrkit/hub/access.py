@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from asrkit.errors import UserError, reason
-from asrkit.extras import need
 from asrkit.hub import CARD, MODEL, Address
 
 
@@ -41,7 +40,6 @@ def upload(
     path: Path, card: str, address: Address, private: bool, overwrite_card: bool
 ) -> tuple[str, bool]:
     """Write a model file and its card in one commit; return it, and whether it has the card."""
-    need("huggingface_hub")
     repository, branch, file = address
     with explained(address):
         from huggingface_hub import CommitOperationAdd, HfApi
