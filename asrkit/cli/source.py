@@ -8,16 +8,17 @@ from asrkit.cli.parser import Parser, complain, whole
 from asrkit.errors import UserError
 
 
-def add_live_output(arguments: Parser) -> None:
-    group = arguments.group("output")
-    group.add_argument(
+def add_source(arguments: Parser) -> None:
+    """Add the options of live audio and of its text."""
+    arguments.add_argument(
+        "source", nargs="*", metavar="FILE",
+        help="an audio file, or - for standard input: raw 16-bit mono samples, or 16-bit WAV",
+    )  # fmt: skip
+    arguments.group("output").add_argument(
         "--format", choices=["txt", "jsonl"], default="txt",
         help="txt: a segment per line; jsonl: a JSON object per line, of type partial (may change)"
         " or final (a segment), with text, start and end in seconds, and words (default txt)",
     )  # fmt: skip
-
-
-def add_source(arguments: Parser) -> None:
     group = arguments.group("source")
     add_channel(arguments, split=True)
     group.add_argument(

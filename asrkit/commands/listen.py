@@ -7,7 +7,7 @@ from pathlib import Path
 
 from asrkit.cli.options import add_hotwords, token_in
 from asrkit.cli.parser import Parser
-from asrkit.cli.source import add_live_output, add_source
+from asrkit.cli.source import add_source
 from asrkit.errors import UserError, checked_token
 
 
@@ -20,10 +20,6 @@ def main(argv: list[str] | None = None) -> int:
         "URL [options] FILE | --mic | -",
     )  # fmt: skip
     arguments.add_argument("url", metavar="URL", help="URL of asrkit serve: http, https, ws, wss")
-    arguments.add_argument(
-        "source", nargs="*", metavar="FILE",
-        help="an audio file, or - for standard input: raw 16-bit mono samples, or 16-bit WAV",
-    )  # fmt: skip
     add_source(arguments)
     group = arguments.group("server")
     group.add_argument(
@@ -31,7 +27,6 @@ def main(argv: list[str] | None = None) -> int:
         help="file with the token for the server (default: the variable ASRKIT_TOKEN, if set)",
     )  # fmt: skip
     add_hotwords(arguments)
-    add_live_output(arguments)
     return arguments.run(listen, argv)
 
 

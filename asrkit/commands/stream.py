@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from asrkit.cli.interrupt import until_interrupted
 from asrkit.cli.options import add_model, add_recognizer, refuse
 from asrkit.cli.parser import Parser
-from asrkit.cli.source import add_live_output, add_source
+from asrkit.cli.source import add_source
 from asrkit.errors import UserError, shown
 
 if TYPE_CHECKING:
@@ -35,14 +35,9 @@ def main(argv: list[str] | None = None) -> int:
         "  ffmpeg -i x.mp4 -f s16le -ac 1 -ar 16000 - | asrkit stream --model MODEL -",
         "--model MODEL [options] FILE | --mic | -",
     )  # fmt: skip
-    arguments.add_argument(
-        "source", nargs="*", metavar="FILE",
-        help="an audio file, or - for standard input: raw 16-bit mono samples, or 16-bit WAV",
-    )  # fmt: skip
     add_model(arguments)
     add_recognizer(arguments, live=True)
     add_source(arguments)
-    add_live_output(arguments)
     return arguments.run(stream, argv)
 
 
