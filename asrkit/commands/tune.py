@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -50,6 +50,7 @@ def tune(options: argparse.Namespace) -> int:
         name_left_out,
         search_of,
     )
+    from asrkit.evaluation.outcomes import traced
     from asrkit.evaluation.scoring import score_of
     from asrkit.evaluation.testset import read_batches
     from asrkit.evaluation.wer import interval_shown
@@ -74,7 +75,11 @@ def tune(options: argparse.Namespace) -> int:
     left_out: list[LeftOut] = []
     manifest, normalize = options.manifest, recognizer.normalizer
     batches = read_batches(manifest, normalize, options.batch_seconds, left_out)
-    known = list(log_probs(recognizer, batches))
+    known = [  # the network runs once, for all searches
+        (utterance, trace.emissions)
+        for batch in batches
+        for utterance, (_, trace) in zip(batch, traced(recognizer, batch), strict=True)
+    ]
     status = name_left_out("asrkit tune", left_out)
     if not known:
         raise UserError(f"{manifest}: no utterance could be read")
@@ -103,21 +108,6 @@ def tune(options: argparse.Namespace) -> int:
     else:
         print("no pair is better than recognition without a language model")
     return status
-
-
-def log_probs(
-    recognizer: Recognizer, batches: Iterable[Sequence[ReferenceRecording]]
-) -> Iterator[tuple[ReferenceRecording, np.ndarray]]:
-    """Return each utterance with its emissions: the network runs once, for all searches."""
-    from asrkit.build import build_search
-    from asrkit.config.decoding import parse_search
-    from asrkit.evaluation.outcomes import traced
-
-    head = "ctc" if recognizer.backend.transducer is None else "transducer"
-    quick = recognizer.with_search(build_search(parse_search("greedy"), head))
-    for batch in batches:
-        for utterance, (_, trace) in zip(batch, traced(quick, batch), strict=True):
-            yield utterance, trace.emissions
 
 
 def read(recognizer: Recognizer, known: Known) -> list[Outcome]:
