@@ -16,7 +16,6 @@ from asrkit.errors import UserError
 if TYPE_CHECKING:
     from asrkit.data.manifest import LeftOut
     from asrkit.model_file import ModelFile
-    from asrkit.report.training import Experiment
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -45,12 +44,17 @@ def report(options: argparse.Namespace) -> int:
     from asrkit.data.inputs import read_distinct
     from asrkit.evaluation import scores
     from asrkit.evaluation.written import normalizer_of, rules_of
+    from asrkit.model_file import load_model
+    from asrkit.model_path import model_path
     from asrkit.report.page import page
     from asrkit.report.players import players
     from asrkit.report.words import Recognized, word_pairs, worst
 
-    experiment, output = read_experiment(options.experiment)
-    file = experiment.file
+    folder = Path(options.experiment)
+    path = folder / "model.safetensors" if folder.is_dir() else model_path(options.experiment)
+    name = folder.resolve().name if folder.is_dir() else path.stem
+    output = folder / "report.html" if folder.is_dir() else Path(f"{name}.html")
+    file = load_model(path)
     options.chunk_ms = options.chunk_ms or chunks_of(file)
     recognizers, aligner = recognizers_of(options, file.runnable)
     chunk = next(iter(recognizers))
@@ -69,32 +73,17 @@ def report(options: argparse.Namespace) -> int:
     ]
     minutes, shown = sum(each.seconds for each in texts) / 60, worst(texts, WORST)
     made = page(
-        experiment, results, chunk,
+        name, file, results, chunk,
         f"{manifest} ({len(texts)} utterances, {minutes:.1f} min), "
         f"{search_of(options, file.runnable).kind.replace('_', ' ')} search"
         f"{f' with {options.lm}' if options.lm else ''}", texts,
         [*zip(shown, players(recordings[each.id].load() for each in shown), strict=True)],
         f"asrkit report {options.experiment}",
     )  # fmt: skip
-    path = Path(options.output or output)
-    write_text(path, made, errors="replace")  # a lone surrogate in a transcript
-    print(f"{path}: {path.stat().st_size / 1e6:.1f} MB", file=sys.stderr)
+    output = Path(options.output or output)
+    write_text(output, made, errors="replace")  # a lone surrogate in a transcript
+    print(f"{output}: {output.stat().st_size / 1e6:.1f} MB", file=sys.stderr)
     return status
-
-
-def read_experiment(named: str) -> tuple[Experiment, Path]:
-    """Return a training's folder, or that of a lone model file, and the path of its page."""
-    from asrkit.model_file import load_model
-    from asrkit.model_path import model_path
-    from asrkit.report.training import Experiment
-
-    folder = Path(named)
-    if folder.is_dir():
-        path, name, output = folder / "model.safetensors", folder.resolve().name, "report.html"
-    else:
-        path = model_path(named)
-        folder, name, output = Path(), path.stem, f"{path.stem}.html"
-    return Experiment(name, path, load_model(path)), folder / output
 
 
 def chunks_of(file: ModelFile) -> str:

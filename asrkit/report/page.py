@@ -12,7 +12,8 @@ import yaml
 from asrkit.evaluation import Score
 from asrkit.evaluation.wer import rate_shown, total
 from asrkit.evaluation.written import rules_of
-from asrkit.report.training import Experiment, context_phrase, facts, tiles
+from asrkit.model_file import ModelFile
+from asrkit.report.training import context_phrase, facts, tiles
 from asrkit.report.words import Pair, Recognized, by_duration, confusions, grouped
 
 FOLDER = Path(__file__).parent
@@ -25,18 +26,19 @@ MOST = 15  # rows of a list of confusions
 
 
 def page(
-    experiment: Experiment, scores: dict[str, Score], chunk: str, decoded: str,
+    name: str, file: ModelFile, scores: dict[str, Score], chunk: str, decoded: str,
     recognized: Sequence[Recognized], worst: Sequence[tuple[Recognized, str | None]], command: str,
 ) -> str:  # fmt: skip
     """Return the whole document. Its policy forbids loading, and all scripts except its own.
 
     Args:
+        name: name of the training or of the model file.
         chunk: name of the recogniser whose utterances these are.
         decoded: description of the corpus and the decoding.
         worst: utterances to show unit by unit, with the URL of their audio.
         command: command that makes the page.
     """
-    file, rate = experiment.file, total(each.counts for each in recognized)
+    rate = total(each.counts for each in recognized)
     speakers = grouped(recognized, lambda each: each.speaker)
     speakers.sort(key=lambda group: (-(group.counts.rate or 0.0), group.name))
     style, script = (
@@ -44,12 +46,12 @@ def page(
     )
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     return environment().get_template("page.html").render(
-        experiment=experiment, scores=scores, chunk=chunk, decoded=decoded, worst=worst,
+        title=name, scores=scores, chunk=chunk, decoded=decoded, worst=worst,
         command=command, parts=PARTS, signs=SIGNS, most=MOST,
         policy="default-src 'none'; style-src 'unsafe-inline'; media-src data:; "
         f"script-src 'sha256-{digest}'",
         style=style, script=script,
-        tiles=tiles(scores, chunk, experiment), facts=facts(experiment),
+        tiles=tiles(scores, chunk, file), facts=facts(file),
         intervals={name: score.interval for name, score in scores.items()},
         written={name: score.written for name, score in scores.items() if score.written},
         rules=rules_of(file),

@@ -1,22 +1,14 @@
 """A training and its most important numbers."""
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from asrkit.evaluation import Score
 from asrkit.model_file import ModelFile
 from asrkit.training.progress import duration
 
 
-class Experiment(NamedTuple):
-    """The model of a training's folder, or a single model file."""
-
-    name: str
-    path: Path  # path of the model file
-    file: ModelFile
-
-
-def tiles(scores: dict[str, Score], chunk: str, experiment: Experiment) -> list[tuple[str, str]]:
+def tiles(scores: dict[str, Score], chunk: str, file: ModelFile) -> list[tuple[str, str]]:
     """Return the most important numbers, with their names."""
     shown = [(scores[name].words.percent, f"{scores[name].words.name}, {context_phrase(name)}")
              for name in dict.fromkeys(["full", chunk]) if name in scores]  # fmt: skip
@@ -25,8 +17,8 @@ def tiles(scores: dict[str, Score], chunk: str, experiment: Experiment) -> list[
     delay = scores[chunk].delay
     if delay is not None:
         shown.append((f"{delay.median:.0f} ms", f"median delay, {context_phrase(chunk)}"))
-    shown.append((f"{experiment.file.num_parameters / 1e6:.2f} M", "parameters"))
-    seconds = experiment.file.training.get("wall_seconds")
+    shown.append((f"{file.num_parameters / 1e6:.2f} M", "parameters"))
+    seconds = file.training.get("wall_seconds")
     return shown if seconds is None else [*shown, (duration(seconds), "of training")]
 
 
@@ -34,14 +26,14 @@ def context_phrase(name: str) -> str:
     return "full context" if name == "full" else f"{name} chunks"
 
 
-def facts(experiment: Experiment) -> dict[str, Any]:
+def facts(file: ModelFile) -> dict[str, Any]:
     """Return facts from the model file by name: model, duration of the training, command."""
-    file, training, folder = experiment.file, experiment.file.training, experiment.path.parent
+    training, folder = file.training, Path(file.path or "").parent
     config, curves = folder / "config.yaml", folder / "tensorboard"
     again = f"asrkit train --config {config}" if config.is_file() else None
     hours = training.get("audio_hours_per_epoch")
     known = {
-        "model": experiment.path,
+        "model": file.path,
         "command": training.get("command", again),
         "curves": f"tensorboard --logdir {curves}" if curves.is_dir() else None,
         "vocabulary": f"{file.tokenizer.vocab_size} with the blank, {file.config.text.tokenizer}",
