@@ -8,7 +8,7 @@ from pathlib import Path
 from asrkit.cli.options import add_hotwords, token_in
 from asrkit.cli.parser import Parser
 from asrkit.cli.source import add_source
-from asrkit.errors import UserError, checked_token
+from asrkit.errors import UserError
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -39,9 +39,8 @@ def listen(options: argparse.Namespace) -> int:
     from asrkit.serve.dialects.messages import Start, problem
 
     check_source(options)
-    address, token = address_of(options.url), token_in(options.token_file)
-    if token is None and "ASRKIT_TOKEN" in os.environ:
-        token = checked_token(os.environ["ASRKIT_TOKEN"])
+    address = address_of(options.url)
+    token = token_in(options.token_file) or os.environ.get("ASRKIT_TOKEN")
     with ExitStack() as stack, screen_of(options) as screen:
 
         def start(sample_rate: int, channels: int) -> RemoteSession:
