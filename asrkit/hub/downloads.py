@@ -116,7 +116,9 @@ def find(address: Address, kinds: Sequence[str] = (".safetensors", ".nemo")) -> 
         is_alone = MODEL in found and not any(name.endswith(".nemo") for name in found)
         return [MODEL] if is_alone else found
 
-    source = located(address, choose, f"{' or '.join(kinds)} file")
+    source = cached(address, choose)
+    if source is None or source.commit != address.revision:  # else it cannot have changed
+        source = located(address, choose, f"{' or '.join(kinds)} file")
     if len(source.files) > 1:
         raise UserError(
             f"{address} has several model files, name one as {address}/FILE: "
@@ -155,29 +157,18 @@ def find_entry(entry: Entry) -> Source:
 def located(address: Address, choose: Callable[[Iterable[str]], list[str]], wanted: str) -> Source:
     """Return the chosen files of a commit, as the hub lists it, or the cache without an answer.
 
-    A commit in the cache cannot change, so that the hub is not asked.
-
     Args:
         choose: function that returns the names of the files, none if a required one is missing.
         wanted: name of the required file, for messages.
     """
     need("huggingface_hub")
     with explained(address):
-        from huggingface_hub import snapshot_download
         from huggingface_hub.errors import HTTPError, OfflineModeIsEnabled
 
-        kept: Source | None = None
-        with suppress(OSError):  # nothing in the cache
-            place, revision = address.repository, address.revision
-            folder = Path(snapshot_download(place, revision=revision, local_files_only=True))
-            names = choose(sorted(each.name for each in folder.iterdir()))
-            kept = Source(address, folder.name, dict.fromkeys(names)) if names else None
-        if kept is not None and kept.commit == address.revision:
-            return kept
         try:
             found = asked(address)
         except (HTTPError, OSError) as error:  # no answer, or no access
-            if kept is None:
+            if (kept := cached(address, choose)) is None:
                 raise
             if not isinstance(error, OfflineModeIsEnabled):
                 logger.warning(
@@ -191,6 +182,19 @@ def located(address: Address, choose: Callable[[Iterable[str]], list[str]], want
     if not names:
         raise UserError(f"{address} has no {wanted}: name another repository")
     return found._replace(files={name: found.files[name] for name in names})
+
+
+def cached(address: Address, choose: Callable[[Iterable[str]], list[str]]) -> Source | None:
+    """Return the chosen files of a commit in the cache; None if a required one is missing."""
+    need("huggingface_hub")
+    from huggingface_hub import snapshot_download
+
+    with suppress(OSError):  # no such commit
+        place, revision = address.repository, address.revision
+        folder = Path(snapshot_download(place, revision=revision, local_files_only=True))
+        if names := choose(sorted(each.name for each in folder.iterdir())):
+            return Source(address, folder.name, dict.fromkeys(names))
+    return None
 
 
 def asked(address: Address) -> Source:
