@@ -11,8 +11,11 @@ from asrkit.hub import CARD, MODEL, Address
 @contextmanager
 def explained(address: Address) -> Iterator[None]:
     """In the block, turn errors of the library into UserErrors of one line."""
-    from huggingface_hub import constants, errors
-
+    try:
+        from huggingface_hub import constants, errors
+    except ValueError as error:
+        why = f"one of its variables (HF_ENDPOINT, …) is wrong: {reason(error)}"
+        raise UserError(f"huggingface_hub cannot be used: {why}") from None
     try:
         yield
     except UserError:
