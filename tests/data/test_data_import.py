@@ -159,11 +159,10 @@ def test_manifests_are_divided_anew(recordings: Path, tmp_path: Path, capsys: Ou
     train[1] = json.dumps(row | {"track": 0, "num_bytes": size})  # keys that no other kind has
     (out / "train.jsonl").write_text("\n".join([*train[1:], dev[0]]))
     (out / "dev.jsonl").write_text("\n".join([train[0], dev[1]]))
-    paths = f"{out}/train.jsonl {out}/dev.jsonl"
-    run("data", "check", *paths.split())
-    shown = capsys.readouterr().out
-    assert "divide anew with asrkit data import manifest" in shown
-    assert run("data", "import", "manifest", *paths.split(), "--output", new) == 0
+    sets = out / "train.jsonl", out / "dev.jsonl"
+    run("data", "check", *sets)
+    assert "divide anew with asrkit data import manifest" in capsys.readouterr().out
+    assert run("data", "import", "manifest", *sets, "--output", new) == 0
     again = imported(new)
     before = [json.loads(line) for line in train + dev]
     assert {row["id"]: row for row in before} == {

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ def test_what_is_not_a_manifest_names_the_import(name: str, content: bytes, tmp_
     for read in (lambda: load_recordings(str(path), []), lambda: jobs_of([], str(path), [])):
         with pytest.raises(ManifestError) as error:
             read()
-        assert f"asrkit data import auto {path} --output DIR" in str(error.value)
+        assert f"asrkit data import auto {shlex.quote(str(path))} --output DIR" in str(error.value)
         assert "\n" not in str(error.value)
         assert len(str(error.value)) < 600
 

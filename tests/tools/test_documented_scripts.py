@@ -102,7 +102,8 @@ def test_control_a_name_of_another_module_is_noticed() -> None:
     "name", [*RUNS, *(pytest.param(name, marks=pytest.mark.slow) for name in LONG)]
 )
 def test_a_script_runs(name: str, corpus: Path, tmp_path: Path) -> None:
-    arguments = (RUNS | LONG)[name].format(dev=corpus / "dev.jsonl", out=tmp_path).split()
+    places = {"dev": corpus / "dev.jsonl", "out": tmp_path}
+    arguments = [each.format(**places) for each in (RUNS | LONG)[name].split()]
     script = next(path for path in SCRIPTS if path.stem == name)
     done = subprocess.run(
         [sys.executable, str(script), *arguments], cwd=PROJECT, capture_output=True,
