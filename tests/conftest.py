@@ -21,13 +21,9 @@ import soundfile
 import torch
 from torch import nn
 
-from asrkit.model import (
-    FULL_CONTEXT,
-    ConformerEncoder,
-    Network,
-    TransducerHead,
-    build_head,
-)
+from asrkit.audio import Fbank
+from asrkit.model import FULL_CONTEXT, ConformerEncoder, Network, TransducerHead, build_head
+from asrkit.model.frontend import TorchFrontend
 from asrkit.runtime import Result
 
 os.environ["TRITON_INTERPRET"] = "1"  # before anything imports triton: kernels run on the CPU
@@ -129,6 +125,12 @@ def tiny_model(
             nn.init.zeros_(parameter[0])  # of the blank
     feats = 17.8 + 1.4 * torch.randn(1, 400, model.encoder.num_mels, dtype=torch.float64)
     return fitted(model, feats)
+
+
+def feats_of(samples: np.ndarray, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    """Features (1, T, F) of (n,)."""
+    whole = torch.from_numpy(samples).to(dtype)[None]
+    return TorchFrontend(Fbank()).to(dtype)(whole, whole[:, :0])[0]
 
 
 @torch.no_grad()

@@ -8,12 +8,10 @@ from pathlib import Path
 
 import torch
 
-from asrkit import audio
 from asrkit.__main__ import main
-from asrkit.model.frontend import TorchFrontend
 from asrkit.model_file import ModelFile, save_model
 from asrkit.text import CharTokenizer
-from tests.conftest import PROJECT, fitted, speech
+from tests.conftest import PROJECT, feats_of, fitted, speech
 from tests.test_model_file import a_file
 
 ONE_PASS = ("--second-pass", "off")  # of stream, to compare it with decode
@@ -47,8 +45,7 @@ def talkative_model(path: Path, quiet: float = 0.0, labels: str = LETTERS) -> Pa
 @cache
 def talkative(quiet: float) -> ModelFile:
     file = a_file(CharTokenizer(list(LETTERS)))
-    samples = torch.from_numpy(speech(2.0))[None]
-    fitted(file.model, TorchFrontend(audio.Fbank())(samples, samples[:, :0])[0])
+    fitted(file.model, feats_of(speech(2.0)))
     with torch.no_grad():
         file.model.head.bias[0] += quiet
     return file

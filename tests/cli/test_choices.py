@@ -1,7 +1,5 @@
 """Options that name a choice: the help has every name of its owner, and imports no torch for it."""
 
-import subprocess
-import sys
 from collections.abc import Iterable
 
 import pytest
@@ -14,7 +12,7 @@ from asrkit.data.corpora.registry import READERS
 from asrkit.interop import FORMATS as CHECKPOINTS
 from asrkit.runtime.endpoint import EAGERNESS, PAUSE_MS
 from asrkit.runtime.formats import FORMATS
-from tests.running import run
+from tests.running import python, run
 
 
 @pytest.mark.parametrize(
@@ -63,9 +61,7 @@ print(sorted(slow & sys.modules.keys()))
 @pytest.mark.parametrize("program", [HELP, f"import numpy{HELP}"])
 def test_help_imports_neither_torch_nor_numpy(program: str) -> None:
     """Of any command; with numpy, as a control."""
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    )
+    done = python(program)
     assert done.stdout.count("usage: asrkit") == len(COMMANDS)
     assert ("numpy" in done.stdout.splitlines()[-1]) == (program != HELP)
     assert (done.stdout.splitlines()[-1] == "[]") == (program == HELP)

@@ -1,14 +1,12 @@
 """An hour of audio: memory that does not grow with it (slow)."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import soundfile
 
-from tests.conftest import PROJECT
+from tests.running import python
 
 PROGRAM = """
 import resource, sys
@@ -20,9 +18,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, file=sys.stderr
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["decode", "stream"])
-def test_an_hour_needs_no_more_memory_than_ten_minutes(
-    command: str, model: Path, environment: dict[str, str]
-) -> None:
+def test_an_hour_needs_no_more_memory_than_ten_minutes(command: str, model: Path) -> None:
     """A stream has segments, as on a screen, and a second pass over each."""
     peaks = {}
     for minutes in (10, 60):
@@ -30,10 +26,7 @@ def test_an_hour_needs_no_more_memory_than_ten_minutes(
         with soundfile.SoundFile(path, "w", 16000, 1) as file:
             for _ in range(minutes):
                 file.write(draw.standard_normal(60 * 16000).astype(np.float32) * 0.1)
-        done = subprocess.run(
-            [sys.executable, "-c", PROGRAM, command, "--model", model, path], cwd=PROJECT,
-            env=environment, check=True, capture_output=True, text=True,
-        )  # fmt: skip
-        assert done.stdout.strip()
+        done = python(PROGRAM, command, "--model", model, path)
+        assert done.stdout.strip(), done.stderr
         peaks[minutes] = float(done.stderr.splitlines()[-1])
     assert peaks[60] - peaks[10] < 50  # MB

@@ -52,7 +52,7 @@ def test_every_command_takes_a_name(
         ("stream", wav),
         ("evaluate", "--chunk-ms", "640", dev),
         ("verify", "--chunk-ms", "640", wav),
-        ("export", "--output", "x.ts"),
+        ("export", "--format", "torchscript", "--output", "x.ts"),
         ("pack", "--output", "x.safetensors"),
     ):
         assert run(command, *arguments, "--model", "tiny-en") == 0, command

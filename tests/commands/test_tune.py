@@ -6,13 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
-from asrkit import audio
 from asrkit.commands.tune import BONUSES, WEIGHTS
-from asrkit.model.frontend import TorchFrontend
 from asrkit.model_file import save_model
-from tests.conftest import fitted, speech, write_manifest
+from tests.conftest import feats_of, fitted, speech, write_manifest
 from tests.laws.test_export import file_of
 from tests.running import LETTERS, UNSPACED, run, talkative_model
 
@@ -76,8 +73,8 @@ def test_finds_a_pair_that_helps(
 
 def test_a_transducer_has_the_rates_of_evaluate(model: Path, wav: Path, shown: Shown) -> None:
     head = {"kind": "transducer", "predictor_dim": 16, "joint_dim": 24, "max_symbols": 1}
-    file, samples = file_of(head=head), torch.from_numpy(speech(2.0))[None]
-    fitted(file.model, TorchFrontend(audio.Fbank())(samples, samples[:, :0])[0])
+    file = file_of(head=head)
+    fitted(file.model, feats_of(speech(2.0)))
     save_model(model, file)
     setting, beam = Setting(model, wav, shown), ["--search", "prefix_beam", "--beam", "2"]
     setting.refer_to(*beam)

@@ -4,16 +4,13 @@ from pathlib import Path
 
 import pytest
 import soundfile
-import torch
 
-from asrkit import audio
 from asrkit.commands import verify
 from asrkit.config.schema import parse_config
-from asrkit.model.frontend import TorchFrontend
 from asrkit.model_file import ModelFile, save_model
 from asrkit.runtime.long_audio import Span
 from asrkit.text import CharTokenizer
-from tests.conftest import fitted, speech, tiny_model
+from tests.conftest import feats_of, fitted, speech, tiny_model
 from tests.laws.test_positions import forget
 from tests.running import run
 from tests.test_model_file import SIZES
@@ -33,9 +30,9 @@ def saved(folder: Path, more: dict, **changes: object) -> Path:
     """Write a recording, and a model that has much to say of it."""
     samples, path = speech(1.5), folder / "m.safetensors"
     soundfile.write(folder / "x.wav", samples, 16000)
-    feats = TorchFrontend(audio.Fbank())(torch.from_numpy(samples)[None], torch.zeros(1, 0))[0]
     known = {"data": {"train": "a", "dev": "b"}, "training": {"output_dir": "c"}, "model": SIZES}
-    model, labels = fitted(tiny_model(**changes).float(), feats), CharTokenizer(list("abcdefghij "))  # type: ignore[arg-type]
+    model = fitted(tiny_model(**changes).float(), feats_of(samples))  # type: ignore[arg-type]
+    labels = CharTokenizer(list("abcdefghij "))
     save_model(path, ModelFile(model, labels, parse_config(known | more), {}))
     return path
 

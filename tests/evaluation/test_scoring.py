@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from asrkit import audio
 from asrkit.backends.pytorch import eager
 from asrkit.errors import UserError
 from asrkit.evaluation import Outcome, ReferenceRecording, Score, recognize, scores
@@ -13,13 +12,12 @@ from asrkit.evaluation.outcomes import ReferenceLoss
 from asrkit.evaluation.scoring import losses_of, rates, unit_rates
 from asrkit.evaluation.wer import ErrorRate
 from asrkit.model import FULL_CONTEXT, Context
-from asrkit.model.frontend import TorchFrontend
 from asrkit.runtime import Recognizer, Result, Word
 from asrkit.search import GreedySearch
 from asrkit.text import CharTokenizer
 from asrkit.text.graphemes import spaced_units, units
 from asrkit.training import loss as training_loss
-from tests.conftest import speech, tiny_model
+from tests.conftest import feats_of, speech, tiny_model
 
 
 def outcome(id: str, reference: str, text: str, **more: object) -> Outcome:
@@ -126,8 +124,7 @@ def test_loss_is_the_trainings_and_takes_no_second_pass() -> None:
     assert [[each.loss for each in o.values()] for o in with_delays] == losses
     for name, (chunk_size, left_context) in contexts.items():
         for i in (0, 1):
-            samples = torch.from_numpy(batch[i].samples)[None]
-            feats, _ = TorchFrontend(audio.Fbank())(samples, samples[:, :0])
+            feats = feats_of(batch[i].samples)
             tokens = torch.tensor([tokenizer.encode(texts[i])])
             expected = training_loss.Loss(model, [], 0.0)(
                 [training_loss.View(feats, Context(chunk_size, left_context))],

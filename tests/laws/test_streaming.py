@@ -14,11 +14,10 @@ import torch
 from asrkit import Batcher, audio
 from asrkit.backends.pytorch import eager
 from asrkit.model import FULL, ConformerEncoder, Context, EncoderState, Network
-from asrkit.model.frontend import TorchFrontend
 from asrkit.runtime import BatchedSession, Recognizer, Result
 from asrkit.search import GreedySearch
 from asrkit.text import CharTokenizer
-from tests.conftest import fitted, speech, timed, tiny_model
+from tests.conftest import feats_of, fitted, speech, timed, tiny_model
 
 LETTERS = CharTokenizer(list("abcdefghij "))
 TOLERANCE = {torch.float64: 1e-9, torch.float32: 1e-4}
@@ -105,8 +104,7 @@ def drain(batcher: Batcher) -> None:
 
 def network(samples: np.ndarray, context: Context, **changes: Any) -> Network:
     """A small network that is made for these samples at 16 kHz."""
-    whole = torch.from_numpy(samples).double()[None]
-    feats = TorchFrontend(audio.Fbank()).double()(whole, whole[:, :0])[0]
+    feats = feats_of(samples, torch.float64)
     return fitted(tiny_model(**changes), feats, context.chunk_size, context.left)
 
 

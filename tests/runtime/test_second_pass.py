@@ -9,16 +9,15 @@ import torch
 from asrkit import Batcher, Endpointer, UserError, audio, load
 from asrkit.backends.pytorch import eager
 from asrkit.model import FULL_CONTEXT, Context, Network
-from asrkit.model.frontend import TorchFrontend
 from asrkit.runtime import Recognizer, long_audio
 from asrkit.runtime.long_audio import Span, Spans
 from asrkit.runtime.stream import FeatureQueue
 from asrkit.runtime.words import WordReader
 from asrkit.search import GreedySearch, PrefixBeamSearch
 from asrkit.text import WordTokenizer
-from tests.conftest import fitted, speech, tiny_model
+from tests.conftest import speech
 from tests.laws.test_any_configuration import assert_same
-from tests.laws.test_streaming import drain, packets
+from tests.laws.test_streaming import drain, network, packets
 
 LETTERS = WordTokenizer(list("abcdefghijk"))
 RATE = 16000
@@ -34,9 +33,7 @@ def recording(seed: int, seconds: float = 1.2, parts: int = 4) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def model() -> Network:
-    whole = torch.from_numpy(recording(0)).double()[None]
-    feats = TorchFrontend(audio.Fbank()).double()(whole, whole[:, :0])[0]
-    built = fitted(tiny_model(LETTERS.vocab_size), feats, 4, 16)
+    built = network(recording(0), Context(4, 16), vocab_size=LETTERS.vocab_size)
     with torch.no_grad():
         built.head.bias[0] += 1.0  # pauses
     return built

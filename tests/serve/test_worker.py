@@ -1,8 +1,6 @@
 """The work of a worker is bounded by its calls, whatever each of them sends."""
 
 import asyncio
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -17,6 +15,7 @@ from asrkit.runtime import BatchedSession, Recognizer
 from asrkit.serve.calls import MOST_ITEMS, Call, CallError, CallUpdate
 from asrkit.serve.worker import Worker
 from tests.conftest import PROJECT
+from tests.running import python
 from tests.serve.running import Recordings
 
 
@@ -248,5 +247,4 @@ recognizer.transcribe(np.zeros(32_000, np.float32))
 
 def test_a_model_file_that_is_truncated_while_it_is_served_ends_no_process(tmp_path: Path) -> None:
     model = PROJECT / "asrkit/pretrained/small-en-alnum.safetensors"
-    command = [sys.executable, "-c", TRUNCATED, model, tmp_path / "m.safetensors"]
-    subprocess.run(command, check=True, cwd=PROJECT)
+    assert python(TRUNCATED, model, tmp_path / "m.safetensors").returncode == 0
