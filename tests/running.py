@@ -1,8 +1,10 @@
 """Commands as tests call them, and a model for them that has something to say."""
 
 import os
+import socket
 import subprocess
 import sys
+from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
 
@@ -30,6 +32,14 @@ def python(
     return subprocess.run(
         command, cwd=cwd, env=os.environ | own, capture_output=True, text=True, timeout=300
     )
+
+
+def free_ports(count: int) -> list[int]:
+    with ExitStack() as stack:
+        free = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in free:
+            each.bind(("localhost", 0))
+        return [int(each.getsockname()[1]) for each in free]
 
 
 LETTERS = "abcdefghij "  # labels of `talkative`

@@ -15,16 +15,18 @@ Output = pytest.CaptureFixture[str]
 SPEAKERS = ("anna", "bob", "eve")
 
 
-def imported(folder: Path, *splits: str) -> dict[str, dict[str, Any]]:
-    """The lines of a folder's manifests by id; each manifest is one that asrkit reads."""
+def imported(
+    out: Path, kind: str, *arguments: object, status: int = 0
+) -> dict[str, dict[str, Any]]:
+    """Import into a new folder; return the lines of its manifests by id. asrkit reads them all."""
+    assert run("data", "import", kind, *arguments, "--output", out) == status
     found = {}
-    for split in splits or ("train", "dev"):
-        manifest = folder / f"{split}.jsonl"
+    for manifest in sorted(out.glob("*.jsonl")):
         assert all(Path(each.audio).is_file() for each in read_manifest(manifest))
         for line in manifest.read_text(encoding="utf-8").splitlines():
             row = json.loads(line)
             assert row["id"] not in found
-            found[row["id"]] = row | {"split": split}
+            found[row["id"]] = row | {"split": manifest.stem}
     return found
 
 
@@ -46,8 +48,7 @@ def recordings(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("kind", ["auto", "folder"])
 def test_a_folder(kind: str, recordings: Path, tmp_path: Path, capsys: Output) -> None:
-    assert run("data", "import", kind, recordings, "--output", tmp_path / "out") == 0
-    found = imported(tmp_path / "out")
+    found = imported(tmp_path / "out", kind, recordings)
     assert sorted(found) == [f"{name}-{i}" for name in SPEAKERS for i in (0, 1)]
     one = found["bob-1"]
     assert one["audio"] == "../recordings/bob/1.wav"
@@ -72,8 +73,8 @@ def test_what_is_left_out_is_counted(
     (recordings / "notes.pdf").write_bytes(b"%PDF")
     (recordings / ".hidden.wav").write_bytes(b"")
     (recordings / "linked").symlink_to(recordings / "eve")
-    assert run("data", "import", "folder", recordings, "--output", tmp_path / "out") == 1
-    assert sorted(imported(tmp_path / "out")) == ["bob-1", "eve-0", "eve-1"]
+    found = imported(tmp_path / "out", "folder", recordings, status=1)
+    assert sorted(found) == ["bob-1", "eve-0", "eve-1"]
     errors = capsys.readouterr().err
     for line in (
         "left out 5, audio without a text beside it: eve/x0.wav; eve/x1.wav; eve/x2.wav; …",
@@ -101,8 +102,7 @@ def test_dev_does_not_depend_on_where_the_audio_lies() -> None:
 
 
 def test_train_alone(recordings: Path, tmp_path: Path) -> None:
-    command = ("import", "auto", recordings, "--output", tmp_path / "out", "--dev", 0)
-    assert run("data", *command) == 0
+    imported(tmp_path / "out", "auto", recordings, "--dev", 0)
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["train.jsonl"]
 
 
@@ -151,7 +151,7 @@ def test_what_cannot_be_imported(
 def test_manifests_are_divided_anew(recordings: Path, tmp_path: Path, capsys: Output) -> None:
     """As `data check` says of speakers in two manifests."""
     out, new = tmp_path / "out", tmp_path / "new"
-    assert run("data", "import", "folder", recordings, "--output", out) == 0
+    imported(out, "folder", recordings)
     train = (out / "train.jsonl").read_text().splitlines()
     dev = (out / "dev.jsonl").read_text().splitlines()
     row = json.loads(train[1])
@@ -162,8 +162,7 @@ def test_manifests_are_divided_anew(recordings: Path, tmp_path: Path, capsys: Ou
     sets = out / "train.jsonl", out / "dev.jsonl"
     run("data", "check", *sets)
     assert "divide anew with asrkit data import manifest" in capsys.readouterr().out
-    assert run("data", "import", "manifest", *sets, "--output", new) == 0
-    again = imported(new)
+    again = imported(new, "manifest", *sets)
     before = [json.loads(line) for line in train + dev]
     assert {row["id"]: row for row in before} == {
         name: {key: row[key] for key in row if key != "split"} for name, row in again.items()
@@ -178,8 +177,7 @@ def test_names_that_are_not_utf_8(tmp_path: Path, capsys: Output) -> None:
         path = sound(tmp_path / "in" / "x.wav")
         path.rename(tmp_path / "in" / f"{name}.wav")
         (tmp_path / "in" / f"{name}.txt").write_text("yes")
-    assert run("data", "import", "auto", tmp_path / "in", "--output", tmp_path / "out") == 1
-    assert sorted(imported(tmp_path / "out")) == ["a", "b"]
+    assert sorted(imported(tmp_path / "out", "auto", tmp_path / "in", status=1)) == ["a", "b"]
     assert "left out 1, impossible value: c\\udcff: 'id': cannot be" in capsys.readouterr().err
 
 

@@ -7,7 +7,6 @@ import pytest
 from asrkit.data.corpora.cues import read_cues
 from asrkit.data.corpora.source import CorpusError
 from tests.data.test_data_import import Output, imported, sound
-from tests.running import run
 
 SRT = """1
 00:00:00,100 --> 00:00:00,300
@@ -123,8 +122,7 @@ def test_texts_beside_recordings(
         (tmp_path / "in" / name).write_text(text)
     (tmp_path / "in/a.txt").write_text("no cue")
     (tmp_path / "in/a.json").write_text("{}")
-    assert run("data", "import", "folder", tmp_path / "in", "--output", tmp_path / "out") == 1
-    found = imported(tmp_path / "out")
+    found = imported(tmp_path / "out", "folder", tmp_path / "in", status=1)
     assert sorted(found) == ["a-0001", "a-0002", "a-0003", "b", "f-0001", "f-0002"]
     assert [found["a-0002"][key] for key in ("text", "start", "duration")] == [
         "world & co", 0.3, 0.6,
@@ -170,13 +168,11 @@ def test_librispeech(tmp_path: Path, capsys: Output) -> None:
             sound(chapter / f"{name}.flac")
         lines = [f"{name} CHAPTER ONE\n" for name in [*names, f"{speaker}-198-9999"]]
         (chapter / f"{speaker}-198.trans.txt").write_text("".join(lines))
-    assert run("data", "import", "auto", root, "--output", tmp_path / "out") == 1
-    found = imported(tmp_path / "out")
+    found = imported(tmp_path / "out", "auto", root, status=1)
     assert {(each["speaker"], each["split"]) for each in found.values()} == {
         ("19", "train"), ("26", "train"), ("84", "dev"),
     }  # fmt: skip
     assert found["84-198-0001"]["text"] == "CHAPTER ONE"
     assert "left out 3, text without audio: " in capsys.readouterr().err
-    part = root / "train-clean-5"  # without a dev part, it is divided
-    assert run("data", "import", "auto", part, "--output", tmp_path / "part") == 1
-    assert {each["split"] for each in imported(tmp_path / "part").values()} == {"train", "dev"}
+    part = imported(tmp_path / "part", "auto", root / "train-clean-5", status=1)
+    assert {each["split"] for each in part.values()} == {"train", "dev"}  # of its own it has none

@@ -35,8 +35,7 @@ def write_parquet(table: Any, path: Path) -> Path:
 def test_a_dataset(tmp_path: Path) -> None:
     path = write_parquet(table_of(tmp_path), tmp_path / "ds/data/train-00000-of-00001.parquet")
     for source, out in ((tmp_path / "ds", "out"), (path, "out2")):
-        assert run("data", "import", "auto", source, "--output", tmp_path / out) == 0
-        found = imported(tmp_path / out)
+        found = imported(tmp_path / out, "auto", source)
         assert sorted(found) == list("012345")
         assert {each["speaker"] for each in found.values()} == {"97", "98", "99"}
         one = found["3"]
@@ -49,9 +48,7 @@ def test_parts_of_a_dataset_are_kept(tmp_path: Path) -> None:
     table = table_of(tmp_path)
     for part, first in (("train", 0), ("validation", 2), ("test", 4)):
         write_parquet(table.slice(first, 2), tmp_path / f"ds/data/{part}-00000-of-00001.parquet")
-    command = ("import", "huggingface", tmp_path / "ds", "--output", tmp_path / "out")
-    assert run("data", *command) == 0
-    found = imported(tmp_path / "out", "train", "dev", "test")
+    found = imported(tmp_path / "out", "huggingface", tmp_path / "ds")
     assert [found[name]["split"] for name in "012345"] == [
         "train", "train", "dev", "dev", "test", "test",
     ]  # fmt: skip
@@ -67,8 +64,7 @@ def test_bad_rows(tmp_path: Path, capsys: Output) -> None:
     path = write_parquet(
         table.set_column(place, "audio", pyarrow.array(sounds)), tmp_path / "d.parquet"
     )
-    assert run("data", "import", "auto", path, "--output", tmp_path / "out") == 1
-    found = imported(tmp_path / "out")
+    found = imported(tmp_path / "out", "auto", path, status=1)
     assert {name: each["audio"] for name, each in found.items()} == {
         "0": "../made/a/0.flac", "5": "audio/5.flac",
     }  # fmt: skip

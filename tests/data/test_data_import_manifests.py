@@ -33,8 +33,7 @@ def test_nemo(audio: Path, tmp_path: Path, capsys: Output) -> None:
     )  # fmt: skip
     with path.open("a") as file:
         file.write("{not json\n" + "[" * 100_000 + "\n")
-    assert run("data", "import", "auto", path, "--output", tmp_path / "out") == 1
-    found = imported(tmp_path / "out")
+    found = imported(tmp_path / "out", "auto", path, status=1)
     assert {name: (each["text"], each.get("start"), each["duration"]) for name, each in
             found.items()} == {"a": ("one", None, 0.5), "b": ("two", None, 0.5),
                                "c": ("three", 0.1, 0.2), "c-2": ("four", 0.3, 0.2)}  # fmt: skip
@@ -65,9 +64,8 @@ def test_json_lines_with_other_keys(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (audio / "recordings.jsonl").write_text(line)
-    command = ("import", "auto", audio / "recordings.jsonl", "--dev", 0, "--output", "out")
-    assert run("data", *command, *options) == 0
-    one = imported(tmp_path / "out", "train")["a"]
+    source = (audio / "recordings.jsonl", "--dev", 0)
+    one = imported(tmp_path / "out", "auto", *source, *options)["a"]
     assert (one["text"], one["speaker"], one["audio"]) == ("one", "x", "../in/audio/a.wav")
 
 
@@ -84,8 +82,7 @@ def test_kaldi(audio: Path, tmp_path: Path, capsys: Output) -> None:
         "u1 r1 0.0 0.2\nu2 r1 0.2 0.5\nu3 r2 0.1 -1\nu4 r2 0 0.1\nu5 r2 0.2 0.3\nu6 r3 0 1\n"
         "u7 r7 0 0.5\nu8 r7 0\nua r4 0 1\nub r8 0 1\n"
     )
-    assert run("data", "import", "auto", audio, "--output", tmp_path / "out") == 1
-    found = imported(tmp_path / "out")
+    found = imported(tmp_path / "out", "auto", audio, status=1)
     assert {name: (each["text"], each.get("start"), each["duration"], each.get("speaker")) for
             name, each in found.items()} == {
         "u1": ("one two", 0.0, 0.2, "s1"), "u2": ("three", 0.2, 0.3, "s1"),
@@ -159,7 +156,7 @@ def test_a_manifest_to_lhotse_and_back(audio: Path, tmp_path: Path) -> None:
     script, cuts = PROJECT / "docs/examples/to_lhotse.py", tmp_path / "cuts.jsonl.gz"
     cut_of = runpy.run_path(str(script))["cut_of"]
     CutSet.from_cuts(map(cut_of, before.values())).to_file(cuts)
-    assert run("data", "import", "auto", cuts, "--output", tmp_path / "out", "--dev", 0) == 0
+    imported(tmp_path / "out", "auto", cuts, "--dev", 0)
     after = {each.id: each for each in read_manifest(tmp_path / "out/train.jsonl")}
     assert after.keys() == before.keys()
     for name, each in after.items():

@@ -7,7 +7,6 @@ import pytest
 
 from tests.conftest import speech, write_wav
 from tests.data.test_data_import import Output, imported, sound
-from tests.running import run
 
 
 def test_tables_keep_their_own_parts(tmp_path: Path, capsys: Output) -> None:
@@ -20,10 +19,8 @@ def test_tables_keep_their_own_parts(tmp_path: Path, capsys: Output) -> None:
             lines.append(f'{number // 2:0128x}\tcy_{number}.mp3\tMae "hen\t2\t{number}')
         (folder / f"{part}.tsv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     lists = [folder / f"{part}.tsv" for part in parts]
-    command = ("data", "import", "table", *lists, "--dev", 0.3, "--output")
-    assert run(*command, tmp_path / "out") == 0
+    found = imported(tmp_path / "out", "table", *lists, "--dev", 0.3)
     assert "--dev has no effect: the corpus has its own dev" in capsys.readouterr().err
-    found = imported(tmp_path / "out", *parts)
     for part, numbers in parts.items():
         names = [f"cy_{number}" for number in numbers]
         assert [name for name in found if found[name]["split"] == part] == names
@@ -31,8 +28,8 @@ def test_tables_keep_their_own_parts(tmp_path: Path, capsys: Output) -> None:
     assert one["text"] == 'Mae "hen'  # a quote in TSV is a character
     assert one["audio"] == "../cv-corpus/cy/clips/cy_3.mp3"
     assert one["speaker"] == f"{1:0128x}"
-    assert run("data", "import", "auto", lists[2], "--output", tmp_path / "one") == 0
-    assert len(imported(tmp_path / "one")) == 2
+    one = imported(tmp_path / "one", "auto", lists[2])
+    assert {each["split"] for each in one.values()} == {"train", "dev"}
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "csv"])
@@ -43,8 +40,7 @@ def test_lists_of_an_audiofolder(kind: str, tmp_path: Path) -> None:
     for path in lists:
         sound(path.parent / "0.flac")
         path.write_text(text if kind == "jsonl" else "file_name,text\n0.flac,yes\n")
-    assert run("data", "import", "auto", *lists, "--output", tmp_path / "out") == 0
-    found = imported(tmp_path / "out")
+    found = imported(tmp_path / "out", "auto", *lists)
     assert {name: each["split"] for name, each in found.items()} == {"0": "train", "0-2": "dev"}
 
 
@@ -55,9 +51,8 @@ def test_ljspeech(tmp_path: Path, capsys: Output) -> None:
         'LJ001-0000|In 1900, "he|In nineteen hundred, "he\nLJ001-0001|"Y"|"Y"\n'
         "LJ001-0002|No|\nLJ001-0003|missing|missing\n../../x|no|no\n"
     )
-    command = ("import", "table", tmp_path / "LJ/metadata.csv", "--columns=audio=1,text=3")
-    assert run("data", *command, "--output", tmp_path / "out") == 1
-    found = imported(tmp_path / "out")
+    source = (tmp_path / "LJ/metadata.csv", "--columns=audio=1,text=3")
+    found = imported(tmp_path / "out", "table", *source, status=1)
     assert {name: each["text"] for name, each in found.items()} == {
         "LJ001-0000": 'In nineteen hundred, "he', "LJ001-0001": '"Y"',
     }  # fmt: skip
@@ -87,9 +82,7 @@ def test_a_table(text: str, options: list[str], tmp_path: Path) -> None:
     sound(folder / "a.wav", 0.5)
     sound(folder / "sub/b.wav", 0.5)
     (folder / "list.csv").write_bytes(text.encode())
-    command = ("import", "auto", folder / "list.csv", "--output", tmp_path / "out")
-    assert run("data", *command, *options) == 0
-    found = imported(tmp_path / "out")
+    found = imported(tmp_path / "out", "auto", folder / "list.csv", *options)
     assert (found["a"]["text"], found["a"]["start"], found["a"]["duration"]) == (
         "one, two", 0.1, 0.2,
     )  # fmt: skip
@@ -109,11 +102,8 @@ def test_bad_lines_of_a_table(tmp_path: Path, capsys: Output) -> None:
         "q2,b.wav,y,,", "q,b.wav,y,,",
         "r,/etc/passwd,no,,", f"{'s' * 1001},c.wav,no,,",
     ]  # fmt: skip
-    (tmp_path / "in/list.csv").write_text("\n".join(lines))
-    assert (
-        run("data", "import", "auto", tmp_path / "in/list.csv", "--output", tmp_path / "out") == 1
-    )
-    assert sorted(imported(tmp_path / "out")) == ["a", "k", "q2"]
+    (path := tmp_path / "in/list.csv").write_text("\n".join(lines))
+    assert sorted(imported(tmp_path / "out", "auto", path, status=1)) == ["a", "k", "q2"]
     errors = capsys.readouterr().err
     for line in (
         "left out 1, id that occurs twice: a",
@@ -129,12 +119,8 @@ def test_bad_lines_of_a_table(tmp_path: Path, capsys: Output) -> None:
         "left out 2, audio that cannot be read: ",
     ):
         assert line in errors, line
-    root = ("--audio-root", tmp_path)
-    (tmp_path / "in/list.csv").write_text("audio,text\nx.wav,no\nin/a.wav,yes\n")
-    assert (
-        run("data", "import", "table", tmp_path / "in/list.csv", "--output", tmp_path / "o2", *root)
-        == 0
-    )
+    path.write_text("audio,text\nx.wav,no\nin/a.wav,yes\n")
+    assert len(imported(tmp_path / "o2", "table", path, "--audio-root", tmp_path)) == 2
 
 
 def test_speakers_of_calls_are_roles(tmp_path: Path, capsys: Output) -> None:
@@ -147,10 +133,8 @@ def test_speakers_of_calls_are_roles(tmp_path: Path, capsys: Output) -> None:
                   f"c{number}.wav,customer,0.4,0.9,hello,1"]  # fmt: skip
     calls = tmp_path / "calls.csv"
     calls.write_text("\n".join(lines))
-    command = ("data", "import", "auto", calls, "--columns=speaker=who")
-    assert run(*command, "--output", tmp_path / "out") == 0
+    found = imported(tmp_path / "out", "auto", calls, "--columns=speaker=who")
     assert "or speakers who share recordings: dev is split by rec" in capsys.readouterr().err
-    found = imported(tmp_path / "out")
     assert {(each["speaker"], each["channel"]) for each in found.values()} == {
         ("agent", 0), ("customer", 1),
     }  # fmt: skip

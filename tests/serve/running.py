@@ -2,10 +2,11 @@
 
 import inspect
 import socket
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from asrkit.runtime import Segment, Word
 from asrkit.serve.app import app_of, config_of
 from asrkit.serve.dialects.wyoming import wyoming
 from asrkit.serve.server import Server
+from tests.conftest import PROJECT
 
 Recordings = list[tuple[Path, np.ndarray]]  # files and their samples as int16
 # websockets 17 asks whether connections are opened without a `with` statement.
@@ -68,6 +70,21 @@ def serving(
         running.should_exit = True
         thread.join(120)
         assert not thread.is_alive(), "the server does not end"
+
+
+@contextmanager
+def listening(command: list[str], port: int) -> Iterator[None]:
+    """A context manager of a process that listens on a port."""
+    with subprocess.Popen(command, cwd=PROJECT) as process:
+        try:
+            for _ in range(600):
+                with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+                    break
+                assert process.poll() is None, f"{command[0]} ended with {process.returncode}"
+                time.sleep(0.1)
+            yield
+        finally:
+            process.terminate()
 
 
 def wait_until(holds: Callable[[], bool], seconds: float = 10.0) -> None:

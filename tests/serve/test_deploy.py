@@ -13,7 +13,6 @@ import sys
 import time
 import venv
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -29,8 +28,8 @@ from asrkit.serve.app import app_of
 from asrkit.serve.metrics import Figures
 from asrkit.serve.server import Server
 from tests.conftest import PROJECT, skip
-from tests.serve.running import connected
-from tests.serve.test_restart import free_port
+from tests.running import free_ports
+from tests.serve.running import connected, listening
 from tests.serve.test_stream import converse, text_of
 
 NAME = "asr.example.org"  # server_name in nginx.conf
@@ -45,21 +44,6 @@ def replaced(text: str, new: Mapping[str, object]) -> str:
         assert old in text, (old, text)
         text = text.replace(old, str(value))
     return text
-
-
-@contextmanager
-def running(command: list[str], port: int) -> Iterator[None]:
-    """A context manager of a process that listens on a port."""
-    with subprocess.Popen(command, cwd=PROJECT) as process:
-        try:
-            for _ in range(600):
-                with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-                    break
-                assert process.poll() is None, f"{command[0]} ended with {process.returncode}"
-                time.sleep(0.1)
-            yield
-        finally:
-            process.terminate()
 
 
 @pytest.mark.slow
@@ -87,9 +71,9 @@ def test_the_image_is_small_and_serves(tmp_path: Path) -> None:
         each.replace("/var/lib/asrkit", str(tmp_path / "calls"))
         for each in compose["services"]["asrkit"]["command"]
     ]
-    port = free_port()
+    (port,) = free_ports(1)
     command = ["env", f"PYTHONPATH={site}", *json.loads(replaced(start, places)), *options]
-    with running([*command, "--port", str(port)], port):
+    with listening([*command, "--port", str(port)], port):
         found = httpx.post(
             f"http://127.0.0.1:{port}/v1/audio/transcriptions", timeout=60,
             files={"file": RECORDING.read_bytes()}, headers={"Authorization": f"Bearer {TOKEN}"},
@@ -145,10 +129,10 @@ def proxy(tmp_path: Path) -> Iterator[tuple[int, ssl.SSLContext]]:
         ],
         check=True, capture_output=True,
     )  # fmt: skip
-    behind, port = free_port(), free_port()
+    behind, port = free_ports(2)
     with (
-        running(service(tmp_path, behind), behind),
-        running(nginx(program, tmp_path, port, behind), port),
+        listening(service(tmp_path, behind), behind),
+        listening(nginx(program, tmp_path, port, behind), port),
     ):
         yield port, ssl.create_default_context(cafile=certificate)
 

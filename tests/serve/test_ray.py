@@ -13,7 +13,8 @@ import pytest
 import asrkit
 from asrkit.commands.serve import application_of, arguments_of
 from tests.conftest import skip
-from tests.serve.test_restart import Caller, Recordings, free_port, whole
+from tests.running import free_ports
+from tests.serve.test_restart import Caller, Recordings, whole
 from tests.serve.test_stream import assert_is
 
 
@@ -25,7 +26,7 @@ def cluster() -> Iterator[Callable[[Any], str]]:
         from ray import serve
     except ImportError:
         skip("ray is not installed")
-    port = free_port()
+    (port,) = free_ports(1)
     ray.init(num_cpus=4, include_dashboard=False, log_to_driver=False)
     serve.start(http_options={"host": "127.0.0.1", "port": port})
 

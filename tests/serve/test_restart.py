@@ -3,14 +3,13 @@
 import json
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,41 +23,26 @@ from asrkit.runtime import Recognizer
 from asrkit.serve.server import Limits, Server
 from asrkit.serve.store import MEMORY, RedisStore, SqliteStore, Store, StoredCall
 from tests.conftest import PROJECT
-from tests.serve.running import Recordings, connected, serving, wait_until
+from tests.running import free_ports
+from tests.serve.running import Recordings, connected, listening, serving, wait_until
 from tests.serve.test_stream import assert_is
 
 PACKET = 1600
 
 
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
-
-
-@contextmanager
-def running_redis(port: int) -> Iterator[None]:
+def running_redis(port: int) -> AbstractContextManager[None]:
     """A context manager of a Redis of our own."""
     pytest.importorskip("redis")
     program = shutil.which("redis-server")
     if program is None:
         pytest.skip("redis-server is not installed")
-    with subprocess.Popen(
-        [program, "--port", str(port), "--save", "", "--bind", "127.0.0.1"],
-        stdout=subprocess.DEVNULL,
-    ) as process:
-        for _ in range(100):
-            with suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-                break
-            time.sleep(0.05)
-        yield
-        process.kill()
+    return listening([program, "--port", str(port), "--save", "", "--bind", "127.0.0.1"], port)
 
 
 @pytest.fixture(scope="module")
 def redis() -> Iterator[str]:
     """The address of a Redis of our own."""
-    port = free_port()
+    (port,) = free_ports(1)
     with running_redis(port):
         yield f"redis://127.0.0.1:{port}/0"
 
@@ -118,7 +102,7 @@ def test_a_redis_that_goes_away_and_comes_back_is_no_end_of_a_call(
     served: Recognizer, recordings: Recordings, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It comes back empty, and the client then loses its connection."""
-    port, (samples, size), first = free_port(), whole(recordings, 0), ExitStack()
+    (port,), (samples, size), first = free_ports(1), whole(recordings, 0), ExitStack()
     with first:
         first.enter_context(running_redis(port))
         store = RedisStore(f"redis://127.0.0.1:{port}/0", 60.0)
@@ -281,7 +265,7 @@ def test_a_restart_in_the_middle(
     recognizer = asrkit.load(
         "small-en-alnum", chunk_size=8, endpointer=asrkit.Endpointer(400), second_pass="full"
     )
-    port = free_port()
+    (port,) = free_ports(1)
     process = Process(port, tmp_path)
     all_samples = [whole(recordings, i)[0] for i in range(callers)]
     each = [

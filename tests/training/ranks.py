@@ -1,12 +1,11 @@
 """Trainings of several ranks in processes of their own."""
 
 import json
-import socket
 import subprocess
 import sys
-from contextlib import ExitStack, closing
 
 from tests.conftest import PROJECT
+from tests.running import free_ports
 
 TRAIN = """
 import json, os, sys
@@ -28,7 +27,8 @@ def train_with(
         before: Python that every rank runs first.
     """
     # A port for each: what is left of a training's store would answer the next one.
-    each = json.dumps(list(zip(trainings, free_ports(len(trainings)), strict=True)))
+    ports = map(str, free_ports(len(trainings)))
+    each = json.dumps(list(zip(trainings, ports, strict=True)))
     group = {"WORLD_SIZE": str(ranks), "MASTER_ADDR": "localhost"}
     command = [sys.executable, "-c", before + TRAIN, each]
     processes = [
@@ -41,11 +41,3 @@ def train_with(
     told = "".join(process.communicate(timeout=120)[0] for process in processes)
     assert not any(process.returncode for process in processes), told[-5000:]
     return told
-
-
-def free_ports(count: int) -> list[str]:
-    with ExitStack() as stack:
-        free = [stack.enter_context(closing(socket.socket())) for _ in range(count)]
-        for each in free:
-            each.bind(("localhost", 0))
-        return [str(each.getsockname()[1]) for each in free]
