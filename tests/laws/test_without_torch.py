@@ -53,13 +53,13 @@ def test_commands_that_run_a_model(model: Path) -> None:
     words = expected.transcribe(model.with_name("a.wav")).words
     assert words
     live = "--chunk-ms 160 --left-ms 320"
-    alone, full = (model.with_name(f"exported.{each}.onnx") for each in ("160-320ms", "full"))
+    alone, full = (f"exported.{each}.onnx" for each in ("160-320ms", "full"))
     commands = [
-        f"decode --model {model} {live} --second-pass full --format jsonl a.wav",
+        f"decode --model {model.name} {live} --second-pass full --format jsonl a.wav",
         f"decode --model {alone} --second-pass full --format jsonl a.wav",
         f"stream --model {alone} a.wav",
         f"stream --model {full} a.wav",
-        f"align --model {model} --text a a.wav",
+        f"align --model {model.name} --text a a.wav",
         f"info {full}",
         f"bench --model {alone} --streams 1",
     ]
@@ -100,12 +100,12 @@ def test_evaluate_measures_the_contexts_of_the_exports() -> None:
 
 def test_what_needs_torch_says_so_in_one_line(model: Path) -> None:
     commands = [
-        f"decode --model {model} --chunk-ms 320 a.wav",
-        f"decode --model {model} --backend eager a.wav",
-        f"pack --model {model} --output other.safetensors",
-        f"verify --model {model} a.wav",
+        f"decode --model {model.name} --chunk-ms 320 a.wav",
+        f"decode --model {model.name} --backend eager a.wav",
+        f"pack --model {model.name} --output other.safetensors",
+        f"verify --model {model.name} a.wav",
         "train --config digits",
-        f"export --model {model} --format onnx",
+        f"export --model {model.name} --format onnx",
     ]
     done = python(WITHOUT, *commands, cwd=model.parent)
     assert done.stdout.splitlines()[-1] == str([2] * len(commands))

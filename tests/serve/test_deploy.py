@@ -90,18 +90,18 @@ def service(folder: Path, port: int) -> list[str]:
     (folder / own["LoadCredential"].partition(":")[0]).write_text(f"{TOKEN}\n")
     places = {
         "/opt/asrkit/bin/asrkit": f"{sys.executable} -m asrkit", " 8000": f" {port}",
-        "/var/lib/asrkit": folder / "calls",
+        "/var/lib/asrkit": "$CREDENTIALS_DIRECTORY/calls",
     }  # fmt: skip
-    command = Template(replaced(own["ExecStart"], places))
-    words = shlex.split(command.substitute(CREDENTIALS_DIRECTORY=folder))
-    return ["env", own["Environment"], *words]
+    words = map(Template, shlex.split(replaced(own["ExecStart"], places)))
+    substituted = [each.substitute(CREDENTIALS_DIRECTORY=folder) for each in words]
+    return ["env", own["Environment"], *substituted]
 
 
 def nginx(program: str, folder: Path, port: int, behind: int) -> list[str]:
     """Return the command of nginx with nginx.conf on this port, in front of another one."""
     places = {
         "listen 443": f"listen 127.0.0.1:{port}", "127.0.0.1:8000": f"127.0.0.1:{behind}",
-        f"/etc/ssl/{NAME}": folder / NAME,
+        f"/etc/ssl/{NAME}": NAME,
     }  # fmt: skip
     server = replaced((PROJECT / "deploy/nginx.conf").read_text(), places)
     kinds = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
