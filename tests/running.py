@@ -4,6 +4,8 @@ import os
 import socket
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
@@ -40,6 +42,13 @@ def free_ports(count: int) -> list[int]:
         for each in free:
             each.bind(("localhost", 0))
         return [int(each.getsockname()[1]) for each in free]
+
+
+def wait_until(holds: Callable[[], object], seconds: float = 10.0) -> None:
+    until = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < until
+        time.sleep(0.02)
 
 
 LETTERS = "abcdefghij "  # labels of `talkative`

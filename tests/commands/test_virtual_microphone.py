@@ -8,8 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -20,7 +19,7 @@ import soxr
 
 from recipes.digits.prepare import ESPEAK_RATE, record, synthesise
 from tests.conftest import PROJECT, skip
-from tests.running import ONE_PASS, run
+from tests.running import ONE_PASS, run, wait_until
 
 MODEL, TEXT = "small-en-alnum", "one two three four five six seven"
 RATE = 44100  # that of the ALSA plugin; any other would be resampled on the way
@@ -33,14 +32,6 @@ def missing() -> list[str]:
     modules = [name for name in ("sounddevice", "espeakng_loader") if not find_spec(name)]
     libraries = "libportaudio.so.2", "libasound_module_pcm_pulse.so"
     return commands + modules + [n for n in libraries if not any(Path("/usr/lib").rglob(n))]
-
-
-def until(condition: Callable[[], object], what: str) -> None:
-    """Wait for something that another process does."""
-    end = time.monotonic() + TIMEOUT
-    while not condition():
-        assert time.monotonic() < end, f"{what} has not happened in {TIMEOUT} s"
-        time.sleep(0.05)
 
 
 @pytest.fixture
@@ -61,7 +52,8 @@ def pulse(tmp_path: Path, environment: dict[str, str]) -> Iterator[dict[str, str
         env=environment, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     try:
-        until(lambda: "spk.monitor" in pactl(environment, "list", "short", "sources"), "a source")
+        sources = ("list", "short", "sources")
+        wait_until(lambda: "spk.monitor" in pactl(environment, *sources), TIMEOUT)
         yield environment
     finally:
         server.terminate()
@@ -106,12 +98,13 @@ def test_what_is_played_is_recognised(
             stdout=subprocess.PIPE, stderr=errors,
         )  # fmt: skip
     try:
-        until(lambda: "Ctrl-C ends" in notes.read_text() or process.poll(), "listening")
+        wait_until(lambda: "Ctrl-C ends" in notes.read_text() or process.poll(), TIMEOUT)
         assert process.poll() is None, notes.read_text()
-        until(lambda: recorded.exists() and recorded.stat().st_size > 0.5 * 4 * RATE, "a recording")
+        wait_until(lambda: recorded.exists() and recorded.stat().st_size > 2 * RATE, TIMEOUT)
         pactl(pulse, "play-sample", "played", "spk")
-        until(lambda: pactl(pulse, "list", "short", "sink-inputs"), "the start of the playing")
-        until(lambda: not pactl(pulse, "list", "short", "sink-inputs"), "its end")
+        playing = ("list", "short", "sink-inputs")
+        wait_until(lambda: pactl(pulse, *playing), TIMEOUT)
+        wait_until(lambda: not pactl(pulse, *playing), TIMEOUT)
         process.send_signal(signal.SIGINT)
         text, _ = process.communicate(timeout=TIMEOUT)
     finally:

@@ -97,8 +97,14 @@ def look_ahead(patch: pytest.MonkeyPatch) -> None:
 
 
 def lose_gradient(patch: pytest.MonkeyPatch) -> None:
-    vectors = RelativePosition.vectors
-    patch.setattr(RelativePosition, "vectors", lambda self, d: vectors(self, d).detach())
+    """A bias that does not learn: it is small, and each of its numbers is compared then."""
+    terms = RelativePosition.terms
+
+    def lossy(self, queries):  # type: ignore[no-untyped-def]
+        fixed = queries - self.position_bias + self.position_bias.detach()
+        return terms(self, queries)[0], terms(self, fixed)[1]
+
+    patch.setattr(RelativePosition, "terms", lossy)
 
 
 def mask_with_infinity(patch: pytest.MonkeyPatch) -> None:

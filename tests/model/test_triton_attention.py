@@ -1,7 +1,5 @@
 """The GPU's kernels, run by Triton's interpreter: the same numbers as attention block by block."""
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +13,7 @@ from asrkit.model.attention import ChunkAttention
 from asrkit.model.kernels import triton_attention as fused_attention
 from asrkit.model.positions import KINDS
 from tests.conftest import skip, tiny_encoder
+from tests.running import python
 
 # Chunk, left context, chunks: windows shorter and longer than a tile of 16, chunks that are no
 # multiple of it, many in a tile, and full context.
@@ -225,13 +224,10 @@ def by_hand(q: Tensor, p: Tensor, k: Tensor, v: Tensor, table: Tensor, factors: 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("architecture", [80, 90])  # A100, H100
-def test_compiles_for_gpus(architecture: int, environment: dict[str, str]) -> None:
+def test_compiles_for_gpus(architecture: int) -> None:
     """To machine code, which needs no GPU; in float32 and bfloat16, with and without dropout."""
     code = COMPILE.replace("ARCHITECTURE", str(architecture))
-    environment["TRITON_INTERPRET"] = "0"
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True
-    )
+    done = python(code, TRITON_INTERPRET="0")
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.split() == ["cubin"] * 12
 

@@ -5,7 +5,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -85,13 +85,6 @@ def listening(command: list[str], port: int) -> Iterator[None]:
             yield
         finally:
             process.terminate()
-
-
-def wait_until(holds: Callable[[], bool], seconds: float = 10.0) -> None:
-    until = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < until
-        time.sleep(0.02)
 
 
 def call_of(recordings: Recordings, *numbers: int) -> np.ndarray:

@@ -25,9 +25,9 @@ from asrkit.serve.decode import NICE
 from asrkit.serve.server import Limits, Server
 from asrkit.serve.uploads import Decoders
 from tests.conftest import PROJECT
-from tests.running import python
+from tests.running import python, wait_until
 from tests.serve import decoders
-from tests.serve.running import Recordings, serving, wait_until
+from tests.serve.running import Recordings, serving
 from tests.serve.test_stream import converse, in_bytes, start, text_of
 
 URL = "http://{}/v1/audio/transcriptions"
@@ -228,10 +228,7 @@ def test_hours_of_silence_whose_clients_leave_keep_no_place(
             one.close()
         wait_until(lambda: server.streams == 0)
         path = recordings[0][0]
-        files = {"file": (path.name, path.read_bytes())}
-        url = f"http://{address}/v1/audio/transcriptions"
-        answer = httpx.post(url, files=files, timeout=30)
-        assert answer.json()["text"] == served.transcribe(path).text
+        assert upload(address, path).json()["text"] == served.transcribe(path).text
 
 
 def holds_a_file(process: int, folder: Path) -> bool:

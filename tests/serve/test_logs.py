@@ -16,8 +16,8 @@ from asrkit.runtime import Recognizer
 from asrkit.serve import logs
 from asrkit.serve.dialects import files
 from asrkit.serve.server import Server
-from tests.running import python
-from tests.serve.running import serving, wait_until
+from tests.running import python, wait_until
+from tests.serve.running import serving
 from tests.serve.test_decode import HEAD
 
 HOSTILE = "/\x1b[31m\n2026-01-01T00:00:00Z INFO call: x=1\u202e\x9b2J status=200"

@@ -12,7 +12,8 @@ from websockets.sync.client import connect
 
 from asrkit.runtime import Recognizer
 from asrkit.serve.server import Limits, Server
-from tests.serve.running import Recordings, serving, wait_until
+from tests.running import wait_until
+from tests.serve.running import Recordings, serving
 from tests.serve.test_dialects import (
     CLEAR,
     COMMIT,

@@ -21,7 +21,8 @@ from asrkit.pretrained import ready_models
 from asrkit.serve.server import Server
 from asrkit.serve.store import MEMORY, SqliteStore, StoredCall
 from tests.conftest import PROJECT
-from tests.serve.running import Recordings, serving, wait_until
+from tests.running import wait_until
+from tests.serve.running import Recordings, serving
 from tests.serve.test_restart import Caller, whole
 from tests.serve.test_stream import assert_is, start
 

@@ -33,7 +33,8 @@ from asrkit.runtime import Recognizer
 from asrkit.serve.dialects.audio import MU_LAW
 from asrkit.serve.server import Limits, Server
 from tests.conftest import PROJECT, skip
-from tests.serve.running import Recordings, call_of, serving, spans, spoken, wait_until
+from tests.running import wait_until
+from tests.serve.running import Recordings, call_of, serving, spans, spoken
 from tests.serve.test_dialects import CONNECTED, STOP, media, start
 
 try:

@@ -13,7 +13,7 @@ import pytest
 import asrkit
 from asrkit.commands.serve import application_of, arguments_of
 from tests.conftest import skip
-from tests.running import free_ports
+from tests.running import free_ports, wait_until
 from tests.serve.test_restart import Caller, Recordings, whole
 from tests.serve.test_stream import assert_is
 
@@ -84,7 +84,5 @@ def test_calls_go_on_without_a_replica(
     for messages, each in zip(heard, samples, strict=True):
         assert_is(messages, recognizer.transcribe(each), len(each))
     assert sum(caller.resumes > 1 for caller in callers) >= 1  # else nothing was interrupted
-    deadline = time.monotonic() + 60
-    while len(replicas()) < 2 and time.monotonic() < deadline:
-        time.sleep(0.5)
-    assert len(first) == len(replicas()) == 2
+    wait_until(lambda: len(replicas()) == 2, 60)
+    assert len(first) == 2

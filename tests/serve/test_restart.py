@@ -23,8 +23,8 @@ from asrkit.runtime import Recognizer
 from asrkit.serve.server import Limits, Server
 from asrkit.serve.store import MEMORY, RedisStore, SqliteStore, Store, StoredCall
 from tests.conftest import PROJECT
-from tests.running import free_ports
-from tests.serve.running import Recordings, connected, listening, serving, wait_until
+from tests.running import free_ports, wait_until
+from tests.serve.running import Recordings, connected, listening, serving
 from tests.serve.test_stream import assert_is
 
 PACKET = 1600

@@ -11,7 +11,8 @@ from websockets.sync.client import connect
 
 from asrkit.runtime import Recognizer
 from asrkit.serve.server import Limits, Server
-from tests.serve.running import Recordings, serving, wait_until
+from tests.running import wait_until
+from tests.serve.running import Recordings, serving
 from tests.serve.test_client import cutting
 from tests.serve.test_restart import Caller
 from tests.serve.test_store import resumed

@@ -16,7 +16,8 @@ from asrkit.runtime import Recognizer
 from asrkit.serve.resumption import name_of
 from asrkit.serve.server import Limits, Server
 from asrkit.serve.store import SqliteStore, StoredCall
-from tests.serve.running import Recordings, serving, wait_until
+from tests.running import wait_until
+from tests.serve.running import Recordings, serving
 from tests.serve.test_restart import Caller
 
 KEY = b"k" * 16

@@ -90,7 +90,7 @@ def test_inputs_are_read_or_rejected(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["hotwords"])
 def test_inputs_of_a_kind_are_read_or_rejected(name: str, tmp_path: Path) -> None:
     """The quickest kinds of input, for a moment."""
-    torture(PARTS[name], 50, tmp_path, tmp_path / "kept")
+    torture(PARTS[name], 20, tmp_path, tmp_path / "kept")
     assert not (tmp_path / "kept").exists()
 
 

@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,7 +20,7 @@ from asrkit.transcription.batches import Decoded, together
 from asrkit.transcription.journal import NAME, Journal
 from asrkit.transcription.output import Heard, Output
 from tests.conftest import PROJECT, speech, write_manifest
-from tests.running import LETTERS, run, talkative_model
+from tests.running import LETTERS, run, talkative_model, wait_until
 
 Printed = pytest.CaptureFixture[str]
 OUT = ["--output-dir", "out"]
@@ -212,12 +211,6 @@ def workers(session: int) -> list[int]:
     return found
 
 
-def wait_until(holds: Callable[[], object], process: subprocess.Popen[str]) -> None:
-    while not holds():
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.1)
-
-
 def assert_complete(expected: str) -> None:
     """Check that the transcripts are those of one process, and the journal has each once."""
     header = expected.splitlines(keepends=True)[0]
@@ -231,7 +224,7 @@ def assert_complete(expected: str) -> None:
 def test_a_worker_is_killed(many: list[str], expected: str) -> None:
     """Nothing is lost or doubled: the same command decodes what is left."""
     with started(many) as parent:
-        wait_until(keys, parent)
+        wait_until(keys, 300)
         os.kill(workers(parent.pid)[0], signal.SIGKILL)
         _, told = parent.communicate(timeout=300)
     assert parent.returncode == 2
@@ -253,16 +246,12 @@ def test_the_command_is_killed(
 ) -> None:
     """Its workers end, and the same command decodes what is left."""
     with started(many) as parent:
-        wait_until(lambda: len(keys()) >= 20, parent)
+        wait_until(lambda: len(keys()) >= 20, 300)
         assert workers(parent.pid)
         parent.send_signal(number)
         parent.wait(60)
     assert parent.returncode == (130 if number == signal.SIGINT else -number)
-    for _ in range(100):
-        if not workers(parent.pid):
-            break
-        time.sleep(0.1)
-    assert not workers(parent.pid)
+    wait_until(lambda: not workers(parent.pid))
     done = len(keys())
     assert 20 <= done < RECORDINGS * 5 // 6  # control
     assert run("decode", *many, *OUT) == 1
