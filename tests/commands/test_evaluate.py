@@ -105,9 +105,6 @@ def test_full_context_beside_two_passes_has_the_first_search(tmp_path: Path, sho
 
 
 def test_mistakes(model: Path, dev: Path, refused: Shown) -> None:
-    for chunk in ("0", "100", "ten"):
-        said = refused("evaluate", "--model", model, "--chunk-ms", chunk, dev)
-        assert "--chunk-ms must be" in said
     assert "no.jsonl does not exist" in refused("evaluate", "--model", model, "no.jsonl")
     device = refused("evaluate", "--model", model, "--device", "foo", dev)
     assert "device must be one of cpu" in device

@@ -31,16 +31,15 @@ def test_a_plan(corpus: Path, tmp_path: Path, capsys: Output) -> None:
 
 def test_mistakes(corpus: Path, tmp_path: Path, capsys: Output) -> None:
     train, output = corpus / "train.jsonl", tmp_path / "mine.yaml"
-    assert run("plan", train, train, "--output", output) == 2
-    assert "dev must have other recordings than train" in capsys.readouterr().err
-    assert run("plan", train, corpus / "dev.jsonl", "--output", train) == 2
-    assert "is read and cannot be written" in capsys.readouterr().err
-    assert run("plan", train, tmp_path / "no.jsonl", "--output", output) == 2
-    assert "no.jsonl does not exist" in capsys.readouterr().err
-    silent = write_manifest(tmp_path / "x.jsonl", {"id": "a", "audio": "a.wav", "text": "no"})
-    assert run("plan", train, silent, "--output", output) == 2
-    assert "has no readable recording with a text" in capsys.readouterr().err
-    write_manifest(tmp_path / "x.jsonl", {"id": "a", "text": "no"})
-    assert run("plan", train, silent, "--output", output) == 2
-    assert "x.jsonl:1: 'audio': field required" in capsys.readouterr().err
+    lost = write_manifest(tmp_path / "x.jsonl", {"id": "a", "audio": "a.wav", "text": "no"})
+    other = write_manifest(tmp_path / "y.jsonl", {"id": "a", "text": "no"})
+    for dev, written, told in (
+        (train, output, "dev must have other recordings than train"),
+        (corpus / "dev.jsonl", train, "is read and cannot be written"),
+        (tmp_path / "no.jsonl", output, "no.jsonl does not exist"),
+        (lost, output, "has no readable recording with a text"),
+        (other, output, "y.jsonl:1: 'audio': field required"),
+    ):
+        assert run("plan", train, dev, "--output", written) == 2
+        assert told in capsys.readouterr().err
     assert not output.exists()

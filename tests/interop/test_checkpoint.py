@@ -91,11 +91,8 @@ def test_a_member_without_its_bytes_and_an_archive_that_is_compressed(tmp_path: 
 
 def test_settings() -> None:
     assert read_settings(b"a: [1, b]", "x") == {"a": [1, "b"]}
-    bomb = b"a: &a [x]\n" + b"".join(
-        b"%c: &%c [%s]\n" % (98 + i, 98 + i, b", ".join([b"*%c" % (97 + i)] * 9)) for i in range(9)
-    )
     for data, told in [
-        (bomb, "aliases"),
+        (b"a: &a [*a]", "aliases"),
         (b"!!python/object/apply:os.system [id]", "could not determine a constructor"),
         (b"[" * 5000, "nested too deeply"),
         (b"\xff", "UTF-8"),

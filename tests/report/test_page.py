@@ -116,7 +116,6 @@ def test_mistakes(
             [folder, "--manifest", str(tmp_path / "empty.jsonl")],
             "the manifest has no recording to score",
         ),
-        ([folder, "--chunk-ms", "0"], "--chunk-ms must be a multiple of 40 ms from 40"),
         ([folder, "--chunk-ms", "100"], "--chunk-ms must be a multiple"),
     ):
         assert main(arguments) == 2

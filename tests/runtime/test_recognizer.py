@@ -40,8 +40,6 @@ def test_load_takes_what_is_not_given_from_the_model_file(tmp_path: Path) -> Non
     [
         ("search", "magic", "'search.kind': must be one of .* got 'magic'"),
         ("search", {"kind": "prefix_beam", "beem": 3}, "has no option 'beem'; it has beam,"),
-        ("chunk_size", 0, "chunk_size must be .* or 'full', got 0"),
-        ("left_context", -1, "left_context must be .*, got -1"),
         ("chunk_size", True, "chunk_size must be 1 to 90000 frames or 'full', got True"),
         ("left_context", 1.5, "left_context must be 0 to 90000 frames, got 1.5"),
         ("device", "abacus", "^device must be one of cpu.* got 'abacus'$"),

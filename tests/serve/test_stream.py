@@ -17,8 +17,7 @@ from websockets.sync.client import ClientConnection, connect
 
 from asrkit import Endpointer
 from asrkit.runtime import Recognizer, Result
-from asrkit.serve import resumption
-from asrkit.serve.calls import Call, CallUpdate, SavedCall
+from asrkit.serve.calls import Call, CallUpdate
 from asrkit.serve.converse import Conversation
 from asrkit.serve.converse import converse as talk
 from asrkit.serve.dialects.asrkit_stream import AsrkitStream
@@ -259,13 +258,6 @@ def test_channels_are_streams(served: Recognizer) -> None:
             client.send(json.dumps(resume))
             text = json.loads(client.recv(timeout=10))["message"]
             assert text == "finals: expected 2 numbers, got 3"
-
-
-def test_states_as_bytes() -> None:
-    saved = SavedCall(b"ab\nc", 5, 1), SavedCall(b"\nd", 5, 1)
-    value = SuspendedCall(Start(type="start", channels=2), saved)
-    data = resumption.to_bytes(value, b"k" * 32, "n")
-    assert resumption.from_bytes(data, b"k" * 32, "n") == value
 
 
 def test_a_client_that_reads_nothing_is_left(

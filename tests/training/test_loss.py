@@ -1,5 +1,6 @@
 """The training loss; two views of an utterance: their disagreement, its gradient, the contexts."""
 
+import itertools
 import random
 
 import pytest
@@ -54,9 +55,10 @@ def test_loss_of_two_views_is_their_mean_and_their_disagreement() -> None:
 
 
 def test_contexts_of_views() -> None:
-    config = ContextConfig(chunk_sizes=[4, 16], left_contexts=[0, 64], full_share=0.5)
+    sets = {"chunk_sizes": [4, 16], "left_contexts": [0, 64], "right_contexts": [0, 3]}
+    config = ContextConfig(**sets, full_share=0.5)
     full, draw = (FULL_CONTEXT, 0, 0), random.Random(0)
-    chunked = {(c, m, 0) for c in (4, 16) for m in (0, 64)}
+    chunked = {*itertools.product(*sets.values())}
     drawn = [draw_contexts(config, "one", draw) for _ in range(400)]
     assert {len(views) for views in drawn} == {1}
     assert {views[0] for views in drawn} == chunked | {full}
