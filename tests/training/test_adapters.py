@@ -11,7 +11,7 @@ from asrkit import train
 from asrkit.config.read_yaml import ConfigError
 from asrkit.errors import UserError
 from asrkit.model import Network
-from asrkit.model_file import load_model, save_model
+from asrkit.model_file import load_model
 from asrkit.text import CharTokenizer
 from asrkit.training.adapters import AdaptedLinear, add_adapters, merge, new_label_masks
 from asrkit.training.optimizer import parameters_of
@@ -71,8 +71,7 @@ def test_only_adapters_and_rows_of_new_labels_learn(head: Any) -> None:
 @pytest.fixture
 def config(corpus: Path, tmp_path: Path) -> Path:
     """A configuration that starts from a model without the letters n and o."""
-    save_model(tmp_path / "m.safetensors", a_file(CharTokenizer(list("yes "))))
-    return minimal(tmp_path, corpus, tmp_path / "m.safetensors", epochs=2, average=2)
+    return minimal(tmp_path, corpus, a_file(CharTokenizer(list("yes "))), epochs=2, average=2)
 
 
 def trained(config: Path, *overrides: str) -> Path:

@@ -11,7 +11,7 @@ import yaml
 from asrkit import train
 from asrkit.build import build_normalizer
 from asrkit.config.read_yaml import ConfigError
-from asrkit.config.schema import Config, load_config, parse_config
+from asrkit.config.schema import load_config, parse_config
 from asrkit.errors import UserError
 from asrkit.interop import import_checkpoint
 from asrkit.model_file import ModelFile, load_model, read_header, save_model
@@ -32,18 +32,17 @@ KINDS: dict[str, tuple[str, str, dict[str, str]]] = {  # format, fixture, option
 EXTRA = "étoile"  # letters that no fixture has
 
 
-def imported(kind: str, path: Path) -> ModelFile:
-    """Write the model file of an imported checkpoint, and return its contents."""
+def imported(kind: str) -> ModelFile:
+    """Return the model file of an imported checkpoint."""
     toolkit, name, options = KINDS[kind]
     folder = FIXTURES / name
     source = folder / "model.nemo" if toolkit == "nemo" else folder
-    file = import_checkpoint(toolkit, source, **options).file
-    save_model(path, file)
-    return file
+    return import_checkpoint(toolkit, source, **options).file
 
 
-def minimal(folder: Path, corpus: Path, start: Path, **training: object) -> Path:
-    """Write a configuration without `model`, `context` and `text`."""
+def minimal(folder: Path, corpus: Path, file: ModelFile, **training: object) -> Path:
+    """Write a model and a configuration that starts from it, without network, contexts and text."""
+    save_model(start := folder / "m.safetensors", file)
     values = {
         "data": {"train": str(corpus / "train.jsonl"), "dev": str(corpus / "dev.jsonl"),
                  "max_batch_seconds": 6.0, "num_buckets": 2, "num_workers": 0},
@@ -58,8 +57,8 @@ def minimal(folder: Path, corpus: Path, start: Path, **training: object) -> Path
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_unwritten_settings_and_labels_are_those_of_the_model(kind: str, tmp_path: Path) -> None:
-    file = imported(kind, tmp_path / "m.safetensors")
-    path = minimal(tmp_path, tmp_path, tmp_path / "m.safetensors")
+    file = imported(kind)
+    path = minimal(tmp_path, tmp_path, file)
     config = load_training(path, [])
     assert config.model == file.config.model
     assert config.context == file.config.context
@@ -90,8 +89,7 @@ def test_unwritten_settings_and_labels_are_those_of_the_model(kind: str, tmp_pat
 def test_a_written_setting_that_differs_is_refused(
     override: str, told: str, tmp_path: Path
 ) -> None:
-    save_model(tmp_path / "m.safetensors", a_file())
-    path = minimal(tmp_path, tmp_path, tmp_path / "m.safetensors")
+    path = minimal(tmp_path, tmp_path, a_file())
     with pytest.raises(UserError, match=told):
         load_training(path, [override])
     same = ["model.dim=24", "model.position=relative", "model.dropout=0.3", "model.frontend=kaldi"]
@@ -99,20 +97,19 @@ def test_a_written_setting_that_differs_is_refused(
     assert config == a_file().config.model.model_copy(update={"dropout": 0.3})
 
 
-def start(folder: Path, **changes: dict[str, Any]) -> Config:
-    """Save a model with changed sections of the configuration; return that."""
+def changed(**changes: dict[str, Any]) -> ModelFile:
+    """Return a model with changed sections of the configuration."""
     file = a_file()
     values = file.config.model_dump(mode="json")
     config = parse_config({name: each | changes.get(name, {}) for name, each in values.items()})
-    save_model(folder / "m.safetensors", file._replace(config=config))
-    return config
+    return file._replace(config=config)
 
 
 def test_contexts_and_text_may_be_written(tmp_path: Path) -> None:
     """Another tokenizer takes no rule of the model's texts, and no weight depends on a context."""
     context = {"chunk_sizes": [5], "left_contexts": [10], "right_contexts": [2]}
-    first = start(tmp_path, context=context, text={"case": "upper"})
-    path = minimal(tmp_path, tmp_path, tmp_path / "m.safetensors")
+    file = changed(context=context, text={"case": "upper"})
+    first, path = file.config, minimal(tmp_path, tmp_path, file)
     config = load_training(path, ["context.chunk_sizes=[3]"])
     assert config.context == first.context.model_copy(update={"chunk_sizes": [3]})
     assert (config.text, config.training.keep_labels) == (first.text, True)
@@ -130,8 +127,7 @@ def test_contexts_and_text_may_be_written(tmp_path: Path) -> None:
 
 def test_options_of_the_same_head_are_filled(tmp_path: Path) -> None:
     head = {"kind": "transducer", "predictor_dim": 12, "joint_dim": 8, "ctc_weight": 0.3}
-    start(tmp_path, model={"head": head})
-    path = minimal(tmp_path, tmp_path, tmp_path / "m.safetensors")
+    path = minimal(tmp_path, tmp_path, changed(model={"head": head}))
     found = load_training(path, ["model.head={kind: transducer, dropout: 0.01}"])
     known = found.model.head.model_dump()
     assert (known["predictor_dim"], known["joint_dim"], known["dropout"]) == (12, 8, 0.01)
@@ -142,8 +138,7 @@ def test_options_of_the_same_head_are_filled(tmp_path: Path) -> None:
 def test_appended_labels_are_counted_and_sub_words_refuse(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    save_model(tmp_path / "m.safetensors", a_file(CharTokenizer(list("abc "))))
-    path = minimal(tmp_path, tmp_path, tmp_path / "m.safetensors")
+    path = minimal(tmp_path, tmp_path, a_file(CharTokenizer(list("abc "))))
     config = load_training(path, [])
     with caplog.at_level(logging.WARNING):
         tokenizer_of(config, ["a b", "ab"])
@@ -161,8 +156,7 @@ def test_appended_labels_are_counted_and_sub_words_refuse(
 
 
 def test_a_resumed_training_keeps_its_settings_without_the_first_model(tmp_path: Path) -> None:
-    start(tmp_path, context={"chunk_sizes": [5]})
-    path = minimal(tmp_path, tmp_path, tmp_path / "m.safetensors")
+    path = minimal(tmp_path, tmp_path, changed(context={"chunk_sizes": [5]}))
     config = load_training(path, [])
     (tmp_path / "out").mkdir()
     written = config.model_dump(mode="json")
@@ -175,8 +169,7 @@ def test_a_resumed_training_keeps_its_settings_without_the_first_model(tmp_path:
 
 
 def test_other_features_have_statistics_of_their_own(corpus: Path, tmp_path: Path) -> None:
-    save_model(tmp_path / "m.safetensors", file := a_file())
-    path, means = minimal(tmp_path, corpus, tmp_path / "m.safetensors"), []
+    path, means = minimal(tmp_path, corpus, file := a_file()), []
     for frontend in ("kaldi", "sherpa_nemo"):
         folder = tmp_path / frontend
         overrides = [f"model.frontend={frontend}", f"training.output_dir={folder}"]
@@ -191,9 +184,9 @@ def test_other_features_have_statistics_of_their_own(corpus: Path, tmp_path: Pat
 def test_steps_lower_the_loss_and_keep_the_settings(
     kind: str, corpus: Path, tmp_path: Path
 ) -> None:
-    file = imported(kind, tmp_path / "m.safetensors")
+    file = imported(kind)
     fast = {"epochs": 3, "learning_rate": 5e-3, "validate_every_epochs": 3}
-    path = minimal(tmp_path, corpus, tmp_path / "m.safetensors", **fast)
+    path = minimal(tmp_path, corpus, file, **fast)
     assert train.main(["--config", str(path)]) == 0
     log = (tmp_path / "out" / "train.log").read_text()
     losses = [float(each) for each in re.findall(r"  step \d+  loss (\S+)", log)]

@@ -50,8 +50,7 @@ def old(tmp_path: Path) -> str:
 
 @pytest.fixture
 def config(corpus: Path, tmp_path: Path) -> Path:
-    save_model(tmp_path / "m.safetensors", a_file(CharTokenizer(list("so "))))
-    return minimal(tmp_path, corpus, tmp_path / "m.safetensors")
+    return minimal(tmp_path, corpus, a_file(CharTokenizer(list("so "))))
 
 
 def loaded(config: Path, *overrides: str) -> Config:
