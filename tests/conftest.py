@@ -1,5 +1,6 @@
 """Small models, recordings and corpora for the tests."""
 
+import gc
 import importlib.util
 import json
 import logging
@@ -65,6 +66,12 @@ def _process() -> None:
     torch.set_num_threads(1)  # several test processes share two cores
     # What a shell starts in the background ignores Ctrl-C, and so would all that it starts.
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="module")
+def collected() -> None:
+    """End generators that other tests left: where a deeply nested text is read they could not."""
+    gc.collect()
 
 
 @pytest.fixture(autouse=True)

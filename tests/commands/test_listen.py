@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 Shown = Callable[..., str]
+pytestmark = pytest.mark.usefixtures("collected")  # texts are nested deeply
 HIDDEN = ("word", "secret")
 
 

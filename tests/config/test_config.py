@@ -25,6 +25,7 @@ from asrkit.model.positions import KINDS
 from tests.conftest import PROJECT
 
 CONF = PROJECT / "conf" / "conformer.yaml"
+pytestmark = pytest.mark.usefixtures("collected")  # texts are nested deeply
 
 
 WRONG = {

@@ -43,6 +43,7 @@ def test_nemo(audio: Path, tmp_path: Path, capsys: Output) -> None:
     assert "left out 1, impossible value: train_manifest.json:5: 'audio': input sh" in errors
 
 
+pytestmark = pytest.mark.usefixtures("collected")  # texts are nested deeply
 LINES = '{"path": "audio/a.wav", "sentence": "one", "client_id": "x"}\n'
 
 

@@ -22,6 +22,8 @@ from asrkit.training.dataset import fitting
 from tests.conftest import speech, write_manifest, write_wav
 from tests.data.encoding import ENCODE
 
+pytestmark = pytest.mark.usefixtures("collected")  # texts are nested deeply
+
 
 def test_paths_are_relative_to_the_manifest(corpus: Path) -> None:
     first = next(read_manifest(corpus / "train.jsonl"))

@@ -21,6 +21,8 @@ from asrkit.interop.checkpoint import (
     read_weights,
 )
 
+pytestmark = pytest.mark.usefixtures("collected")  # texts are nested deeply
+
 
 def tar(path: Path, *members: tuple[str, bytes], **changes: Any) -> Path:
     """An archive of these members; `changes` are attributes of the last of them."""

@@ -25,6 +25,7 @@ from tests.serve.offline import BEGUN, ENDED, Offline, fits, segment, update
 from tests.serve.running import connected, serving
 
 Kind = Callable[[Server], Offline]
+pytestmark = pytest.mark.usefixtures("collected")  # texts are nested deeply
 CODES = bytes(range(256))
 HALF = "the audio ends within a sample: 1 bytes are not used"
 SNOWMAN = "the model cannot write '☃': left out of the preferred phrases"

@@ -29,6 +29,7 @@ from tests.serve.test_dialects import (
 from tests.serve.test_stream import converse, in_bytes, text_of
 from tests.serve.test_stream import start as call
 
+pytestmark = pytest.mark.usefixtures("collected")  # texts are nested deeply
 AUDIO = b"\x10\x20" * 800
 CONVERSATIONS: dict[str, list[str | bytes]] = {
     "/v1/stream": [

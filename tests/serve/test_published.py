@@ -47,6 +47,7 @@ else:
     DEEPGRAM = True
 
 Message = dict[str, Any]
+pytestmark = pytest.mark.usefixtures("collected")  # texts are nested deeply
 NOVA = "the model 'nova-3' is not served: small-en-alnum is used"
 ITEM = "conversation.item.input_audio_transcription"
 

@@ -24,6 +24,7 @@ from asrkit.text import (
     normalize,
 )
 
+pytestmark = pytest.mark.usefixtures("collected")  # texts are nested deeply
 TEXTS = [
     "seven three oh",
     "P I T T S B U R G H",
