@@ -24,10 +24,10 @@ from asrkit.serve import uploads
 from asrkit.serve.decode import NICE
 from asrkit.serve.server import Limits, Server
 from asrkit.serve.uploads import Decoders
-from tests.conftest import PROJECT
 from tests.running import python, wait_until
 from tests.serve import decoders
 from tests.serve.running import Recordings, serving
+from tests.serve.test_processes import address_of, running
 from tests.serve.test_stream import converse, in_bytes, start, text_of
 
 URL = "http://{}/v1/audio/transcriptions"
@@ -81,7 +81,7 @@ def test_broken_decoders_cost_one_upload(
         over = threading.Event()
 
         def neighbour() -> None:
-            while not over.is_set():
+            while not over.wait(0.1):
                 found.append(text_of(converse(start(address), list(in_bytes(samples, 1)))))
 
         thread = threading.Thread(target=neighbour)
@@ -241,15 +241,15 @@ def holds_a_file(process: int, folder: Path) -> bool:
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="files without names are Linux's")
 @pytest.mark.parametrize(("name", "how"), [("a", signal.SIGTERM), ("a.gsm", signal.SIGKILL)])
-def test_a_server_that_ends_leaves_no_upload_behind(tmp_path: Path, how: int, name: str) -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "asrkit", "serve", "--port", "0", "--streams", "5"],
-        cwd=PROJECT, stderr=subprocess.PIPE, text=True, env={**os.environ, "TMPDIR": str(tmp_path)},
-    )  # fmt: skip
-    assert process.stderr is not None
-    address = process.stderr.readline().strip().rpartition("http://")[2].rstrip("/")
-    threading.Thread(target=process.stderr.read, daemon=True).start()
-    with uploading(address, silence(3600) + bytes(2_000_000), name):
+def test_a_server_that_ends_leaves_no_upload_behind(
+    tmp_path: Path, how: int, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    command = ("-m", "asrkit", "serve", "--port", "0", "--streams", "5")
+    with (
+        running(*command, err=subprocess.PIPE) as process,
+        uploading(address_of(process), silence(3600) + bytes(2_000_000), name),
+    ):
         wait_until(lambda: holds_a_file(process.pid, tmp_path), 60.0)
         process.send_signal(how)
         process.wait(timeout=30)
