@@ -127,20 +127,19 @@ def find(address: Address, kinds: Sequence[str] = (".safetensors", ".nemo")) -> 
     return source
 
 
-def find_files(address: Address, alternatives: Iterable[Sequence[str]]) -> Source:
+def find_files(address: Address, patterns: Sequence[str]) -> Source:
     """Return the source of several files.
 
     Args:
-        alternatives: patterns of the names; the first of each alternative is required.
+        patterns: patterns of the names; the first one is required.
     """
 
     def choose(names: Iterable[str]) -> list[str]:
-        for patterns in alternatives:
-            if any(fnmatchcase(name, patterns[0]) for name in names):
-                return [name for name in names if any(fnmatchcase(name, each) for each in patterns)]
-        return []
+        if not any(fnmatchcase(name, patterns[0]) for name in names):
+            return []
+        return [name for name in names if any(fnmatchcase(name, each) for each in patterns)]
 
-    return located(address, choose, " or ".join(first for first, *_ in alternatives))
+    return located(address, choose, patterns[0])
 
 
 def find_entry(entry: Entry) -> Source:

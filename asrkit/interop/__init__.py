@@ -18,10 +18,10 @@ FORMATS: dict[str, Callable[..., Imported]] = {
     "whisper": read_whisper,
 }
 OPTIONS = {"nemo": ("head", "prompt"), "wenet": (), "whisper": ("frame_ms",)}
-# Patterns of the files of a repository, in alternatives; the first one is required.
-FILES: dict[str, list[tuple[str, ...]]] = {
-    "wenet": [("train.yaml", "final.pt", "units.txt", "words.txt", "*.model")],
-    "whisper": [("model.safetensors", "config.json"), ("model.bin",)],
+# Patterns of the files of a repository; the first one is required.
+FILES: dict[str, tuple[str, ...]] = {
+    "wenet": ("train.yaml", "final.pt", "units.txt", "words.txt", "*.model"),
+    "whisper": ("model.safetensors", "config.json"),
 }
 
 

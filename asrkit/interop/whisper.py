@@ -1,8 +1,7 @@
-"""Whisper's encoder, the start of a training, in the files of three toolkits."""
+"""Whisper's encoder, the start of a training, in the files of two toolkits."""
 
 import json
 from collections.abc import Mapping
-from functools import reduce
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +12,6 @@ from torch.nn import functional
 
 from asrkit.errors import reason
 from asrkit.interop.checkpoint import CheckpointError, read_bytes, read_saved, require_tensors
-from asrkit.interop.ctranslate2 import read_variables
 from asrkit.interop.imported import Imported, assemble
 from asrkit.interop.weights import Weights
 from asrkit.model.positions import SinusoidalPosition
@@ -49,11 +47,6 @@ TRANSFORMERS = Layout(
     "transformers", "layers.{}", "embed_positions.weight", "layer_norm",
     ("self_attn_layer_norm", ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
      "self_attn.out_proj", "final_layer_norm", "fc1", "fc2"),
-)  # fmt: skip
-CTRANSLATE2 = Layout(
-    "CTranslate2", "layer_{}", "position_encodings.encodings", "layer_norm",
-    ("self_attention.layer_norm", "self_attention.linear_0", "self_attention.linear_1",
-     "ffn.layer_norm", "ffn.linear_0", "ffn.linear_1"),
 )  # fmt: skip
 
 
@@ -95,26 +88,14 @@ def read_whisper(path: Path, frame_ms: int = FRAME_MS) -> Imported:
 def read_source(path: Path) -> Source:
     """Read a checkpoint by the form of its file, or of the file in its folder."""
     if path.is_dir():
-        known = [path / name for name in ("model.safetensors", "model.bin")]
-        path = next((each for each in known if each.is_file()), path)
-    if path.is_dir() or not path.is_file():
+        path /= "model.safetensors"
+    if not path.is_file():
         raise CheckpointError(
-            "must be OpenAI's .pt file, or a folder with model.safetensors (transformers) or "
-            "model.bin (CTranslate2)"
+            "must be OpenAI's .pt file, or a folder with model.safetensors (transformers)"
         )
     if path.suffix == ".safetensors":
         return read_transformers(path)
     with path.open("rb") as file:
-        if path.suffix == ".bin":
-            weights = read_variables(file, path.name)
-            heads = whole(weights.pop("encoder/num_heads", torch.zeros(())).item())
-            ends = {"/": ".", "gamma": "weight", "beta": "bias"}
-            weights = {
-                reduce(lambda text, each: text.replace(*each), ends.items(), name): tensor
-                for name, tensor in weights.items()
-                if tensor.is_floating_point()
-            }
-            return Source(CTRANSLATE2, Weights(weights), heads, (path,))
         values = read_saved(file, path.name)
         parts = values if isinstance(values, dict) else {}
         dims = parts.get("dims")
@@ -152,10 +133,9 @@ def encoder_weights(weights: Weights, layout: Layout) -> dict[str, Tensor]:
     found |= weights.take_modules("encoder", "encoder", {"after_norm": layout.after_norm})
     names, layer = dict(zip(PARTS, layout.parts, strict=True)), 0
     while any(key.startswith(f"encoder.{layout.layer.format(layer)}.") for key in weights):
-        name, qkv = f"encoder.{layout.layer.format(layer)}", names["attention.qkv"]
-        if isinstance(qkv, tuple):  # its keys have no bias
-            zeros = torch.zeros_like(found["encoder.after_norm.bias"])
-            weights.setdefault(f"{name}.{qkv[1]}.bias", zeros)
+        name, key = f"encoder.{layout.layer.format(layer)}", names["attention.qkv"][1]
+        zeros = torch.zeros_like(found["encoder.after_norm.bias"])
+        weights.setdefault(f"{name}.{key}.bias", zeros)  # Whisper's keys have none
         found |= weights.take_modules(f"encoder.layers.{layer}", name, names)
         layer += 1
     return found
