@@ -9,7 +9,6 @@ from collections.abc import Callable
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
 
 from asrkit.backends import onnx
 from asrkit.backends.backend import Backend
@@ -23,13 +22,6 @@ logger = logging.getLogger("asrkit")
 
 # Arguments: model, context, CPU threads (None: the runtime's own number).
 Build = Callable[[RunnableModel, Context, int | None], Backend]
-
-
-class BackendKind(NamedTuple):
-    """A kind of backend: its function and its abilities."""
-
-    build: Build
-    on_any_device: bool = False
 
 
 def build_eager(model: RunnableModel, context: Context, threads: int | None) -> Backend:
@@ -52,10 +44,10 @@ def build_eager(model: RunnableModel, context: Context, threads: int | None) -> 
     return eager(model.load().model, context)
 
 
-BACKENDS = {
-    "eager": BackendKind(build_eager, on_any_device=True),
-    "onnx": BackendKind(partial(onnx.build, "onnx")),
-    "onnx-int8": BackendKind(partial(onnx.build, "onnx-int8")),
+BACKENDS: dict[str, Build] = {
+    "eager": build_eager,
+    "onnx": partial(onnx.build, "onnx"),
+    "onnx-int8": partial(onnx.build, "onnx-int8"),
 }
 
 
@@ -114,16 +106,15 @@ def build_kind(
 ) -> Backend:
     """Return the backend of a kind's name, or of an exported file's path."""
     if name in BACKENDS:
-        kind = BACKENDS[name]
+        build = BACKENDS[name]
     elif name.endswith(".onnx"):
-        kind = BackendKind(partial(onnx.of_file, Path(name)))
+        build = partial(onnx.of_file, Path(name))
     else:
         raise UserError(f"backend {refusal(name, (*BACKENDS, 'an .onnx file'))}")
-    if device != "cpu" and not kind.on_any_device:
-        able = ", ".join(each for each, other in BACKENDS.items() if other.on_any_device)
-        raise UserError(f"backend {shown(Path(name))} needs device cpu: choose {able}")
+    if device != "cpu" and name.removesuffix("-int8").endswith("onnx"):
+        raise UserError(f"backend {shown(Path(name))} needs device cpu: choose eager")
     try:
-        return kind.build(model, context, threads)
+        return build(model, context, threads)
     except UserError:
         raise
     except Exception as error:  # a runtime's, about a file that does not fit

@@ -45,8 +45,7 @@ def test_subsampling_of_the_guide_streams(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_backend_of_the_guide_equals_eager(monkeypatch: pytest.MonkeyPatch) -> None:
-    kind = registry.BackendKind(shown("build", registry))
-    monkeypatch.setitem(registry.BACKENDS, "float64", kind)
+    monkeypatch.setitem(registry.BACKENDS, "float64", shown("build", registry))
     file, recording = file_of(num_layers=1), speech(3.0, seed=3)
     ours, plain = (
         recognizer_of(file, Context(4, 8, 2), backend=each) for each in ("float64", "eager")
