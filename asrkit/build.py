@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from asrkit import audio, search
 from asrkit.audio import Frontend
-from asrkit.config.decoding import LanguageModelConfig
 from asrkit.config.kinds import SearchConfig
-from asrkit.config.running import ModelPart
+from asrkit.config.running import LanguageModelConfig, ModelPart
 from asrkit.config.training import TextConfig
 from asrkit.errors import UserError, printable, shown
 from asrkit.lm import (

@@ -7,9 +7,9 @@ from typing import Any
 
 from asrkit.cli.options import refuse
 from asrkit.cli.parser import complain
-from asrkit.config.decoding import LanguageModelConfig, parse_language_model, parse_search
 from asrkit.config.kinds import SearchConfig
 from asrkit.config.read_yaml import ConfigError, parse_yaml
+from asrkit.config.running import LanguageModelConfig, parse_language_model, parse_search
 from asrkit.context import FULL, Context
 from asrkit.data.manifest import LeftOut
 from asrkit.errors import UserError, shown

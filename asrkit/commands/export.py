@@ -185,7 +185,7 @@ def wired(
 
     from asrkit.backends.onnx import of_file
     from asrkit.build import build_search
-    from asrkit.config.decoding import parse_search
+    from asrkit.config.running import parse_search
     from asrkit.export import sherpa_folder
     from asrkit.export.sherpa_graphs import tail_samples
     from asrkit.runtime import Recognizer

@@ -1,14 +1,15 @@
-"""The part of a configuration that running a model reads, without torch."""
+"""What running a model reads, without torch: parts of its configuration, settings of decoding."""
 
+from pathlib import PurePath
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import BeforeValidator, ConfigDict, Field
 
 from asrkit import audio, search
-from asrkit.config.bounds import Section
+from asrkit.config.bounds import Number, NumberFromZero, Section
 from asrkit.config.context import ContextConfig
 from asrkit.config.error_messages import parsed
-from asrkit.config.kinds import AnyFrontend, AnySearch, usually
+from asrkit.config.kinds import AnyFrontend, AnySearch, SearchConfig, usually
 from asrkit.config.training import TextConfig
 from asrkit.context import FrameRate, Subsampled, rate_of
 from asrkit.registry import Kinds
@@ -66,9 +67,33 @@ class RunningConfig(Part):
     search: AnySearch = usually("greedy")
 
 
+class LanguageModelConfig(Section):
+    """A language model for decoding. Model files do not contain it, as they name no other files."""
+
+    # path of an ARPA file or a KenLM binary
+    path: Annotated[str, BeforeValidator(lambda it: str(it) if isinstance(it, PurePath) else it)]
+    units: Literal["words", "tokens"] = "words"
+    weight: NumberFromZero = 0.5
+    word_bonus: Number = 0.5  # added for each word, or token
+
+
+class _Decoding(Section):
+    lm: LanguageModelConfig
+
+
 def parse_running(values: Any) -> RunningConfig:
     """Check the part of the configuration in a model file or an export that running it reads."""
     return parsed(RunningConfig, without_gone(values), KINDS)
+
+
+def parse_search(value: Any) -> SearchConfig:
+    """Check a search given by a kind, or by a dict of a kind and its options."""
+    return parsed(RunningConfig, {"search": value}, KINDS).search
+
+
+def parse_language_model(value: Any) -> LanguageModelConfig:
+    """Check a language model given by a path, or by a dict of a path and options."""
+    return parsed(_Decoding, {"lm": value if isinstance(value, dict) else {"path": value}}, {}).lm
 
 
 def without_gone(values: Any, name: str = "", depth: int = 3) -> Any:

@@ -9,8 +9,8 @@ from asrkit.backends import build_backend, build_second
 from asrkit.backends.onnx import read
 from asrkit.backends.threads import threads_for
 from asrkit.build import build_frontend, build_fusion, build_normalizer, build_search
-from asrkit.config.decoding import LanguageModelConfig, parse_language_model, parse_search
 from asrkit.config.kinds import SearchConfig
+from asrkit.config.running import LanguageModelConfig, parse_language_model, parse_search
 from asrkit.context import FULL, FULL_CONTEXT, Context
 from asrkit.errors import UserError, shown
 from asrkit.extras import need

@@ -16,8 +16,8 @@ from asrkit.build_network import build_model
 from asrkit.cli.recognizer import asked_search
 from asrkit.config.bounds import Section
 from asrkit.config.checks import Needs
-from asrkit.config.decoding import parse_search
 from asrkit.config.read_yaml import ConfigError, parse_yaml
+from asrkit.config.running import parse_search
 from asrkit.config.schema import Config, load_config, parse_config, parse_record
 from asrkit.errors import UserError
 from asrkit.model import CTCHead

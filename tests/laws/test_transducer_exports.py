@@ -10,7 +10,7 @@ import torch
 from asrkit.backends.check import probe
 from asrkit.backends.pytorch import eager
 from asrkit.build import build_frontend
-from asrkit.config.decoding import parse_search
+from asrkit.config.running import parse_search
 from asrkit.errors import UserError
 from asrkit.export.__main__ import main as export
 from asrkit.model import Context, TransducerHead

@@ -7,7 +7,7 @@ import pytest
 
 import asrkit
 from asrkit.audio import AudioError
-from asrkit.config.decoding import parse_search
+from asrkit.config.running import parse_search
 from asrkit.model import Context
 from asrkit.model_file import load_model
 from asrkit.runtime import recognizer_of

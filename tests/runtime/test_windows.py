@@ -7,7 +7,7 @@ import pytest
 
 from asrkit import audio
 from asrkit.backends.check import difference
-from asrkit.config.decoding import parse_search
+from asrkit.config.running import parse_search
 from asrkit.model import FULL
 from asrkit.model_file import ModelFile, load_model
 from asrkit.runtime import Recognizer, long_audio, recognizer_of
