@@ -32,11 +32,6 @@ class MelScale(NamedTuple):
     of_hertz: Callable[[Array], Array]
     to_hertz: Callable[[Array], Array]
 
-    def edges(self, low: float, high: float, num_mels: int) -> np.ndarray:
-        """Return (F+2,) edges in mel: filter i begins at edge i, peaks at i + 1, ends at i + 2."""
-        first, last = self.of_hertz(np.array([low, high])).tolist()
-        return np.linspace(first, last, num_mels + 2)
-
 
 class Frontend:
     """Log mel features: 25 ms windows every 10 ms, power spectrum, mel filters, logarithm.
@@ -126,8 +121,9 @@ class Frontend:
         return array_namespace(mels).log(mels.clip(self.floor))
 
     def edges(self) -> np.ndarray:
-        """Return the (F+2,) edges of the filters, see `MelScale.edges`."""
-        return self.scale.edges(self.low, self.high, self.num_mels)
+        """Return (F+2,) edges in mel: filter i begins at edge i, peaks at i + 1, ends at i + 2."""
+        first, last = self.scale.of_hertz(np.array([self.low, self.high])).tolist()
+        return np.linspace(first, last, self.num_mels + 2)
 
     def mel_filters(self) -> np.ndarray:
         """Return the (fft_size/2+1, F) filters."""
