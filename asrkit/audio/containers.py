@@ -14,7 +14,7 @@ import numpy as np
 from asrkit.audio.reader import PADDING, AudioFile, bytes_after, cut_off
 from asrkit.audio.resampler import checked_rate
 from asrkit.audio.samples import MAX_SECONDS, TOLERANCE, AudioError
-from asrkit.errors import printable, shown
+from asrkit.errors import printable
 
 # The formats that FFmpeg may read: containers of audio. Playlists name other files; devices,
 # scripts and protocols are not files at all.
@@ -208,15 +208,9 @@ class Container(AudioFile):
         streams = self._container.streams.audio
         if len(streams) == 1 or self._asked is not None:
             return []
-        names = []
-        for number, each in enumerate(streams[:8]):
-            codec = each.codec_context  # None: FFmpeg does not know it
-            words = [f"{codec.name} {codec.layout.name}" if codec else "unknown codec"]
-            words += [each.metadata[key] for key in ("language", "title") if key in each.metadata]
-            names.append(f"{number}: {shown(' '.join(words), 80)[1:-1]}")
         return [
-            f"has {len(streams)} audio tracks ({', '.join(names)}); track {self._track} is read, "
-            "--track N reads another"
+            f"has {len(streams)} audio tracks, from 0; track {self._track} is read, --track N "
+            "reads another"
         ]
 
     def _is_pcm(self) -> bool:
