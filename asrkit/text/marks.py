@@ -1,7 +1,6 @@
 """Marks in a transcript that are not letters: entities, brackets, digits, signs, smileys."""
 
 import re
-import unicodedata
 from contextlib import suppress
 from functools import lru_cache
 
@@ -67,11 +66,6 @@ def marks_in(text: str) -> dict[str, list[str]]:
             found[kind] = marks
             text = pattern.sub(" ", text)
     return found
-
-
-def plain_letters(text: str) -> str:
-    """Return the text with plain letters for those of COMPATIBLE."""
-    return COMPATIBLE.sub(lambda match: unicodedata.normalize("NFKC", match[0]), text)
 
 
 def reread(run: str) -> str | None:

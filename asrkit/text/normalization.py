@@ -12,7 +12,7 @@ from asrkit.errors import UserError, shown
 from asrkit.extras import need
 from asrkit.registry import refusal
 from asrkit.text.graphemes import in_one_line
-from asrkit.text.marks import FORMS, MARKS, MISREAD, SPELLING, SYMBOLS, plain_letters, reread
+from asrkit.text.marks import COMPATIBLE, FORMS, MARKS, MISREAD, SPELLING, SYMBOLS, reread
 
 EXAMPLES = 4  # of each kind, the most frequent
 
@@ -123,7 +123,8 @@ def rules_of(choices: Normalization) -> list[Rule]:
 
 
 def _usual_form(match: re.Match[str]) -> str:
-    return unicodedata.normalize("NFC", plain_letters(match[0]))
+    plain = COMPATIBLE.sub(lambda each: unicodedata.normalize("NFKC", each[0]), match[0])
+    return unicodedata.normalize("NFC", plain)
 
 
 def _unless_kept(match: re.Match[str]) -> str:
