@@ -82,10 +82,7 @@ def checked(recording: Recording) -> Reading:
     """Return what `asrkit data check` knows of a line with the file."""
     facts = inspect(Facts("", 1, recording))
     lines = [each for each in (facts.problem, *facts.notes) if each]
-    signal, seconds = facts.signal, facts.seconds
-    if signal and signal.refused:
-        lines, seconds = [f"{signal.refused} samples are refused"], None
-    return Reading(seconds, tuple(e.removeprefix(f"{recording.audio} ") for e in lines))
+    return Reading(facts.seconds, tuple(e.removeprefix(f"{recording.audio} ") for e in lines))
 
 
 def fault_of(ffmpeg: Reading, decode: Reading, *others: Reading) -> str:

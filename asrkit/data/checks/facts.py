@@ -18,7 +18,6 @@ class Signal(NamedTuple):
     seconds: float  # seconds of readable audio
     rms: float  # root mean square around the mean
     clipped: float  # share of samples at full scale
-    refused: int  # number of samples that are not within ±LOUDEST
     digest: bytes  # equal for equal samples, in any file format
     mix_db: float = 0.0  # level of the mix of the channels, see `audio.samples.mix_db`
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from asrkit import audio
 from asrkit.audio.files import AudioFile, AudioInfo, block_size, opened
-from asrkit.audio.samples import LOUDEST, mix_db, no_channel
+from asrkit.audio.samples import mix_db, no_channel
 from asrkit.data.checks.facts import Check, Facts, Finding, Signal
 from asrkit.data.inputs import in_threads, read_recordings
 from asrkit.data.manifest import ManifestError, invalid_line, read_lines
@@ -73,31 +73,29 @@ def _blocks(file: AudioFile, utterance: Recording) -> Iterator[np.ndarray]:
 
     Unlike `audio.blocks`, a part outside the file is not an error here: a check reports it.
     """
-    rate, start, end = file.sample_rate, utterance.start or 0.0, file.count()
-    first = round(min(start * rate, end))
-    if utterance.duration is not None:
-        end = round(min((start + utterance.duration) * rate, end))
-    channel = utterance.channel
+    rate, channel = file.sample_rate, utterance.channel
     if channel is not None and channel >= file.num_channels:
         raise no_channel(file.name, channel, file.num_channels)
-    for block in file.blocks(block_size(file, BLOCK_SECONDS), first, end - first):
+    count = None if utterance.duration is None else round(utterance.duration * rate)
+    first = round((utterance.start or 0.0) * rate)
+    for block in file.blocks(block_size(file, BLOCK_SECONDS), first, count):
         yield block if channel is None else block[:, [channel]]
 
 
 def measure(blocks: Iterable[np.ndarray], rate: int) -> Signal | None:
-    """Measure one recording, given as blocks (n, channels) at `rate` Hz; None without samples."""
+    """Measure one recording, given as blocks (n, channels) at `rate` Hz; None without samples.
+
+    Raises:
+        AudioError: for samples that training refuses.
+    """
     digest = hashlib.blake2b(digest_size=16)
     total = squares = 0.0
-    frames = size = clipped = refused = 0
+    frames = size = clipped = 0
     channels: np.ndarray | float = 0.0  # energy of each channel
     for block in blocks:
         digest.update(block.tobytes())
-        usable = np.abs(block) <= LOUDEST  # false for NaN
-        if not usable.all():
-            refused += int(np.count_nonzero(~usable))
-            block = np.where(usable, block, np.float32(0))
         clipped += int(np.count_nonzero(np.abs(block) >= FULL_SCALE))
-        mono = block.mean(axis=1, dtype=np.float64)  # the same mix as in training
+        mono = audio.mono(block).astype(np.float64)  # the same mix as in training
         channels = channels + np.square(block, dtype=np.float64).sum(axis=0)
         total, squares = total + float(mono.sum()), squares + float(mono @ mono)
         frames, size = frames + len(block), size + block.size
@@ -107,7 +105,6 @@ def measure(blocks: Iterable[np.ndarray], rate: int) -> Signal | None:
         seconds=frames / rate,
         rms=max(0.0, squares / frames - (total / frames) ** 2) ** 0.5,
         clipped=clipped / size,
-        refused=refused,
         digest=digest.digest(),
         mix_db=mix_db(squares, channels),
     )

@@ -15,7 +15,7 @@ from asrkit.text.marks import marks_in
 from tests.data.encoding import ENCODE
 
 RULES = Rules(ENCODE, min_seconds=0.1, max_seconds=30.0)
-SIGNAL = Signal(seconds=2.0, rms=0.1, clipped=0.0, refused=0, digest=b"0")
+SIGNAL = Signal(seconds=2.0, rms=0.1, clipped=0.0, digest=b"0")
 
 
 def utterance(
@@ -72,7 +72,6 @@ CASES: dict[str, tuple[list[Facts], str, list[Facts]]] = {
             utterance(line=2, duration=1.2, signal={"seconds": 1.2}),
         ],
     ),
-    "not-finite": ([utterance(signal={"refused": 3})], "3 samples", [utterance()]),
     "silent": (
         [utterance(signal={"rms": 0.0})],
         "all samples are equal",
