@@ -4,6 +4,7 @@ import math
 import random
 from array import array
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
 from typing import TypeVar
@@ -15,6 +16,7 @@ PIECE = 1 << 16  # numbers converted to Python objects at a time: objects take 4
 Item = TypeVar("Item")
 
 
+@dataclass(eq=False)
 class EpochBatches:
     """The batches of one epoch, each as a seed and the indices of its utterances.
 
@@ -22,36 +24,24 @@ class EpochBatches:
     only from durations. Batch k depends only on (seed, epoch, k), and resuming at batch k does not
     read the batches before. All ranks of a distributed run plan the same batches and use their
     share, so that several ranks train on the same batches as one.
-
-    Args:
-        max_batch_seconds: most audio in a batch, with its padding; a longer utterance is a batch
-            by itself.
-        num_buckets: ordered by duration, the utterances of a batch are within about one of
-            `num_buckets` equal parts of all. More buckets mean less padding and less variety.
-        rank: this rank, which uses the batches start + rank, start + rank + world_size, …
-        chosen: (m,) indices of the utterances of this epoch; None for all.
     """
 
-    def __init__(
-        self,
-        durations: np.ndarray,
-        max_batch_seconds: float,
-        num_buckets: int,
-        seed: int,
-        epoch: int,
-        start: int = 0,
-        rank: int = 0,
-        world_size: int = 1,
-        chosen: np.ndarray | None = None,
-    ) -> None:
-        self.durations = durations if chosen is None else durations[chosen]
-        self.chosen, self.max_batch_seconds = chosen, max_batch_seconds
-        self.num_buckets, self.seed, self.epoch = num_buckets, seed, epoch
-        self.first, self.stride = start + rank, world_size
+    durations: np.ndarray  # (n,) seconds
+    # Most audio in a batch, with its padding; a longer utterance is a batch by itself.
+    max_batch_seconds: float
+    # Ordered by duration, the utterances of a batch are within about one of `num_buckets` equal
+    # parts of all. More buckets mean less padding and less variety.
+    num_buckets: int
+    seed: int
+    epoch: int
+    start: int = 0  # first batch of all ranks together
+    rank: int = 0  # uses the batches start + rank, start + rank + world_size, …
+    world_size: int = 1
+    chosen: np.ndarray | None = None  # (m,) indices of the utterances of this epoch; None for all
 
     def __iter__(self) -> Iterator[tuple[str, list[int]]]:
         places, begins, batches = self.planned
-        for index in range(self.first, len(batches), self.stride):
+        for index in range(self.start + self.rank, len(batches), self.world_size):
             batch = batches[index]
             own = places[begins[batch] : begins[batch + 1]]
             utterances = own if self.chosen is None else self.chosen[own]
@@ -70,14 +60,15 @@ class EpochBatches:
         then shuffled. All parts of the epoch are therefore alike.
         """
         draw = random.Random(f"{self.seed}-{self.epoch}")
-        count = len(self.durations)
+        durations = self.durations if self.chosen is None else self.durations[self.chosen]
+        count = len(durations)
         places = shuffled(count, draw)
-        places = places[np.argsort(self.durations[places], kind="stable")]
+        places = places[np.argsort(durations[places], kind="stable")]
         width = count / self.num_buckets
         shifted = np.fromiter((width * draw.random() for _ in range(count)), np.float64, count)
         shifted += np.arange(count)
         places = places[np.argsort(shifted, kind="stable")]
-        begins = within(self.durations[places], self.max_batch_seconds)
+        begins = within(durations[places], self.max_batch_seconds)
         return places, begins, shuffled(len(begins) - 1, draw)
 
 

@@ -1,34 +1,21 @@
 """Texts to tokens that a network can learn."""
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
-from asrkit import audio
+from asrkit.audio import Fbank, Frontend
 from asrkit.text import TextError, Tokenizer
 
 
-class TextEncoder:
-    """A function from raw text to (normalised text, tokens).
+class TextEncoder(NamedTuple):
+    """A function from raw text to (normalised text, tokens)."""
 
-    Args:
-        num_frames: function that returns the encoder frames of a number of feature frames.
-        frames_needed: function that returns the fewest frames which the head needs for tokens.
-        frontend: the network's frontend; Kaldi's if None.
-        last: label at the end of every training text; None for none.
-    """
-
-    def __init__(
-        self,
-        tokenizer: Tokenizer,
-        normalize: Callable[[str], str],
-        num_frames: Callable[[int], int],
-        frames_needed: Callable[[Sequence[int]], int],
-        frontend: audio.Frontend | None = None,
-        last: int | None = None,
-    ) -> None:
-        self.tokenizer, self.normalize = tokenizer, normalize
-        self.num_frames, self.frames_needed = num_frames, frames_needed
-        self.frontend = frontend or audio.Fbank()
-        self.last = [] if last is None else [last]
+    tokenizer: Tokenizer
+    normalize: Callable[[str], str]
+    num_frames: Callable[[int], int]  # encoder frames of a number of feature frames
+    frames_needed: Callable[[Sequence[int]], int]  # fewest frames that the head needs for tokens
+    frontend: Frontend = Fbank()  # of the network
+    last: int | None = None  # label at the end of every training text
 
     def __call__(self, text: str) -> tuple[str, list[int]]:
         """Return the normalised text and its tokens. Raises TextError for an unknown symbol."""
@@ -44,7 +31,8 @@ class TextEncoder:
         if not text.strip():
             raise TextError("empty text")
         text, tokens = self(text)
-        tokens = tokens + self.last
+        if self.last is not None:
+            tokens = [*tokens, self.last]
         frames = self.num_frames(self.frontend.num_frames(num_samples))
         needed = self.frames_needed(tokens)
         if frames < needed:
