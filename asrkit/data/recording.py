@@ -117,8 +117,6 @@ def part_of_bytes(path: str, first_byte: int, num_bytes: int | None) -> Source:
         with open(path, "rb") as file:
             file.seek(first_byte)
             data = file.read(num_bytes)
-    except FileNotFoundError:
-        raise audio.AudioError(f"{name} is missing") from None
     except OSError as error:
         raise audio.AudioError(f"{name} cannot be read: {error.strerror or error}") from error
     if len(data) < num_bytes:

@@ -106,7 +106,7 @@ def test_recordings_of_bad_shards_are_named_in_their_batch(shards: Path) -> None
     batch = SpeechDataset(recordings, ENCODE)[("a", [0, 5, 11])]
     assert (batch.ids, batch.num_bad) == (["train5"], 2)
     reasons = [each.reason for each in batch.left_out]
-    assert reasons[0].endswith("000000.tar is missing")
+    assert reasons[0].endswith("000000.tar cannot be read: No such file or directory")
     assert "000002.tar ends before byte " in reasons[1]
 
 
