@@ -14,5 +14,5 @@ KINDS = {  # kinds of corpora, with their meanings for the help
     "kaldi": "folder with wav.scp and text, perhaps segments and utt2spk",
     "librispeech": "folders of speakers and chapters with .trans.txt",
     "huggingface": "parquet files",
-    "lhotse": "cuts or Shar of lhotse, or their folder",
+    "lhotse": "cuts of lhotse, or their folder",
 }

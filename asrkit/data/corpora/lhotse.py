@@ -1,8 +1,7 @@
-"""Lhotse's cuts and its Shar; nothing of them is run."""
+"""Lhotse's cuts; nothing of them is run."""
 
 import os
 import re
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,12 +9,11 @@ from typing import Any
 from asrkit.data.corpora.json_lines import objects_in
 from asrkit.data.corpora.source import CorpusError, Omitted, Source
 from asrkit.data.splits import Row, split_of
-from asrkit.errors import reason, shown
+from asrkit.errors import shown
 
-DESCRIPTIONS = (".json", ".nometa")  # members of a shard beside the audio
 NOT_A_FILE = (
-    "recording that is not a single local file (commands and URLs are never used): mixed and "
-    "transformed cuts can be written with lhotse's save_audios"
+    "recording that is not a single local file (commands and URLs are never used): cuts of Shar, "
+    "mixed and transformed cuts can be written with lhotse's save_audios"
 )
 
 
@@ -30,16 +28,13 @@ def read_lhotse(source: Source, omitted: Omitted) -> Iterator[Row]:
     root = source.audio_root or Path.cwd()
     for path in lists:
         split = split_of(Path(*path.name.split("_"))) if len(lists) > 1 else None
-        tar = path.with_name(f"recording{path.name[4:].partition('.jsonl')[0]}.tar")
-        members = members_of(tar) if path.name.startswith("cuts") and tar.is_file() else {}
         for where, cut in objects_in(path, omitted):
-            recording, place = cut.get("recording"), members.get(str(cut.get("id")), {})
-            audio = str(tar) if place else file_of(recording)
-            if audio is None:
+            recording = cut.get("recording")
+            if (audio := file_of(recording)) is None:
                 omitted.add(NOT_A_FILE, f"{where}: {shown(cut.get('id'))}")
                 continue
             said = [each for each in cut.get("supervisions") or () if isinstance(each, dict)]
-            yield place | {
+            yield {
                 "id": cut.get("id"), "audio": os.path.join(root, audio),
                 "start": cut.get("start"), "duration": cut.get("duration"),
                 "channel": channel_of(cut, recording), "where": where, "split": split,
@@ -55,21 +50,6 @@ def channel_of(cut: Row, recording: Any) -> Any:
     if isinstance(recording, dict) and channels == recording.get("channel_ids"):
         return None
     return channels[0] if len(channels) == 1 else channels  # several are refused
-
-
-def members_of(tar: Path) -> dict[str, Row]:
-    """Return the place of each recording's audio in a shard, by its id."""
-    try:
-        with tarfile.open(tar) as file:
-            return {
-                each.name.rpartition(".")[0]: {
-                    "first_byte": each.offset_data, "num_bytes": each.size
-                }
-                for each in file
-                if each.isreg() and each.size and not each.name.endswith(DESCRIPTIONS)
-            }  # fmt: skip
-    except (tarfile.TarError, OSError, EOFError) as error:
-        raise CorpusError(f"{shown(tar)} cannot be read: {reason(error)}: copy it again") from None
 
 
 def file_of(recording: Any) -> str | None:
