@@ -84,18 +84,13 @@ def require_shards(folder: Path) -> None:
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, Recording | str]]:
-    """Yield the number of each line with its recording, or with what is wrong."""
+    """Yield the number of each line with its recording, or with what is wrong; log unused keys."""
     unused = Counter[str]()
     for number, line in lines_of(path):
         try:
             yield number, parse_line(line, path.parent, unused)
         except ValueError as error:  # not JSON, not UTF-8, or not a recording
             yield number, what_is_wrong(error)
-    name_unused(path, unused)
-
-
-def name_unused(path: Path, unused: Counter[str]) -> None:
-    """Log the unused keys of a manifest."""
     if unused:
         keys = ", ".join(f"{shown(key, 40)} ({n})" for key, n in unused.most_common(8))
         log_once(f"{path}: unused keys, with their numbers of lines: {keys}")

@@ -3,6 +3,8 @@
 import hashlib
 import os
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -18,29 +20,24 @@ from asrkit.data.recording import Recording
 from asrkit.data.shards import SCHEMA, open_index, recordings_at, refuse_undecodable
 
 
+@dataclass(eq=False)
 class Recordings:
     """Recordings with their texts, each at some speeds.
 
     In another process, unpickling maps the same shards there, and rejects different ones.
-
-    Args:
-        table: a row for each recording, with the columns of SCHEMA.
-        folder: folder of the shards; None for a table in memory.
-        factors: speeds; each recording occurs at each speed, one after another.
-        kept: (n,) numbers of the recordings at a speed to use; None for all.
     """
 
-    def __init__(
-        self,
-        table: pyarrow.Table,
-        folder: str | None = None,
-        factors: Sequence[float] = (1.0,),
-        kept: np.ndarray | None = None,
-    ) -> None:
-        self.table, self.folder, self.factors, self.kept = table, folder, tuple(factors), kept
-        durations, rates = (table[name].to_numpy() for name in ("duration", "sample_rate"))
-        seconds = np.stack([at_speed(durations, rates, each) for each in factors], axis=1).ravel()
-        self.durations: np.ndarray = seconds if kept is None else seconds[kept]  # s, at the speeds
+    table: pyarrow.Table  # a row for each recording, with the columns of SCHEMA
+    folder: str | None = None  # of the shards; None for a table in memory
+    factors: Sequence[float] = (1.0,)  # speeds; each recording occurs at each, one after another
+    kept: np.ndarray | None = None  # (n,) numbers of the recordings at a speed to use; None for all
+
+    @cached_property
+    def durations(self) -> np.ndarray:
+        """The seconds (n,) of the recordings at their speeds."""
+        seconds, rates = (self.table[name].to_numpy() for name in ("duration", "sample_rate"))
+        at_speeds = np.stack([at_speed(seconds, rates, each) for each in self.factors], axis=1)
+        return at_speeds.ravel() if self.kept is None else at_speeds.ravel()[self.kept]
 
     def __len__(self) -> int:
         return len(self.durations)
@@ -110,7 +107,7 @@ class Recordings:
 
 
 def _reopened(
-    folder: str, factors: tuple[float, ...], kept: np.ndarray | None, state: tuple[str, int]
+    folder: str, factors: Sequence[float], kept: np.ndarray | None, state: tuple[str, int]
 ) -> Recordings:
     table = open_index(folder)
     if (sha256_of(Path(folder, INDEX)), table.num_rows) != state:
