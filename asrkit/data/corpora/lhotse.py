@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from asrkit.data.corpora.json_lines import objects_in
 from asrkit.data.corpora.source import CorpusError, Omitted, Source
+from asrkit.data.corpora.table import objects_in
 from asrkit.data.splits import Row, split_of
 from asrkit.errors import shown
 

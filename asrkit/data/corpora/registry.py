@@ -7,11 +7,10 @@ from pathlib import Path
 
 from asrkit.data.corpora.folder import read_folder
 from asrkit.data.corpora.huggingface import read_dataset
-from asrkit.data.corpora.json_lines import objects_in, read_json_lines
 from asrkit.data.corpora.layouts import read_kaldi, read_librispeech
 from asrkit.data.corpora.lhotse import read_lhotse
 from asrkit.data.corpora.source import CorpusError, Omitted, Source
-from asrkit.data.corpora.table import read_table
+from asrkit.data.corpora.table import objects_in, read_json_lines, read_table
 from asrkit.data.inputs import files_of
 from asrkit.data.splits import Row
 from asrkit.errors import no_file, shown
