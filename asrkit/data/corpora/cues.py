@@ -3,7 +3,6 @@
 import html
 import io
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -76,31 +75,26 @@ def textgrid(path: Path, text: str) -> list[Cue]:
 
     If there are several such tiers, their names are the speakers.
     """
-    tiers = list(tiers_of(path, text))
-    chosen = [each for each in tiers if not NOT_UTTERANCES.fullmatch(each[0])]
+    chosen: list[tuple[str, list[Cue]]] = []
+    _, *parts = TIER.split(text)
+    for kind, quoted, body in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
+        name = unquoted(quoted)
+        cues = [Cue(unquoted(c), float(a), float(b)) for a, b, c in INTERVAL.findall(body)]
+        is_whole = re.search(rf"intervals: size = {len(cues)}\s", body)
+        if kind == "IntervalTier" and not is_whole:
+            raise CorpusError(f"{path}: is not a whole TextGrid: save it as text with Praat")
+        if kind != "IntervalTier" or NOT_UTTERANCES.fullmatch(name):
+            log_once(f"tiers {name!r} of TextGrids have no utterances and are not read")
+            continue
+        chosen.append((name, cues))
     if not chosen:
         raise CorpusError(f"{path}: has no tier of utterances in Praat's long text form")
-    for name, _ in (each for each in tiers if each not in chosen):
-        log_once(f"tiers {name!r} of TextGrids have no utterances and are not read")
     return [
         cue._replace(speaker=name if len(chosen) > 1 else None)
         for name, cues in chosen
         for cue in cues
         if cue.text.strip()
     ]
-
-
-def tiers_of(path: Path, text: str) -> Iterator[tuple[str, list[Cue]]]:
-    """Yield the name and the intervals of each interval tier."""
-    _, *parts = TIER.split(text)
-    for kind, name, body in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
-        if kind != "IntervalTier":
-            log_once("tiers of points in TextGrids are not read")
-            continue
-        cues = [Cue(unquoted(c), float(a), float(b)) for a, b, c in INTERVAL.findall(body)]
-        if not re.search(rf"intervals: size = {len(cues)}\s", body):
-            raise CorpusError(f"{path}: is not a whole TextGrid: save it as text with Praat")
-        yield unquoted(name), cues
 
 
 def unquoted(text: str) -> str:
