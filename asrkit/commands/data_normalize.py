@@ -7,7 +7,6 @@ import json
 from typing import Any
 
 from asrkit.cli.parser import Parser, Target, complain
-from asrkit.errors import printable
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -37,12 +36,10 @@ def main(argv: list[str] | None = None) -> int:
     return arguments.run(normalize, argv)
 
 
-EXAMPLES = 3
-
-
 def normalize(options: argparse.Namespace) -> int:
     from asrkit.data.checks.clean import rewrite
     from asrkit.data.checks.measure import valid_entries
+    from asrkit.data.corpora.source import Omitted
     from asrkit.text.normalization import Normalization, Normalizer
 
     path = options.manifest
@@ -58,10 +55,11 @@ def normalize(options: argparse.Namespace) -> int:
     print("changes" if normalizer.changes else "no text changed")
     for line in normalizer.lines():
         print(f"  {line}")
-    empty = [each.utterance.id for each in entries if not texts.get(each.line)]
-    if empty:
-        more = "; …" if len(empty) > EXAMPLES else ""
-        named = "; ".join(map(printable, empty[:EXAMPLES]))
-        complain("asrkit data normalize", f"left out {len(empty)}, empty text: {named}{more}")
+    omitted = Omitted()
+    for each in entries:
+        if not texts.get(each.line):
+            omitted.add("empty text", each.utterance.id)
+    for line in omitted.lines():
+        complain("asrkit data normalize", line)
     print(f"{options.output}: {kept} of {all_} utterances")
-    return 1 if empty else 0
+    return 1 if omitted.counts else 0

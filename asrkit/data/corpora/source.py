@@ -1,4 +1,4 @@
-"""The sources of an import, and what it leaves out."""
+"""The sources of an import, and counts of what is left out."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -31,7 +31,7 @@ class Source(NamedTuple):
 
 
 class Omitted:
-    """Counts of what an import leaves out by reason, with a few examples of each."""
+    """Counts of what an import or a normalisation leaves out by reason, with a few examples."""
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
