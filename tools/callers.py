@@ -1,4 +1,4 @@
-"""Callers of a server, many at a time and over real sockets, for tools/benchmarks/bench_serve.py.
+"""Callers of a server, many at a time and over real sockets, for bench_serve.py and ttfs.py.
 
 They talk at the speed of speech, each a recording after another, in packets of 100 ms, and begin
 one by one over the length of a call. Delays are from the packet that completes a chunk to the
@@ -202,6 +202,22 @@ def serving(
         finally:
             process.terminate()
             process.wait()
+
+
+def in_trees(command: list[str], trees: list[str]) -> dict[str, tuple[list[str], dict[str, str]]]:
+    """Return arguments of Python and variables with which checkouts of asrkit run a command.
+
+    Args:
+        command: arguments of Python.
+        trees: NAME=FOLDER of each checkout beside this one, whose name is asrkit.
+    """
+    folders = dict(each.split("=", 1) for each in trees) | {
+        "asrkit": str(Path(__file__).parents[1])
+    }
+    threads = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")}
+    # The current folder would come before the tree.
+    safe = threads | {"PYTHONSAFEPATH": "1"}
+    return {name: (command, safe | {"PYTHONPATH": path}) for name, path in folders.items()}
 
 
 async def alone(address: str, samples: np.ndarray) -> str:

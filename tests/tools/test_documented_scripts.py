@@ -32,6 +32,7 @@ LONG = {  # a server and its clients, or seconds to minutes
     "bench_search": QUICK,
     "bench_serve": "--quick --streams 2 --seconds 1 --rounds 1 --misbehaving 1 --manifest {dev}",
     "bench_train": f"{QUICK} --without speechbrain",
+    "ttfs": "--quick --callers 2 --seconds 1 --turns 2 --manifest {dev}",
 }
 NOT_RUN = {
     "demo": "trains a model, as tests/recipes do, and opens a microphone",

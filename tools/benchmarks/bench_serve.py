@@ -13,7 +13,6 @@ checkout. Processor time is comparable while other programs use the cores; delay
 
 import argparse
 import asyncio
-import os
 import statistics
 import sys
 from contextlib import ExitStack
@@ -27,7 +26,7 @@ from asrkit.audio import SAMPLE_RATE
 
 TOOLS = Path(__file__).parents[1]
 sys.path.insert(0, str(TOOLS))
-from callers import Talk, alone, callers, family, read, serving, usage  # noqa: E402
+from callers import Talk, alone, callers, family, in_trees, read, serving, usage  # noqa: E402
 
 TOO_LATE_MS = 640  # 99th percentile of the delay above which a contender gets no more callers
 
@@ -124,17 +123,14 @@ def main() -> None:
     recordings = [np.concatenate((every * 2)[i : i + options.join]) for i in range(len(every))]
     command = ["-m", "asrkit", "serve", "--port", "0", "--streams", "10000", "--threads", threads]
     command += options.serve.split()
-    trees = dict(each.split("=", 1) for each in options.tree) | {"asrkit": str(TOOLS.parent)}
-    # The current folder would come before the tree.
-    servers = {n: (command, {"PYTHONPATH": t, "PYTHONSAFEPATH": "1"}) for n, t in trees.items()}
+    servers = in_trees(command, options.tree)
     if options.sherpa:
         servers["sherpa-onnx"] = ([str(TOOLS / "sherpa_server.py"), options.sherpa], {})
     rows: list[Row] = []
     with ExitStack() as stack:
         contenders = []
-        for name, (arguments_, more) in servers.items():
-            environ = {"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")} | more
-            address, process, _ = stack.enter_context(serving(arguments_, environ))
+        for name, start in servers.items():
+            address, process, _ = stack.enter_context(serving(*start))
             texts = [asyncio.run(alone(address, samples)) for samples in recordings]
             contenders.append(Contender(name, address, process, texts, spent(process)[2]))
         for streams in map(int, options.streams.split(",")):

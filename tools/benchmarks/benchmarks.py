@@ -217,7 +217,7 @@ def environment(options: argparse.Namespace) -> dict[str, str]:
         "threads": ", ".join(map(str, options.threads)),
         "commit": commit(),
         "command": shlex.join(
-            ["python", f"tools/benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]]
+            ["python", os.path.relpath(sys.argv[0], Path(__file__).parents[2]), *sys.argv[1:]]
         ),
     }
 
