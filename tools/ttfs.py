@@ -161,7 +161,7 @@ def options_of() -> argparse.Namespace:
     arguments.add_argument("--seconds", type=float, default=15.0, help="least seconds of a round")
     arguments.add_argument("--turns", type=int, default=50, help="least turns of a round")
     both = "--model small-en-alnum --second-pass full"
-    arguments.add_argument("--options", default=both, help=f"of serve and decode (default {both})")
+    arguments.add_argument("--options", default=both, help=f"options of both (default {both})")
     arguments.add_argument("--server", metavar="URL", help="ws://…, which runs with --options")
     arguments.add_argument("--tree", action="append", default=[], metavar="NAME=FOLDER")
     arguments.set_defaults(threads=[1], rounds=1)
