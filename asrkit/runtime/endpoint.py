@@ -108,14 +108,8 @@ class Endpointer:
             ends: (E,), probability that a frame has the label of ends of turns; () for none. Only
                 read with `end_of_turn`.
         """
-        needed = most = math.inf
-        if self.pause_ms is not None:
-            needed = frames_of(self.pause_ms, frame_ms)
-        if self.max_segment_ms is not None:
-            most = frames_of(self.max_segment_ms, frame_ms)
-        breath = min(needed, frames_of(BREATH_MS, frame_ms))
+        needed, most, breath, short = self._lengths(frame_ms)
         eager = EAGERNESS.get(self.end_of_turn or "")
-        short = math.inf if eager is None else frames_of(eager.pause_ms, frame_ms)
         doubt = 0.0 if eager is None else 1.0 - eager.probability
         count, pause, spoken, goes_on = state
         cuts = []
@@ -131,6 +125,22 @@ class Endpointer:
                 cuts.append(i + 1)
                 count, pause, spoken, goes_on = self.start()
         return EndpointState(count, pause, spoken, goes_on), cuts
+
+    def may_end(self, state: EndpointState, frames: int, frame_ms: int) -> bool:
+        """Return whether a segment could end within the next frames."""
+        needed, most, breath, short = self._lengths(frame_ms)
+        if state.frames + frames >= most:
+            needed = breath
+        return state.pause + frames >= min(needed, short)
+
+    def _lengths(self, frame_ms: int) -> tuple[float, float, float, float]:
+        """Return the pause, the segment, the pause in a long segment and at ends of turns."""
+        eager = EAGERNESS.get(self.end_of_turn or "")
+        times = self.pause_ms, self.max_segment_ms, BREATH_MS, eager and eager.pause_ms
+        needed, most, breath, short = (
+            math.inf if time is None else frames_of(time, frame_ms) for time in times
+        )
+        return needed, most, min(needed, breath), short
 
 
 def frames_of(milliseconds: int, frame_ms: int) -> int:

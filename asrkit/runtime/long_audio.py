@@ -195,6 +195,10 @@ class Spans(Divider):
         """First frame that the next span needs."""
         return self.first(self._start)
 
+    def has_room(self, frames: int) -> bool:
+        """Return whether the open span can hold more frames."""
+        return len(self._quiet) + frames <= self.longest
+
     def append(self, quiet: Sequence[bool]) -> list[Span]:
         """Append frames; return spans of the open segment if it is too long for one.
 

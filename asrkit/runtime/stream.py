@@ -145,7 +145,7 @@ class Stream:
                 if last or self._completes(0):
                     self._extract(last)
             self.ended = last
-            if last and not self.due:
+            if last and self._is_complete():
                 self._end()
 
     def run(self) -> None:
@@ -242,10 +242,21 @@ class Stream:
         self.state, count = state, len(emissions)
         self.transcript.append(emissions, self._duration, self._speech[:count], after)
         del self._speech[:count]
-        if self.ended and not self.due:
+        if self.ended and self._is_complete():
             self._end()
         else:
             self._move_on()
+
+    def _is_complete(self) -> bool:
+        """Return whether no step of the first pass follows after the end of the samples.
+
+        The last frames are left to the second pass where it alone decides about them.
+        """
+        frames = self.engine.spec.rate.num_frames(self._pending)
+        if self.transcript.skip(frames):
+            self._next += min(self.engine.spec.rate.factor * frames, self._pending)
+            del self._speech[:frames]
+        return not self.due
 
     def append_second_pass(self, emissions: np.ndarray, after: Any = None) -> None:
         """Append the second pass's emissions (E, V or D) for `ended_feats[0]`.

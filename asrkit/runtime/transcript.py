@@ -188,6 +188,20 @@ class Transcript:
             if not len(emissions):
                 return
 
+    def skip(self, frames: int) -> bool:
+        """Append the last frames of the stream without emissions, unless the text needs them.
+
+        It needs them in one pass, and where a segment or a span could end among them.
+        """
+        if self.decoding.second is None or not self.spans.has_room(frames):
+            return False
+        endpointer, state = self.decoding.endpointer, self.endpoint
+        if endpointer and state and endpointer.may_end(state, frames, self.frame_ms):
+            return False
+        self.spans.append([False] * frames)
+        self.frame += frames
+        return True
+
     def end_segment(self, duration: float) -> None:
         """End the live segment here, if it has words.
 

@@ -9,9 +9,10 @@ import torch
 from asrkit import Batcher, Endpointer, UserError, audio, load
 from asrkit.backends.pytorch import eager
 from asrkit.model import FULL_CONTEXT, Context, Network
-from asrkit.runtime import Recognizer, long_audio
+from asrkit.runtime import Recognizer, Result, long_audio
 from asrkit.runtime.long_audio import Span, Spans
 from asrkit.runtime.stream import FeatureQueue
+from asrkit.runtime.transcript import Transcript
 from asrkit.runtime.words import WordReader
 from asrkit.search import GreedySearch, PrefixBeamSearch
 from asrkit.text import WordTokenizer
@@ -193,6 +194,48 @@ def test_live_steps_wait_for_one_step_at_most(model: Network) -> None:
     assert order[:4] == ["ended", "live", "ended", "live"] or order[:3] == ["live", "ended", "live"]
     assert all(size <= 3100 for name, size in kinds if name == "ended")
     assert all(session.result.is_final for session in ended)
+
+
+def steps_after_finish(recognizer: Recognizer, samples: np.ndarray) -> tuple[int, Result]:
+    """Steps of the first pass that follow the end of a session, and its result."""
+    batcher, steps = Batcher(recognizer), 0
+    session = batcher.start()
+    for packet in packets(samples, 2):
+        session.accept(packet)
+        drain(batcher)
+    session.finish()
+    while not session.over:
+        waits = bool(session.stream.ended_feats)
+        batcher.step()
+        steps += not waits
+    return steps, session.result
+
+
+def test_last_frames_take_no_step_of_the_first_pass(
+    model: Network, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless a segment or a span may end among them; results are the same with the step."""
+    monkeypatch.setattr(long_audio, "LONGEST_MS", 5000)
+    long, short = recording(3), recording(3, parts=2)[: 56 * RATE // 16]  # amid a chunk
+    found: dict[str, tuple[int, Result]] = {}
+    for turn in range(2):
+        for name, endpointer, samples in (
+            ("whole", None, short),
+            ("pauses", Endpointer(1000), short),
+            ("a pause", Endpointer(40), short),
+            ("long segment", Endpointer(1000, max_segment_ms=1000), short),
+            ("turns", Endpointer(1000), long),
+            ("spans", None, long[: 5 * RATE + 800]),
+        ):
+            steps, result = steps_after_finish(recognizer_of(model, endpointer), samples)
+            if turn:
+                assert_same(result, found[name][1])
+                assert steps >= 1
+            else:
+                found[name] = steps, result
+        monkeypatch.setattr(Transcript, "skip", lambda self, frames: False)  # as before
+    steps = {name: number for name, (number, _) in found.items()}
+    assert [name for name, number in steps.items() if number == 0] == ["whole", "pauses", "turns"]
 
 
 def test_hotwords_prefer_texts_of_the_last_pass(model: Network) -> None:
