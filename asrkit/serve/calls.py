@@ -70,7 +70,7 @@ class Call:
         saved: call from which this one continues, without a session if it is new.
         begin: makes the session.
         chunk_end: returns the samples of a stream that complete its first n chunks.
-        wake: makes the worker take the items of the inbox.
+        wake: makes the worker take the items of the inbox, soon if the client waits for a text.
         stop: makes the worker free the session.
     """
 
@@ -81,7 +81,7 @@ class Call:
         saved: SavedCall,
         begin: Callable[[], BatchedSession],
         chunk_end: Callable[[int], int],
-        wake: Callable[["Call"], None],
+        wake: Callable[..., None],
         stop: Callable[["Call"], None],
     ) -> None:
         self.sample_rate, self._max_ahead, self._wake, self._stop = (
@@ -162,7 +162,7 @@ class Call:
     def _send(self, item: Item) -> None:
         if not self._over:
             self.inbox.append(item)
-            self._wake(self)
+            self._wake(self, True)
 
     def save(self) -> "asyncio.Future[SavedCall]":
         """Return the future of the call as a value, with all audio accepted until now.

@@ -28,7 +28,8 @@ class Worker:
     The number of calls bounds the work: a call is in the queue once, however much its client has
     sent. The worker serves calls in the order in which they became ready, for ROUND_S between two
     steps. A chunk that comes soon after a step waits for others, unless calls are left from the
-    round before: a step of one row takes about twice the processor time of a row among many.
+    round before, or a call has asked for its last text: a step of one row takes about twice the
+    processor time of a row among many.
 
     Args:
         recognizer: default recogniser of the calls.
@@ -47,6 +48,7 @@ class Worker:
         self._ready: dict[Call, None] = {}  # a queue in which each call is once
         self._changed = threading.Condition()  # guards the line above, and the next one
         self._closing = False
+        self._asked = threading.Event()  # a call that is ready waits for its last text
         self._thread = threading.Thread(target=self._run, name="asrkit-worker", daemon=True)
         self._thread.start()
 
@@ -84,12 +86,19 @@ class Worker:
             self._wake(call)
         return call
 
-    def _wake(self, call: Call) -> None:
-        """Have the thread serve a call between two steps."""
+    def _wake(self, call: Call, has_asked: bool = False) -> None:
+        """Have the thread serve a call between two steps.
+
+        Args:
+            call: call with items.
+            has_asked: whether the client waits for the text of a segment that it has ended.
+        """
         with self._changed:
             if not self._closing:
                 self._ready[call] = None
                 self._changed.notify()
+                if has_asked:
+                    self._asked.set()
                 return
         call.fail(CallError(CLOSING))
         call.cancel_items()
@@ -124,8 +133,9 @@ class Worker:
         with self._changed:
             self._changed.wait_for(lambda: bool(self._ready) or self._closing or not wait)
         if wait and not self._is_behind:
-            time.sleep(max(0.0, self._last + self._pause - time.perf_counter()))
+            self._asked.wait(max(0.0, self._last + self._pause - time.perf_counter()))
         with self._changed:
+            self._asked.clear()
             started = time.perf_counter()
             most = len(self._ready)  # calls that become ready meanwhile wait for the next step
         while most and time.perf_counter() - started < ROUND_S:

@@ -5,7 +5,6 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -100,7 +99,7 @@ def test_the_worker_takes_audio_when_it_completes_a_chunk(
     worker: Worker, served: Recognizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     woken: list[int] = []
-    monkeypatch.setattr(Worker, "_wake", lambda worker, call: woken.append(len(call.inbox)))
+    monkeypatch.setattr(Worker, "_wake", lambda worker, call, *asks: woken.append(len(call.inbox)))
 
     async def main(rate: int) -> None:
         stream, call = served.start(rate).stream, worker.start(rate)
@@ -136,10 +135,7 @@ def test_chunks_that_come_soon_after_a_step_share_the_next(
 
     monkeypatch.setattr(worker.batcher, "step", counted)
     monkeypatch.setattr("asrkit.serve.worker.ROUND_S", 10.0)
-    pause = SimpleNamespace(
-        sleep=lambda seconds: have_come.wait(20 * seconds), perf_counter=time.perf_counter
-    )
-    monkeypatch.setattr("asrkit.serve.worker.time", pause)
+    monkeypatch.setattr(worker._asked, "wait", lambda seconds: have_come.wait(20 * seconds))
     worker._pause = 1.0 if shares else 0.0
 
     async def main() -> None:
@@ -157,6 +153,31 @@ def test_chunks_that_come_soon_after_a_step_share_the_next(
 
     asyncio.run(main())
     assert rows == ([1, 4] if shares else [1, 1, 1, 1, 1])
+
+
+@pytest.mark.parametrize("asks", [True, False])
+def test_who_asks_for_the_last_text_waits_for_no_others(worker: Worker, asks: bool) -> None:
+    worker._pause = 60.0
+
+    async def main() -> None:
+        first, second = worker.start(16_000), worker.start(16_000)
+        await first.accept(np.zeros(missing(first), np.int16))
+        assert await first.next_update() is not None
+        await second.accept(np.zeros(missing(second), np.int16))
+        if asks:
+            second.commit()
+            update = await asyncio.wait_for(second.next_update(), 20.0)
+            assert update is not None
+            assert update.seconds > 0
+        else:  # the control
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(second.next_update(), 0.5)
+        worker._asked.set()  # the worker need not wait any longer
+        first.cancel()
+        second.cancel()
+        await settled(worker)
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("is_late", [True, False])
