@@ -74,7 +74,7 @@ class Spec(NamedTuple):
 
 def padded(feats: np.ndarray, frames: int) -> np.ndarray:
     """Append frames of zeros to (B, T, F)."""
-    return np.pad(feats, ((0, 0), (0, frames), (0, 0)))
+    return np.pad(feats, ((0, 0), (0, frames), (0, 0))) if frames else feats
 
 
 class Output(NamedTuple):
