@@ -88,6 +88,7 @@ class Call:
             sample_rate, max_ahead, wake, stop,
         )  # fmt: skip
         self._chunk_end, self._chunks = chunk_end, 0  # chunks of the open turn that are complete
+        self._end = chunk_end(1)  # samples of the open turn that complete the next chunk
         # Samples of the open turn; None: unknown, as this call has continued a turn.
         self._appended: int | None = None if saved.session else 0
         self._loop = asyncio.get_running_loop()
@@ -146,13 +147,15 @@ class Call:
         if self._appended is None:
             return True
         chunks, self._appended = self._chunks, self._appended + samples
-        while self._appended >= self._chunk_end(self._chunks + 1):
+        while self._appended >= self._end:
             self._chunks += 1
+            self._end = self._chunk_end(self._chunks + 1)
         return self._chunks > chunks
 
     def commit(self) -> None:
         """End the segment here."""
         self._appended = self._chunks = 0
+        self._end = self._chunk_end(1)
         self._send("commit")
 
     def finish(self) -> None:
