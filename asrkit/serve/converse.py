@@ -6,8 +6,9 @@ of a call into messages. The conversation has the tasks, the limits, the calls a
 
 import asyncio
 import json
-from collections.abc import Coroutine, Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+import math
+from collections.abc import Coroutine, Iterable
+from contextlib import ExitStack, suppress
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -182,10 +183,12 @@ class Conversation:
         self.writers: list[asyncio.Task[None]] = []  # of the calls, and `close`
         self.tasks: set[asyncio.Task[None]] = set()  # these, the reading and others
         self.count, self.is_last = 0, True  # messages received; whether no other calls follow
+        self.waiting_since = math.inf  # time of the loop at which the wait for a message began
         self.end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def run(self) -> None:
         """Read and write until the last call has ended, or until one of the tasks fails."""
+        self.start(self.watch())
         self.start(self.read())
         try:
             await self.end
@@ -220,7 +223,10 @@ class Conversation:
             message = await self.receive()
             try:
                 for item in self.dialect.read(message):
-                    await self.do(item)
+                    if isinstance(item, Append):
+                        self.append(item)
+                    else:
+                        await self.do(item)
             except RefusedError:
                 raise
             except UserError as error:
@@ -228,36 +234,36 @@ class Conversation:
                     raise
                 await self.say([answer])
 
-    @contextmanager
-    def within(self, seconds: float, error: UserError | LeftError) -> Iterator[None]:
-        """A context manager whose end must come in time, else the error ends the conversation.
-
-        Each message needs one: a timer costs less than a cancel scope.
-        """
-        timer = self.end.get_loop().call_later(seconds, self.fail, error)
-        try:
-            yield
-        finally:
-            timer.cancel()
-
     async def receive(self) -> Message:
-        """Receive the next message; the time limit of the first one is shorter.
+        """Receive the next message.
 
         Raises:
             LeftError: if the client has left.
         """
-        limits, self.count = self.server.limits, self.count + 1
-        seconds = limits.silence_s if self.count > 1 else min(limits.header_s, limits.silence_s)
+        self.count += 1
         if self.count % TURN == 0:
             await asyncio.sleep(0)  # a line does not let others run while messages wait
-        with self.within(seconds, RefusedError(408, "silence", f"no message for {seconds:g} s")):
-            return await self.line.receive()
+        self.waiting_since = self.end.get_loop().time()
+        message = await self.line.receive()
+        self.waiting_since = math.inf
+        return message
+
+    async def watch(self) -> None:
+        """Wait until the client sends no message for too long; the first one has less time.
+
+        Raises:
+            RefusedError: then.
+        """
+        limits, now = self.server.limits, self.end.get_loop().time
+        seconds = min(limits.header_s, limits.silence_s)
+        while (left := self.waiting_since + seconds - now()) > 0:
+            await asyncio.sleep(min(left, seconds))
+            seconds = limits.silence_s if self.count > 1 else seconds
+        raise RefusedError(408, "silence", f"no message for {seconds:g} s")
 
     async def do(self, item: Any) -> None:
         """Carry out an item."""
         match item:
-            case Append():
-                self.append(item)
             case Commit():
                 for call in self.calls:
                     call.commit()
@@ -270,8 +276,11 @@ class Conversation:
 
     async def say(self, messages: Iterable[Message]) -> None:
         for message in messages:
-            with self.within(SEND_S, LeftError()):
+            timer = self.end.get_loop().call_later(SEND_S, self.fail, LeftError())
+            try:
                 await self.line.send(message)
+            finally:
+                timer.cancel()
 
     def append(self, item: Append) -> None:
         """Append samples, after `Call.wait_for_room`.
@@ -285,8 +294,9 @@ class Conversation:
         if calls[0].seconds + len(samples) / calls[0].sample_rate > longest:
             text = f"a call may last {longest:g} s: start another one"
             raise RefusedError(413, "length", text)
-        for call, own in zip(calls, samples.reshape(len(samples), len(calls)).T, strict=True):
-            call.append(np.ascontiguousarray(own))
+        channels = [samples] if len(calls) == 1 else np.ascontiguousarray(samples.T)
+        for call, own in zip(calls, channels, strict=True):
+            call.append(own)
 
     async def begin(self, item: Begin) -> None:
         """Begin calls in place of the earlier ones, and the tasks that write their updates.
