@@ -74,6 +74,8 @@ async def talk(address: str, samples: np.ndarray, recording: int, since: float =
                     raise RuntimeError(got["message"])
                 if got["type"] == "final":
                     finals.append(got["text"])
+                if got["type"] == "ended":  # a client then closes, see docs/serve.md
+                    break
                 packet = (got.get("recognized", 0) + REACH) // PACKET
                 if got["type"] == "partial" and got["recognized"] > seen and packet < len(sent):
                     partials += [now - sent[packet]] if sent[packet] >= since else []
