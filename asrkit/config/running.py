@@ -1,4 +1,4 @@
-"""What running a model reads, without torch: parts of its configuration, settings of decoding."""
+"""The settings that running a model reads, without torch, and the settings of decoding."""
 
 from pathlib import PurePath
 from typing import Annotated, Any, Literal

@@ -23,7 +23,6 @@ QUICK = "--quick --threads 1 --rounds 1"
 RUNS = {  # arguments of scripts that no other test runs; {dev} is a manifest, {out} a folder
     "bench_decode": f"{QUICK} --model small-en-alnum --manifest {{dev}}",
     "bench_gpu": "--quick --device cpu --rounds 1 --parts live",
-    "bench_stream": f"{QUICK} --without ONNX speechbrain",
     "make_calls": "{dev} {out}/calls",
     "reference_model": "--quick {out}/m.safetensors",
 }
@@ -31,6 +30,7 @@ LONG = {  # a server and its clients, or seconds to minutes
     "bench_offline": f"{QUICK} --without speechbrain",
     "bench_search": QUICK,
     "bench_serve": "--quick --streams 2 --seconds 1 --rounds 1 --misbehaving 1 --manifest {dev}",
+    "bench_stream": f"{QUICK} --without speechbrain Emformer",
     "bench_train": f"{QUICK} --without speechbrain",
     "ttfs": "--quick --callers 2 --seconds 1 --turns 2 --manifest {dev}",
 }

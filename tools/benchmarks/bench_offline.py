@@ -23,6 +23,7 @@ from benchmarks import (
     QUICK_SECONDS,
     Failure,
     Row,
+    TensorStep,
     attempt,
     chosen,
     compared,
@@ -75,8 +76,8 @@ def exported_in_pieces(path: Path, _num_layers: int) -> Forward:
     """A file of `asrkit export`, on as many threads as torch has at each call."""
 
     @cache
-    def step(_threads: int) -> Any:
-        return onnx.read(path)[0]
+    def step(threads: int) -> Any:
+        return TensorStep(onnx.read(path, threads)[0])
 
     step(torch.get_num_threads())
     return lambda feats: in_pieces(step(torch.get_num_threads()), feats)

@@ -26,6 +26,7 @@ from benchmarks import (
     LEFT_MS,
     QUICK_SECONDS,
     Row,
+    TensorStep,
     chosen,
     compared,
     environment,
@@ -67,8 +68,8 @@ class Contenders:
             frozen: self.frozen,
         }
         if all(map(find_spec, ("onnx", "onnxscript", "onnxruntime"))):
-            self.builders["asrkit, ONNX Runtime"] = lambda: onnx_files.read(self.exported)[0]
-            self.builders["asrkit, ONNX Runtime int8"] = lambda: onnx_files.read(self.quantized)[0]
+            self.builders["asrkit, ONNX Runtime"] = lambda: read(self.exported)
+            self.builders["asrkit, ONNX Runtime int8"] = lambda: read(self.quantized)
         for layers in (num_layers, 2 * num_layers):
             self.builders[f"torchaudio Emformer, {layers} layers"] = partial(EmformerStep, layers)
         scripted = f"torchaudio Emformer, {2 * num_layers} layers, TorchScript"
@@ -92,10 +93,16 @@ class Contenders:
     @cached_property
     def quantized(self) -> Path:
         observed = int8.ObservedStep(self.exported, self.eager)
-        stream(observed, list(random_feats(8 * CHUNK_MS / 1000).split(CHUNK_FEATS, dim=1)))
+        stream(
+            TensorStep(observed), list(random_feats(8 * CHUNK_MS / 1000).split(CHUNK_FEATS, dim=1))
+        )
         path = Path(shutil.copy(self.exported, self.folder / "encoder.int8.onnx"))
         int8.quantize(path, self.eager, observed.ranges)
         return path
+
+
+def read(path: Path) -> TensorStep:
+    return TensorStep(onnx_files.read(path, torch.get_num_threads())[0])
 
 
 def stream(step: Any, chunks: list[Tensor]) -> list[float]:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 import torchaudio
@@ -21,6 +21,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from asrkit.atomic_write import replacing
+from asrkit.backends.onnx import OnnxStep
 from asrkit.build_network import build_model
 from asrkit.cli.parser import whole
 from asrkit.cli.table import markdown
@@ -103,6 +104,17 @@ def reference_file(num_layers: int = 12) -> ModelFile:
     torch.manual_seed(0)
     model = build_model(config.model, labels.vocab_size).eval()
     return ModelFile(model, labels, config, {"note": "random weights"})
+
+
+class TensorStep:
+    """A step of ONNX Runtime that is called with tensors, as a `Step` is."""
+
+    def __init__(self, step: OnnxStep) -> None:
+        self.step, self.init_state = step, step.init_state
+
+    def __call__(self, feats: Tensor, lengths: Tensor, state: Any) -> tuple[Tensor, Any, Any]:
+        frames, lengths, state = self.step(feats.numpy(), lengths.numpy(), state)
+        return torch.from_numpy(frames), lengths, state
 
 
 def random_feats(seconds: float) -> Tensor:
