@@ -112,14 +112,15 @@ def test_texts_of_the_npm_package_are_asrkits(tmp_path: Path) -> None:
     assert main([str(each) for each in options]) == 0
     tail = sherpa_graphs.tail_samples(file, exported_of(file, context))
     shutil.copy(PROJECT / "docs" / "examples" / "sherpa_onnx.mjs", tmp_path)
-    command = ["node", "sherpa_onnx.mjs", "phone", "a.wav", str(tail)]
+    command = ["node", "sherpa_onnx.mjs", "phone", str(tail), "a.wav"]
     texts = set()
     for path in sorted(RECORDINGS.glob("an4/audio/*/*.flac"))[:3]:
         samples = soundfile.read(path, dtype="float32")[0]
         soundfile.write(tmp_path / "a.wav", samples, 16000, subtype="PCM_16")
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
         session = recognizer_of(file, context).start()
-        assert done.stdout.splitlines()[-1] == session.accept(np.pad(samples, (0, tail))).text
+        text = session.accept(np.pad(samples, (0, tail))).text
+        assert done.stdout.splitlines()[-1] == f"a.wav\t{text}"
         texts.add(done.stdout)
     assert len(texts) == 3
 
