@@ -12,7 +12,7 @@ The labels are in sherpa-onnx's order: the blank is the last one.
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from asrkit.backends.export_metadata import Exported
 from asrkit.errors import UserError
@@ -147,27 +147,35 @@ def wired(paths: Sequence[Path], file: ModelFile, exported: Exported) -> list["M
     Args:
         paths: encoder, predictor and joiner; for CTC one export from features.
     """
-    head, windows = file.model.head, windows_of(file.model.encoder, exported)
+    head, about = file.model.head, metadata(file, exported)
     sizes = {"D": file.model.encoder.dim, "V": head.vocab_size, "labels": head.vocab_size - 1}
     names = ("encoded", "returned", "convert")
     texts = (text.format(**sizes) for text in OUTPUTS[exported.what])
     encoder = encoder_graph(paths[0], file, exported, WIRES, **dict(zip(names, texts, strict=True)))
-    about: dict[str, object] = {
-        "vocab_size": head.vocab_size - 1, "window_size": windows.size,
-        "chunk_shift": windows.shift, "subsampling_factor": file.model.encoder.rate.factor,
-        "normalize_type": "",
-    }  # fmt: skip
-    for name, width in (("channel", total_of(file, exported)), ("time", 1)):
-        about |= {f"cache_last_{name}_dim{i}": (1, 1, width)[i - 1] for i in (1, 2, 3)}
     parts = []
     if isinstance(head, TransducerHead):
-        layers, width = head.start(1)[0].shape[1:]
-        about |= {"pred_rnn_layers": layers, "pred_hidden": width}
-        sizes |= {"L": layers, "H": width, "J": head.from_predictor.out_features}
+        sizes |= {"L": about["pred_rnn_layers"], "H": about["pred_hidden"]}
+        sizes["J"] = head.from_predictor.out_features
         parts = [
             describe(between(before.format(**sizes), path, after.format(**sizes)))
             for before, path, after in zip(
                 (PREDICTOR, JOINER), paths[1:], (PREDICTED, JOINED), strict=True
             )
         ]
-    return [describe(encoder, **about, **file.terms.properties()), *parts]
+    return [describe(encoder, **about), *parts]
+
+
+def metadata(file: ModelFile, exported: Exported) -> dict[str, Any]:
+    """Return the metadata of the encoder, from which sherpa-onnx reads all sizes."""
+    head, windows = file.model.head, windows_of(file.model.encoder, exported)
+    about: dict[str, Any] = {
+        "vocab_size": head.vocab_size - 1, "window_size": windows.size,
+        "chunk_shift": windows.shift, "subsampling_factor": file.model.encoder.rate.factor,
+        "normalize_type": "",
+    }  # fmt: skip
+    for name, width in (("channel", total_of(file, exported)), ("time", 1)):
+        about |= {f"cache_last_{name}_dim{i}": (1, 1, width)[i - 1] for i in (1, 2, 3)}
+    if isinstance(head, TransducerHead):
+        layers, width = head.start(1)[0].shape[1:]
+        about |= {"pred_rnn_layers": layers, "pred_hidden": width}
+    return about | file.terms.properties()

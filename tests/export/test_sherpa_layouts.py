@@ -1,7 +1,5 @@
 """Folders in sherpa-onnx's layouts of NeMo and of LSTM transducers: states carry streams."""
 
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +18,7 @@ from asrkit.model import Context, TransducerHead
 from asrkit.model_file import ModelFile, save_model
 from asrkit.runtime import recognizer_of
 from asrkit.text import CharTokenizer
-from tests.conftest import PADDED, PROJECT, RECORDINGS, fitted, speech, write_wav
-from tests.export.test_programs import found
+from tests.conftest import PADDED, RECORDINGS, fitted, speech, write_wav
 from tests.laws.test_export import file_of
 
 LSTM = {"kind": "transducer", "predictor_layers": 2, "predictor_dim": 16, "joint_dim": 24}
@@ -96,33 +93,6 @@ def test_texts_of_the_wheel_are_asrkits(
     other = recognizer_of(file, Context(context.chunk_size + 1, context.left, context.right))
     with pytest.raises(UserError, match="sherpa-onnx recognised"):  # control
         sherpa_folder.replay(theirs, other, recordings, tail)
-
-
-@pytest.mark.slow
-def test_texts_of_the_npm_package_are_asrkits(tmp_path: Path) -> None:
-    """By the example, in the layout of NeMo for transducers."""
-    package = found("node", "-p", "require.resolve('sherpa-onnx/package.json')")
-    if not package:
-        pytest.skip("needs Node and sherpa-onnx, in NODE_PATH if need be")
-    (tmp_path / "node_modules").symlink_to(Path(package).parents[1])
-    context, model = Context(4, 8), tmp_path / "model.safetensors"
-    save_model(model, file := model_of(LSTM, "sherpa_nemo", "conv4", context))
-    options = ["--model", model, "--format", "sherpa-onnx", "--output", tmp_path / "phone"]
-    options += ["--chunk-ms", "160", "--left-ms", "320", "--right-ms", "0"]
-    assert main([str(each) for each in options]) == 0
-    tail = sherpa_graphs.tail_samples(file, exported_of(file, context))
-    shutil.copy(PROJECT / "docs" / "examples" / "sherpa_onnx.mjs", tmp_path)
-    command = ["node", "sherpa_onnx.mjs", "phone", str(tail), "a.wav"]
-    texts = set()
-    for path in sorted(RECORDINGS.glob("an4/audio/*/*.flac"))[:3]:
-        samples = soundfile.read(path, dtype="float32")[0]
-        soundfile.write(tmp_path / "a.wav", samples, 16000, subtype="PCM_16")
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
-        session = recognizer_of(file, context).start()
-        text = session.accept(np.pad(samples, (0, tail))).text
-        assert done.stdout.splitlines()[-1] == f"a.wav\t{text}"
-        texts.add(done.stdout)
-    assert len(texts) == 3
 
 
 @pytest.mark.parametrize(ARGUMENTS, NEMO)
