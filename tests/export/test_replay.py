@@ -32,10 +32,11 @@ def quiet_above() -> np.ndarray:
     return np.fft.irfft(spectrum).astype(np.float32)[None]
 
 
-def by_products(x: torch.Tensor, n: int, axis: int) -> torch.Tensor:
+def by_products(x: torch.Tensor, n: int, axis: int, norm: str) -> torch.Tensor:
     """The discrete Fourier transform as another program computes it, in float32 too."""
+    assert norm == "forward"
     angles = torch.arange(n)[:, None].double() * torch.arange(n // 2 + 1) * (-2 * torch.pi / n)
-    return torch.complex(x @ angles.cos().float(), x @ angles.sin().float())
+    return torch.complex(x @ angles.cos().float(), x @ angles.sin().float()) / n
 
 
 @pytest.mark.parametrize("is_changed", [False, True])
