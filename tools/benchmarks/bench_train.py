@@ -12,6 +12,7 @@ from importlib.util import find_spec
 
 import torch
 from benchmarks import (
+    CHANNELS,
     CHUNK_SIZE,
     DIM,
     FFN_DIM,
@@ -44,8 +45,9 @@ class Encoder(nn.Module):
     def __init__(self, num_layers: int, chunk_size: int, left_context: int) -> None:
         super().__init__()
         self.encoder = ConformerEncoder(
-            NUM_MELS, DIM, NUM_HEADS, num_layers, FFN_DIM, KERNEL_SIZE, DROPOUT
-        )
+            NUM_MELS, DIM, NUM_HEADS, num_layers, FFN_DIM, KERNEL_SIZE, DROPOUT,
+            subsampling={"kind": "conv4", "channels": CHANNELS},
+        )  # fmt: skip
         self.chunk_size, self.left_context = chunk_size, left_context
 
     def forward(self, feats: Tensor) -> Tensor:

@@ -36,6 +36,7 @@ FACTOR = 4  # conv4's: of the reference encoder and of its peers
 CHUNK_FEATS = FACTOR * CHUNK_SIZE  # feature frames of a chunk
 CHUNK_MS, LEFT_MS = FEATURE_FRAME_MS * CHUNK_FEATS, FEATURE_FRAME_MS * FACTOR * LEFT_CONTEXT
 NUM_MELS, DIM, NUM_HEADS, FFN_DIM, KERNEL_SIZE = 80, 256, 4, 2048, 15
+CHANNELS = 64  # of the subsampling, as in the configurations of this size
 QUICK_SECONDS, QUICK_LAYERS = 4.0, 2
 
 positive = whole(1, 1_000_000)  # a type of argument
@@ -91,7 +92,8 @@ def reference_encoder(num_layers: int) -> ConformerEncoder:
 def reference_file(num_layers: int = 12) -> ModelFile:
     """A model file of that encoder, whose head has 500 labels."""
     sizes = {"num_mels": NUM_MELS, "dim": DIM, "num_heads": NUM_HEADS, "num_layers": num_layers,
-             "ffn_dim": FFN_DIM, "kernel_size": KERNEL_SIZE, "dropout": 0.0}  # fmt: skip
+             "ffn_dim": FFN_DIM, "kernel_size": KERNEL_SIZE, "dropout": 0.0,
+             "subsampling": {"kind": "conv4", "channels": CHANNELS}}  # fmt: skip
     config = parse_config(
         {
             "data": {"train": "none", "dev": "none"},

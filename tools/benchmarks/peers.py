@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from benchmarks import (
+    CHANNELS,
     CHUNK_SIZE,
     DIM,
     FACTOR,
@@ -27,13 +28,10 @@ EmformerState = tuple[tuple[Tensor, Tensor], list[list[Tensor]] | None]
 
 class Subsampling(Conv4Subsampling):
     def __init__(self) -> None:
-        super().__init__(NUM_MELS, DIM)
+        super().__init__(NUM_MELS, DIM, CHANNELS)
 
     def init_past(self, batch_size: int) -> tuple[Tensor, Tensor]:
-        return (
-            torch.zeros(batch_size, 1, NUM_MELS),
-            torch.zeros(batch_size, DIM, 1, NUM_MELS // 2),
-        )
+        return self.init_state(batch_size, self.out.weight)
 
     def whole(self, feats: Tensor) -> Tensor:
         """(B, T, F) of whole recordings -> (B, E, D)."""

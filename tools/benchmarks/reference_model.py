@@ -1,6 +1,7 @@
 """Write the reference model of the benchmarks, with random weights, as a model file.
 
-For `asrkit bench` and `asrkit export`: 80 mels, 12 layers, D 256, 4 heads, FFN 2048, K 15.
+For `asrkit bench` and `asrkit export`: 80 mels, 64 channels in the subsampling, 12 layers, D 256, 4
+heads, FFN 2048, K 15.
 """
 
 import argparse
