@@ -204,12 +204,20 @@ def test_a_hostile_hub_has_no_file_written_elsewhere(
 def test_other_contents_than_stated(
     remote: hub_server.Hub, model: bytes, commit: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for contents in (bytes(len(model)), model + b"x", model[:-1]):
-        remote.contents["model.safetensors"] = contents
-        said = "hf://me/tiny: model.safetensors is damaged: its digest is"
-        assert said in refusal("hf://me/tiny")
+    stated = "hf://me/tiny: the hub sends {} bytes as model.safetensors, and its listing states"
+    for contents, answer, said in (
+        (model, {"sha": "0" * 40}, "in place of"),
+        (bytes(len(model)), {}, "hf://me/tiny: model.safetensors is damaged: its digest is"),
+        (model + b"x", {}, stated.format(len(model) + 1)),
+        (model[:-1], {}, stated.format(len(model) - 1)),
+    ):
+        remote.contents["model.safetensors"], remote.answer = contents, answer
+        before = remote.bytes_sent
+        assert said in refusal(f"hf://me/tiny@{commit}" if answer else "hf://me/tiny")
+        assert remote.bytes_sent - before == ("damaged" in said) * len(model)
         assert not list(Path("cache").rglob("model.safetensors"))
     remote.contents.clear()
+    remote.answer = {}
     with monkeypatch.context() as patch:
         patch.setattr(downloads, "MOST_BYTES", len(model) - 1)
         assert f"has {len(model)} bytes: a model has" in refusal("hf://me/tiny")

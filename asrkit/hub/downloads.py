@@ -62,7 +62,12 @@ class Source(NamedTuple):
 
     def fetch(self) -> Path:
         """Return the folder with the files; download those that are not in the cache."""
-        from huggingface_hub import hf_hub_download, try_to_load_from_cache
+        from huggingface_hub import (
+            get_hf_file_metadata,
+            hf_hub_download,
+            hf_hub_url,
+            try_to_load_from_cache,
+        )
 
         place, revision = self.address.repository, self.address.revision
         with explained(self.address):
@@ -70,6 +75,12 @@ class Source(NamedTuple):
                 path = try_to_load_from_cache(place, name, revision=self.commit)
                 if not isinstance(path, str) and stated is not None:
                     self._announce(name, stated)
+                    sent = get_hf_file_metadata(hf_hub_url(place, name, revision=revision)).size
+                    if sent != stated.size:
+                        raise UserError(
+                            f"{self.address}: the hub sends {sent} bytes as {name}, and its "
+                            f"listing states {stated.size}: do not use this file"
+                        )
                     path = hf_hub_download(place, name, revision=revision)
                     compare(self.address, Path(path), stated)
         return Path(str(path)).parent
@@ -206,11 +217,13 @@ def asked(address: Address) -> Source:
     )  # fmt: skip
     if not COMMIT.fullmatch(str(info.sha)):
         raise ValueError(f"the hub sends {shown(info.sha)} as a commit")
+    if COMMIT.fullmatch(address.revision or "") and info.sha != address.revision:
+        raise ValueError(f"the hub sends the commit {info.sha} in place of {address.revision}")
     card = info.card_data.to_dict() if info.card_data else {}
     files: dict[str, Stated | None] = {
-        each.rfilename: Stated(each.size or 0, str(each.lfs.sha256 if each.lfs else each.blob_id))
+        each.rfilename: Stated(each.size, str(each.lfs.sha256 if each.lfs else each.blob_id))
         for each in info.siblings or []
-        if PLAIN.fullmatch(each.rfilename)
+        if PLAIN.fullmatch(each.rfilename) and isinstance(each.size, int)
     }
     licence, languages = None, card.get("language")
     with suppress(UserError):

@@ -145,7 +145,7 @@ class Stream:
                 if last or self._completes(0):
                     self._extract(last)
             self.ended = last
-            if last and self._is_complete():
+            if last and self._leave_rest():
                 self._end()
 
     def run(self) -> None:
@@ -242,15 +242,15 @@ class Stream:
         self.state, count = state, len(emissions)
         self.transcript.append(emissions, self._duration, self._speech[:count], after)
         del self._speech[:count]
-        if self.ended and self._is_complete():
+        if self.ended and self._leave_rest():
             self._end()
         else:
             self._move_on()
 
-    def _is_complete(self) -> bool:
-        """Return whether no step of the first pass follows after the end of the samples.
+    def _leave_rest(self) -> bool:
+        """Leave the last frames to the second pass where it alone decides about them.
 
-        The last frames are left to the second pass where it alone decides about them.
+        Return whether no step of the first pass follows after the end of the samples.
         """
         frames = self.engine.spec.rate.num_frames(self._pending)
         if self.transcript.skip(frames):

@@ -128,7 +128,7 @@ class Server:
         origins: origins of other sites whose pages may connect; "*": all sites.
         hosts: host names, beside localhost, of a server without a token.
         store: store of calls without a connection; this process's memory if None.
-        key: key that authenticates calls in a store that others can write.
+        key: key that authenticates calls in a store that others can write; random if empty.
     """
 
     def __init__(
@@ -146,7 +146,8 @@ class Server:
         self.token, self.origins, self.figures = token, origins, Figures()
         self.hosts = frozenset(name.lower() for name in hosts)
         self.store = AsyncStore(store or SqliteStore(MEMORY, self.limits.resume_s))
-        self.key = key
+        is_own = store is None or isinstance(store, SqliteStore)  # only this user can write it
+        self.key = key or (b"" if is_own else secrets.token_bytes(32))
         self.models: dict[str, Model] = {}
         for name, recognizer in models.items():
             workers = [Worker(recognizer, self.limits.ahead_s) for _ in range(threads)]
