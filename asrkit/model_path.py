@@ -59,8 +59,8 @@ def cached(source: Source, prompt: str | None = None) -> Path:
 
         if (terms := source.known_terms()).licence is None:
             raise ModelFileError(
-                f"the card of {source.address} states no licence: asrkit import nemo "
-                f"{source.address} --output FILE --licence NAME"
+                f"the licence of {source.address} is not known, {hub.NO_LICENCE}: asrkit import "
+                f"nemo {source.address} --output FILE --licence NAME"
             )
         downloaded = source.fetch() / checkpoint
         logger.warning("converting %s to %s", checkpoint, path)

@@ -235,6 +235,43 @@ def test_a_file_of_the_cache_is_not_downloaded(
     assert len(sent(remote)) == 1
 
 
+@pytest.mark.parametrize("known", [True, False])
+def test_a_file_that_nobody_compared_is_compared(
+    remote: hub_server.Hub, model: bytes, commit: str, monkeypatch: pytest.MonkeyPatch, known: bool
+) -> None:
+    """The process was killed after the download; the hub is asked for the digest, or was before."""
+    address = f"hf://me/tiny@{commit}" if known else "hf://me/tiny"
+    remote.contents["model.safetensors"] = bytes(len(model))
+    with monkeypatch.context() as patch:
+        patch.setattr(downloads, "compare", lambda *_: sys.exit("killed"))
+        with pytest.raises(SystemExit):
+            model_path(address)
+    assert list(Path("cache").rglob("model.safetensors"))
+    remote.contents.clear()
+    count = len(remote.requests)
+    assert "model.safetensors is damaged: its digest is" in refusal(address)
+    assert (len(remote.requests) == count) == known
+    assert not list(Path("cache").rglob("model.safetensors"))
+    compared = list[str]()
+    whole = downloads.compare
+    monkeypatch.setattr(
+        downloads, "compare", lambda *each: compared.append(each[1].name) or whole(*each)
+    )
+    for _ in range(2):
+        assert model_path(address).read_bytes() == model
+    assert compared == ["model.safetensors"]
+
+
+def test_a_cache_that_cannot_be_written_to_is_read(
+    remote: hub_server.Hub, model: bytes, commit: str
+) -> None:
+    from huggingface_hub import hf_hub_download
+
+    path = Path(hf_hub_download("me/tiny", "model.safetensors"))
+    Path("cache/asrkit").write_text("in the way of records")
+    assert model_path("hf://me/tiny") == path
+
+
 @pytest.fixture(scope="module")
 def nemo(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return checkpoint(tmp_path_factory.mktemp("nemo") / "m.nemo").read_bytes()
@@ -267,8 +304,8 @@ def test_a_checkpoint_that_cannot_be_converted(remote: hub_server.Hub, nemo: byt
     repository = remote.make("me/small")
     repository.commit(m__nemo=nemo)
     assert refusal("hf://me/small") == (
-        "the card of hf://me/small states no licence: asrkit import nemo hf://me/small --output "
-        "FILE --licence NAME"
+        "the licence of hf://me/small is not known, its card states none or the hub has no "
+        "answer: asrkit import nemo hf://me/small --output FILE --licence NAME"
     )
     repository.card = CARD
     repository.commit(m__nemo=nemo[:3000])
@@ -315,6 +352,18 @@ def test_other_contents_than_the_catalogue_states(
     assert not list(Path("cache").rglob("m.nemo"))
 
 
+def test_a_file_of_the_cache_is_compared_with_the_catalogue(named: Entry) -> None:
+    """Also if another program of the library has put it there."""
+    from huggingface_hub import hf_hub_download
+
+    hf_hub_download("me/small", "m.nemo", revision=named.revision)
+    (path,) = Path("cache").rglob("m.nemo")
+    data = path.read_bytes()
+    path.resolve().write_bytes(bytes(len(data)))
+    assert "m.nemo is damaged: its digest is" in refusal("small-1.0")
+    load_model("small-1.0")  # the control
+
+
 @pytest.mark.parametrize(
     "name",
     ["parakeet-tdt-0.6b-v3", "nvidia/parakeet-unified-en-0.6b", "hf://nvidia/canary-1b",
@@ -350,7 +399,7 @@ def test_imports_from_the_hub(
     remote.make("me/small").commit(m__nemo=nemo)
     command = ("import", "nemo", "hf://me/small", "--output", "n.safetensors")
     assert run(*command) == 2
-    assert "does not state its licence: add --licence" in capsys.readouterr().err
+    assert "its card states none or the hub has no answer: add --lic" in capsys.readouterr().err
     assert run(*command, "--licence", "MIT") == 0
     for source, said in (
         ("hf://openai/whisper-base", "is not a model that asrkit runs"),
@@ -361,3 +410,25 @@ def test_imports_from_the_hub(
         error = capsys.readouterr().err
         assert said in error
         assert len(error.splitlines()) == 1
+
+
+def test_imports_without_a_network_know_the_licence(
+    remote: hub_server.Hub, nemo: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """That of the download; a file that another program downloaded needs --licence."""
+    from huggingface_hub import hf_hub_download
+
+    for name in ("small", "other"):
+        remote.make(f"me/{name}").card = CARD
+        remote.make(f"me/{name}").commit(m__nemo=nemo)
+    hf_hub_download("me/other", "m.nemo")
+    command = ("import", "nemo", "hf://me/small", "--output", "n.safetensors")
+    assert run(*command) == 0
+    hub_server.use(monkeypatch, remote.address, tmp_path / "cache", offline=True)
+    assert run(*command, "--head", "ctc") == 0
+    assert load_model("n.safetensors").terms == (CARD["license_name"], ("en",))
+    command = ("import", "nemo", "hf://me/other", "--output", "n.safetensors")
+    assert run(*command) == 2
+    assert "or the hub has no answer: add --licence" in capsys.readouterr().err
+    assert run(*command, "--licence", "MIT") == 0

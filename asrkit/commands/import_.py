@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from asrkit.cli.options import add_terms, terms_of, without_torch
 from asrkit.cli.parser import Parser, Target, whole
 from asrkit.errors import UserError, shown
-from asrkit.hub import PREFIX, address_of
+from asrkit.hub import NO_LICENCE, PREFIX, address_of
 from asrkit.registry import refusal
 from asrkit.terms import UNKNOWN
 
@@ -61,9 +61,10 @@ def import_(options: argparse.Namespace) -> int:
     card = UNKNOWN if source is None else source.known_terms()
     terms = terms_of(options).or_else(card)
     if terms.licence is None:
+        why = "it states none" if source is None else NO_LICENCE
         raise UserError(
-            f"{shown(Path(options.checkpoint))} does not state its licence: add --licence, as its "
-            "publisher states it, such as --licence CC-BY-4.0"
+            f"the licence of {shown(Path(options.checkpoint))} is not known, {why}: add --licence, "
+            "as its publisher states it, such as --licence CC-BY-4.0"
         )
     name = path.resolve().stem if source is None else source.name
     file = recorded(imported, name, options.prompt, terms)

@@ -11,6 +11,7 @@ from asrkit.errors import UserError, shown
 
 PREFIX = "hf://"
 MODEL, CARD = "model.safetensors", "README.md"  # files of a repository
+NO_LICENCE = "its card states none or the hub has no answer"
 MOST_CHARACTERS = 300  # length limit of an address
 NAME = r"\w+(?:[.-]\w+)*"  # no dots or hyphens in a row, nor at an end
 REPOSITORY = re.compile(rf"{NAME}/{NAME}", re.ASCII)

@@ -9,7 +9,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
 
-from asrkit.atomic_write import digest_of
+from pydantic import BaseModel
+
+from asrkit.atomic_write import digest_of, write_text
 from asrkit.errors import UserError, reason, shown
 from asrkit.extras import need
 from asrkit.hub import MODEL, Address
@@ -32,13 +34,25 @@ class Stated(NamedTuple):
     digest: str  # SHA-256, or git's
 
 
+class Record(BaseModel):
+    """Facts about a download that the library's cache lacks.
+
+    The record is written before the download and again after the comparison: a process that is
+    killed in between leaves no file that is never compared.
+    """
+
+    stated: Stated
+    terms: Terms | None
+    compared: str = ""  # digest to which the file was compared
+
+
 class Source(NamedTuple):
     """The files of a commit that make a model."""
 
     address: Address
     commit: str
-    files: dict[str, Stated | None]  # by name; None: the cache has the file, nobody was asked
-    terms: Terms | None = None  # on the repository's card, or in the catalogue; None: not asked
+    files: dict[str, Stated | None]  # by name; None: a file of the cache, without a record
+    terms: Terms | None = None  # on the repository's card, or in the catalogue; None: not known
 
     @property
     def name(self) -> str:
@@ -53,15 +67,15 @@ class Source(NamedTuple):
 
     def converted(self, prompt: str | None) -> Path:
         """Return the path of the converted model in asrkit's folder of HF_HOME."""
-        from huggingface_hub import constants
-
         parts = repr((self.commit, [*self.files], __version__, prompt))
         folder = hashlib.sha256(parts.encode()).hexdigest()[:16]
-        place = Path(constants.HF_HOME, "asrkit", self.address.repository.replace("/", "--"))
-        return place / folder / f"{self.name}.safetensors"
+        return folder_of(self.address) / folder / f"{self.name}.safetensors"
 
     def fetch(self) -> Path:
-        """Return the folder with the files; download those that are not in the cache."""
+        """Return the folder with the files; download those that are not in the cache.
+
+        Each file is compared to its digest once.
+        """
         from huggingface_hub import (
             get_hf_file_metadata,
             hf_hub_download,
@@ -73,7 +87,11 @@ class Source(NamedTuple):
         with explained(self.address):
             for name, stated in self.files.items():
                 path = try_to_load_from_cache(place, name, revision=self.commit)
-                if not isinstance(path, str) and stated is not None:
+                if stated is None:
+                    continue
+                kept = record_path(self.address, self.commit, name)
+                record = Record(stated=stated, terms=self.terms)
+                if not isinstance(path, str):
                     self._announce(name, stated)
                     sent = get_hf_file_metadata(hf_hub_url(place, name, revision=revision)).size
                     if sent != stated.size:
@@ -81,8 +99,13 @@ class Source(NamedTuple):
                             f"{self.address}: the hub sends {sent} bytes as {name}, and its "
                             f"listing states {stated.size}: do not use this file"
                         )
+                    write_record(kept, record)
                     path = hf_hub_download(place, name, revision=revision)
-                    compare(self.address, Path(path), stated)
+                elif (known := read_record(kept)) and known.compared == stated.digest:
+                    continue
+                compare(self.address, Path(path), stated)
+                record.compared = stated.digest
+                write_record(kept, record)
         return Path(str(path)).parent
 
     def _announce(self, name: str, stated: Stated) -> None:
@@ -99,6 +122,30 @@ class Source(NamedTuple):
         )  # fmt: skip
 
 
+def folder_of(address: Address) -> Path:
+    """Return asrkit's folder of HF_HOME for a repository."""
+    from huggingface_hub import constants
+
+    return Path(constants.HF_HOME, "asrkit", address.repository.replace("/", "--"))
+
+
+def record_path(address: Address, commit: str, name: str) -> Path:
+    return folder_of(address) / commit / f"{name}.json"
+
+
+def read_record(path: Path) -> Record | None:
+    """Return the record of a download; None without one."""
+    with suppress(OSError, ValueError):
+        return Record.model_validate_json(path.read_bytes())
+    return None
+
+
+def write_record(path: Path, record: Record) -> None:
+    """Write the record of a download, unless the folder is read-only."""
+    with suppress(OSError):
+        write_text(path, record.model_dump_json())
+
+
 def compare(address: Address, path: Path, stated: Stated) -> None:
     """Remove a file from the cache, and raise UserError, if it has another digest than stated."""
     blob = path.resolve()
@@ -106,7 +153,7 @@ def compare(address: Address, path: Path, stated: Stated) -> None:
     kind = hashlib.sha1(b"blob %d\0" % blob.stat().st_size) if is_git else hashlib.sha256()
     if (digest := digest_of(blob, kind)) != stated.digest:
         for each in {blob, path}:
-            each.unlink()
+            each.unlink(missing_ok=True)
         raise UserError(
             f"{address}: {path.name} is damaged: its digest is {digest}, and {stated.digest} was "
             "expected: try again"
@@ -156,12 +203,10 @@ def find_files(address: Address, patterns: Sequence[str]) -> Source:
 def find_entry(entry: Entry) -> Source:
     """Return the source of a model of the catalogue, with the terms and the digest there."""
     source = find(Address(str(entry.repository), entry.revision, entry.file))
-    files = {
-        name: stated and Stated(stated.size, entry.sha256 or stated.digest)
-        for name, stated in source.files.items()
-    }
+    if entry.size is not None and entry.sha256 is not None:
+        source = source._replace(files={entry.file: Stated(entry.size, entry.sha256)})
     terms = Terms(entry.licence, tuple(entry.languages))
-    return source._replace(files=files, terms=terms.or_else(source.terms or UNKNOWN))
+    return source._replace(terms=terms.or_else(source.terms or UNKNOWN))
 
 
 def located(address: Address, choose: Callable[[Iterable[str]], list[str]], wanted: str) -> Source:
@@ -203,7 +248,10 @@ def cached(address: Address, choose: Callable[[Iterable[str]], list[str]]) -> So
         place, revision = address.repository, address.revision
         folder = Path(snapshot_download(place, revision=revision, local_files_only=True))
         if names := choose(sorted(each.name for each in folder.iterdir())):
-            return Source(address, folder.name, dict.fromkeys(names))
+            records = [read_record(record_path(address, folder.name, name)) for name in names]
+            stated = [None if each is None else each.stated for each in records]
+            terms = None if records[0] is None else records[0].terms
+            return Source(address, folder.name, dict(zip(names, stated, strict=True)), terms)
     return None
 
 

@@ -136,7 +136,7 @@ def test_the_options_of_the_command(
     (tmp_path / "text.nemo").write_text("hello")
     (tmp_path / "empty.nemo").write_bytes(b"")
     for name, options, message in [
-        (nemo, (), "does not state its licence: add --licence"),
+        (nemo, (), "is not known, it states none: add --licence"),
         (nemo, ("--licence", "a\x1b]0;"), "must be one printable line"),
         (nemo, ("--licence", "MIT", "--output", nemo), "name another file"),
         (tmp_path / "missing.nemo", ("--licence", "MIT"), ""),
