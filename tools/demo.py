@@ -3,6 +3,7 @@
 Every step is a command that you can run yourself; each is printed before it runs.
 """
 
+import argparse
 import json
 import subprocess
 import sys
@@ -52,6 +53,7 @@ def shown(words: dict[str, float]) -> str:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=__doc__).parse_args()
     started = time.monotonic()
     if not (PROJECT / MODEL).is_file():
         resume = ["--resume"] if (PROJECT / EXPERIMENT / "checkpoints").is_dir() else []

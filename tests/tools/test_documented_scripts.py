@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import PROJECT
+from tools import demo
 
 FOLDERS = ("tools", "tools/benchmarks", "docs/examples")
 NAMED = re.compile(r"\b(tools|tools/benchmarks|docs/examples)/(\w+)\.py\b")
@@ -113,3 +114,15 @@ def test_a_script_runs(name: str, corpus: Path, tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.strip() or (tmp_path / "m.safetensors").is_file()
+
+
+def test_the_help_of_the_demo_starts_nothing(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(demo, "run", lambda *command, **_: pytest.fail(f"it runs {command}"))
+    for argument, status in (("--help", 0), ("--epochs", 2)):
+        monkeypatch.setattr(sys, "argv", ["demo.py", argument])
+        with pytest.raises(SystemExit) as ended:
+            demo.main()
+        assert ended.value.code == status
+    assert "usage: demo.py" in capsys.readouterr().out
