@@ -1,6 +1,7 @@
 """Metrics of a server for Prometheus, summed over its processes."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
@@ -36,7 +37,8 @@ class Figures:
             for path in Path(os.environ[METRICS_DIR]).glob("gauge_live*.db"):
                 process = path.stem.rpartition("_")[2]
                 if not is_alive(int(process)):  # else its calls would still be counted
-                    mark_process_dead(process)
+                    with suppress(FileNotFoundError):  # another process removes the same file
+                        mark_process_dead(process)
             registry = CollectorRegistry()
             MultiProcessCollector(registry)
         return generate_latest(registry)
