@@ -36,9 +36,12 @@ def end():
 def counted(*arguments, act=getattr(Trainer, name)):
     global calls
     calls += 1
-    if calls == number:
-        threading.Timer(delay, end).start()
-    return act(*arguments)
+    if calls != number:
+        return act(*arguments)
+    timer = threading.Timer(delay, end)
+    timer.start()
+    act(*arguments)
+    timer.join()  # or a late timer, on a busy machine, leaves too few steps for the other kills
 
 if start < kills and int(os.environ["RANK"]) == victim:
     setattr(Trainer, name, counted)
@@ -67,7 +70,7 @@ def train(
     subprocess.run(
         [sys.executable, "-m", *torchrun, str(script), str(folder), str(kills), careless,
          "--config", str(config), "--resume", *settings],
-        cwd=PROJECT, env=environment | STORE, check=True, capture_output=True, timeout=240,
+        cwd=PROJECT, env=environment | STORE, check=True, capture_output=True, timeout=900,
     )  # fmt: skip
     places = [path.read_text() for path in sorted(folder.glob("kill-*"))]
     assert len(places) == kills
