@@ -1,6 +1,7 @@
 """Models of the hub: hf:// alone asks it, one file comes, and it is checked as any other."""
 
 import hashlib
+import shutil
 import socket
 import sys
 from collections.abc import Iterator
@@ -115,6 +116,28 @@ def test_which_file(remote: hub_server.Hub, model: bytes) -> None:
     assert model_path("hf://me/tiny@main/small.safetensors").read_bytes() == b"small"
     said = "hf://me/tiny/big.safetensors: no such file in this repository"
     assert refusal("hf://me/tiny/big.safetensors") == said
+
+
+def test_a_file_that_was_named_is_not_taken_for_the_one_that_would_be_chosen(
+    remote: hub_server.Hub, model: bytes, commit: str, monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    """The cache lacks the other files of the commit."""
+    from huggingface_hub import hf_hub_download
+
+    commit = remote.make("me/tiny").commit(small__safetensors=b"small")
+    named, chosen = f"hf://me/tiny@{commit}/small.safetensors", f"hf://me/tiny@{commit}"
+    for load in (
+        lambda: model_path(named),
+        lambda: hf_hub_download("me/tiny", "small.safetensors", revision=commit),
+    ):
+        load()
+        assert model_path(chosen).read_bytes() == model
+        shutil.rmtree(tmp_path / "cache")
+    model_path(named)
+    hub_server.use(monkeypatch, remote.address, tmp_path / "cache", offline=True)
+    assert "not in the cache" in refusal(chosen)
+    assert model_path(named).read_bytes() == b"small"
 
 
 def test_offline(
@@ -399,7 +422,11 @@ def test_imports_from_the_hub(
     remote.make("me/small").commit(m__nemo=nemo)
     command = ("import", "nemo", "hf://me/small", "--output", "n.safetensors")
     assert run(*command) == 2
-    assert "its card states none or the hub has no answer: add --lic" in capsys.readouterr().err
+    said = (
+        "hf://me/small is not known, its card states none or the hub has no answer: add --licence"
+    )
+    assert said in capsys.readouterr().err
+    assert len(sent(remote)) == 2  # nothing is downloaded before
     assert run(*command, "--licence", "MIT") == 0
     for source, said in (
         ("hf://openai/whisper-base", "is not a model that asrkit runs"),

@@ -52,20 +52,21 @@ def import_(options: argparse.Namespace) -> int:
     if options.format not in FORMATS:
         raise UserError(f"the toolkit {refusal(options.format, FORMATS)}")
     source = hub_source(options)
+    terms = terms_of(options).or_else(UNKNOWN if source is None else source.known_terms())
+    if terms.licence is None:
+        which = f"{shown(Path(options.checkpoint))} is not known, it states none"
+        if source is not None:
+            which = f"{source.address} is not known, {NO_LICENCE}"
+        raise UserError(
+            f"the licence of {which}: add --licence, as its publisher states it, such as "
+            "--licence CC-BY-4.0"
+        )
     path = Path(options.checkpoint) if source is None else source.fetch()
     if source is not None and len(source.files) == 1:
         path /= next(iter(source.files))
     imported = import_checkpoint(
         options.format, path, options.head, options.prompt, options.frame_ms
     )
-    card = UNKNOWN if source is None else source.known_terms()
-    terms = terms_of(options).or_else(card)
-    if terms.licence is None:
-        why = "it states none" if source is None else NO_LICENCE
-        raise UserError(
-            f"the licence of {shown(Path(options.checkpoint))} is not known, {why}: add --licence, "
-            "as its publisher states it, such as --licence CC-BY-4.0"
-        )
     name = path.resolve().stem if source is None else source.name
     file = recorded(imported, name, options.prompt, terms)
     save_model(options.output, file)

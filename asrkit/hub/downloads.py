@@ -43,6 +43,7 @@ class Record(BaseModel):
 
     stated: Stated
     terms: Terms | None
+    listing: tuple[str, ...]  # names of all files of the commit
     compared: str = ""  # digest to which the file was compared
 
 
@@ -53,6 +54,7 @@ class Source(NamedTuple):
     commit: str
     files: dict[str, Stated | None]  # by name; None: a file of the cache, without a record
     terms: Terms | None = None  # on the repository's card, or in the catalogue; None: not known
+    listing: tuple[str, ...] = ()  # names of all files of the commit; () if not known
 
     @property
     def name(self) -> str:
@@ -90,7 +92,7 @@ class Source(NamedTuple):
                 if stated is None:
                     continue
                 kept = record_path(self.address, self.commit, name)
-                record = Record(stated=stated, terms=self.terms)
+                record = Record(stated=stated, terms=self.terms, listing=self.listing)
                 if not isinstance(path, str):
                     self._announce(name, stated)
                     sent = get_hf_file_metadata(hf_hub_url(place, name, revision=revision)).size
@@ -175,7 +177,9 @@ def find(address: Address, kinds: Sequence[str] = (".safetensors", ".nemo")) -> 
         return [MODEL] if is_alone else found
 
     source = cached(address, choose)
-    if source is None or source.commit != address.revision:  # else it cannot have changed
+    # A commit cannot change, but the cache may lack the file that would be chosen.
+    is_sure = source is not None and source.commit == address.revision
+    if source is None or not is_sure or not (address.file or source.listing):
         source = located(address, choose, f"{' or '.join(kinds)} file")
     if len(source.files) > 1:
         raise UserError(
@@ -236,22 +240,31 @@ def located(address: Address, choose: Callable[[Iterable[str]], list[str]], want
         raise UserError(f"{address}: no such file in this repository")
     if not names:
         raise UserError(f"{address} has no {wanted}: name another repository")
-    return found._replace(files={name: found.files[name] for name in names})
+    files = {name: found.files[name] for name in names}
+    return found._replace(files=files, listing=tuple(found.files))
 
 
 def cached(address: Address, choose: Callable[[Iterable[str]], list[str]]) -> Source | None:
-    """Return the chosen files of a commit in the cache; None if a required one is missing."""
+    """Return the chosen files of a commit in the cache; None if one is missing.
+
+    They are chosen from all files of the commit if a record has their names: the cache may lack
+    some of them.
+    """
     need("huggingface_hub")
     from huggingface_hub import snapshot_download
 
     with suppress(OSError):  # no such commit
         place, revision = address.repository, address.revision
         folder = Path(snapshot_download(place, revision=revision, local_files_only=True))
-        if names := choose(sorted(each.name for each in folder.iterdir())):
-            records = [read_record(record_path(address, folder.name, name)) for name in names]
-            stated = [None if each is None else each.stated for each in records]
-            terms = None if records[0] is None else records[0].terms
-            return Source(address, folder.name, dict(zip(names, stated, strict=True)), terms)
+        there = sorted(each.name for each in folder.iterdir())
+        found = {name: read_record(record_path(address, folder.name, name)) for name in there}
+        record = next(filter(None, found.values()), None)
+        listing, terms = ((), None) if record is None else (record.listing, record.terms)
+        names = choose(listing or there)
+        if names and found.keys() >= {*names}:
+            kept = {name: found[name] for name in names}
+            files = {name: None if each is None else each.stated for name, each in kept.items()}
+            return Source(address, folder.name, files, terms, listing)
     return None
 
 
