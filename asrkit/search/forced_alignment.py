@@ -51,9 +51,14 @@ class ForcedAlignment(CtcSearch):
         """Return the likeliest path.
 
         Raises:
-            AlignmentError: if the tokens need more frames than the stream has.
+            AlignmentError: if the tokens need more frames than the stream has, or a frame is NaN.
         """
         hypothesis = self.align(np.concatenate(state.frames)) if state.frames else None
+        if any(np.isnan(each).any() for each in state.frames):
+            raise AlignmentError(
+                "the network returned NaN for this audio, so a text has no times: use --device cpu,"
+                " and audio in [-1, 1]"
+            )
         if hypothesis is None:
             raise AlignmentError(
                 f"the text is too long for the audio: its {len(self.tokens)} tokens do not fit "

@@ -11,7 +11,7 @@ from asrkit.evaluation.delays import Delay, delays, summarize
 from asrkit.model import Context
 from asrkit.model.head import ctc_frames
 from asrkit.search.base import Hypothesis
-from asrkit.search.forced_alignment import ForcedAlignment
+from asrkit.search.forced_alignment import AlignmentError, ForcedAlignment
 from tests.search.test_transducer_greedy import HEADS, frames, head
 
 
@@ -51,7 +51,10 @@ def test_text_longer_than_the_audio_has_no_alignment() -> None:
     log_probs = torch.randn(3, 4).log_softmax(1)
     assert ForcedAlignment([1, 1]).align(log_probs.numpy()) is not None
     assert ForcedAlignment([1, 1, 2]).align(log_probs.numpy()) is None
-    assert ForcedAlignment([1, 2]).align(log_probs.numpy() * math.nan) is None  # not a number
+    for factor, said in ((1.0, "2 frames"), (math.nan, "the network returned NaN")):
+        search = ForcedAlignment([1, 1])
+        with pytest.raises(AlignmentError, match=said):
+            search.best(search.step(search.start(), log_probs[:2].numpy() * factor))
     assert ForcedAlignment([]).align(log_probs.numpy()) == Hypothesis((), (), (), ())
 
 
