@@ -83,12 +83,17 @@ class EagerParts:
 
 
 def eager(model: Network, context: Context) -> Backend:
-    """Return the network unchanged, on any device, in any precision, also in full context.
+    """Return the network unchanged, on any device, in NumPy's precisions, also in full context.
 
     Args:
         model: network in eval mode.
         context: C, M and R. In full context M and R are 0.
+
+    Raises:
+        UserError: for a network in bfloat16.
     """
+    if model.encoder.mean.dtype == torch.bfloat16:
+        raise UserError("NumPy has no bfloat16: convert the network with model.float() or .half()")
     survive_forks()
     context = FULL if context.full else context
     head = model.head

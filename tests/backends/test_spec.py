@@ -38,6 +38,14 @@ def test_a_spec_is_the_network_in_numbers(kind: str, factor: int, ms: int) -> No
     assert aged(state, spec.rate.frame_ms)[-1].tolist() == [0, 3_600_000 // ms]
 
 
+def test_a_network_in_bfloat16_is_refused() -> None:
+    """Its arrays could not be NumPy's; the other half precision runs."""
+    model = tiny_model()
+    assert eager(model.half(), Context(4, 16)).spec.dtype == "float16"
+    with pytest.raises(UserError, match=r"NumPy has no bfloat16: convert the network with model\."):
+        eager(model.bfloat16(), Context(4, 16))
+
+
 @pytest.mark.parametrize(("lookahead", "whole"), [(0, (4, 12, 16)), (5, (9, 9, 13))])
 def test_a_recording_is_whole_encoder_frames_in_full_context(
     lookahead: int, whole: tuple[int, ...]
