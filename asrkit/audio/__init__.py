@@ -12,27 +12,6 @@ from asrkit.audio.resampler import SAMPLE_RATE, Resampler, ResamplerPast, resamp
 from asrkit.audio.samples import AudioError, mono, source_of
 from asrkit.registry import Kinds
 
-__all__ = [
-    "HOP",
-    "KINDS",
-    "SAMPLE_RATE",
-    "WINDOW",
-    "AudioError",
-    "Fbank",
-    "Frontend",
-    "Resampler",
-    "ResamplerPast",
-    "blocks",
-    "build_frontend",
-    "features",
-    "info",
-    "load",
-    "mono",
-    "read",
-    "resample",
-    "source_of",
-]
-
 KINDS: Kinds[Frontend] = Kinds(
     "frontend",
     {

@@ -5,5 +5,3 @@
 
 from asrkit.evaluation.outcomes import Outcome, ReferenceRecording, recognize
 from asrkit.evaluation.scoring import Score, scores
-
-__all__ = ["Outcome", "ReferenceRecording", "Score", "recognize", "scores"]

@@ -10,8 +10,6 @@ from asrkit.interop.nemo import read_nemo
 from asrkit.interop.wenet import read_wenet
 from asrkit.interop.whisper import read_whisper
 
-__all__ = ["FILES", "FORMATS", "Imported", "import_checkpoint", "recorded"]
-
 FORMATS: dict[str, Callable[..., Imported]] = {
     "nemo": read_nemo,
     "wenet": read_wenet,

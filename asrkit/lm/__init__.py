@@ -2,25 +2,10 @@
 
 from pathlib import Path
 
-from asrkit.lm.hotwords import Hotwords, read_hotwords, weighed
+from asrkit.lm.hotwords import Hotwords, weighed
 from asrkit.lm.kenlm import KenLM, is_binary
 from asrkit.lm.lm_fusion import LIMIT, LanguageModel, TokenFusion, Weighted, WordFusion
 from asrkit.lm.ngram import ArpaError, NGram, read_arpa
-
-__all__ = [
-    "LIMIT",
-    "ArpaError",
-    "Hotwords",
-    "LanguageModel",
-    "NGram",
-    "TokenFusion",
-    "Weighted",
-    "WordFusion",
-    "read_arpa",
-    "read_hotwords",
-    "read_language_model",
-    "weighed",
-]
 
 
 def read_language_model(path: str | Path) -> LanguageModel:

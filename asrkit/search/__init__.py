@@ -14,22 +14,6 @@ from asrkit.search.prefix_beam import PrefixBeamSearch
 from asrkit.search.transducer_beam import TransducerBeamSearch
 from asrkit.search.transducer_greedy import Transducer, TransducerGreedySearch
 
-__all__ = [
-    "KINDS",
-    "NOTHING",
-    "Both",
-    "Fusion",
-    "GreedySearch",
-    "Hypothesis",
-    "PrefixBeamSearch",
-    "Ranked",
-    "Search",
-    "Transducer",
-    "TransducerBeamSearch",
-    "TransducerGreedySearch",
-    "build_search",
-]
-
 KINDS: Kinds[Any] = Kinds(
     "search", {"greedy": GreedySearch, "prefix_beam": PrefixBeamSearch}, ("fusion",)
 )

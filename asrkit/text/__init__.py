@@ -15,19 +15,3 @@ from asrkit.text.tokenizer import (
     normalize,
     spoken,
 )
-
-__all__ = [
-    "END_OF_TURN",
-    "CharTokenizer",
-    "PieceTokenizer",
-    "SentencePieceTokenizer",
-    "TextError",
-    "Tokenizer",
-    "WordTokenizer",
-    "decode",
-    "end_of_turn",
-    "events",
-    "is_visible",
-    "normalize",
-    "spoken",
-]

@@ -11,8 +11,6 @@ from asrkit.data.checks.corpus_checks import CORPUS_CHECKS
 from asrkit.data.checks.facts import Facts, Finding, Rules
 from asrkit.data.checks.utterance_checks import UTTERANCE_CHECKS
 
-__all__ = ["CHECKS", "Facts", "Finding", "Rules", "examine"]
-
 CHECKS = [*UTTERANCE_CHECKS, *CORPUS_CHECKS]
 
 
