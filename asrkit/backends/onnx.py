@@ -4,7 +4,7 @@ import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -43,7 +43,7 @@ MOST_NUMBERS = 1 << 28  # numbers in each part of a stream's state
 
 
 class OnnxGraph:
-    """The graph of a file."""
+    """The graph of a file. An encoder's is called as the module that it was exported from."""
 
     def __init__(self, session: "InferenceSession", description: ExportDescription) -> None:
         self.session, self.description = session, description
@@ -64,6 +64,12 @@ class OnnxGraph:
         kinds = zip(self.state_shapes, self.state_kinds, strict=True)
         return tuple(np.zeros((batch_size, *shape), kind) for shape, kind in kinds)
 
+    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
+        """Run an encoder: the module's inputs, with whole chunks of audio -> its outputs."""
+        outputs = self.compute(*([*inputs[:-1], *inputs[-1]] if self.state_shapes else inputs))
+        first = len(outputs) - len(self.state_shapes)
+        return *outputs[:first], *([tuple(outputs[first:])] if self.state_shapes else [])
+
     def compute(self, *arrays: np.ndarray) -> list[np.ndarray]:
         """Return the outputs of the graph for its inputs, by order."""
         return self.run(dict(zip(self.inputs, arrays, strict=True)))
@@ -81,24 +87,6 @@ class OnnxGraph:
                 "call asrkit.load in this process, or with threads=1 before the fork"
             )
         return self.session.run(None, arrays)
-
-
-Graph = TypeVar("Graph", bound=OnnxGraph)
-
-
-class OnnxStep(OnnxGraph):
-    """An exported file, called as the module that it was exported from."""
-
-    def __init__(self, session: "InferenceSession", description: ExportDescription) -> None:
-        super().__init__(session, description)
-        if description.exported.what in PARTS:
-            raise ValueError(f"it is the {description.exported.what} of an export, not its encoder")
-
-    def __call__(self, *inputs: Any) -> tuple[Any, ...]:
-        """Run the module: its inputs, with whole chunks of audio -> its outputs."""
-        outputs = self.compute(*([*inputs[:-1], *inputs[-1]] if self.state_shapes else inputs))
-        first = len(outputs) - len(self.state_shapes)
-        return *outputs[:first], *([tuple(outputs[first:])] if self.state_shapes else [])
 
 
 def build(kind: str, model: RunnableModel, context: Context, threads: int | None) -> Backend:
@@ -219,7 +207,7 @@ def read_parts(
     for part, path in zip(PARTS, paths, strict=True):
         if not path.is_file():
             raise UserError(f"the export lacks its {part}, {shown(path)}: export it again")
-        graph = read_graph(path, OnnxGraph, threads)
+        graph = read_graph(path, threads)
         if (what := graph.description.exported.what) != part:
             raise UserError(f"{shown(path)} must be the {part} of an export, got {what}")
         check_model(path, graph.description, model)
@@ -237,20 +225,26 @@ def read_parts(
     )  # fmt: skip
 
 
-def read(path: str | Path, threads: int | None = 1) -> tuple[OnnxStep, Exported]:
-    """Return the step and the description in a file of `asrkit export`.
+def read(path: str | Path, threads: int | None = 1) -> tuple[OnnxGraph, Exported]:
+    """Return the encoder in a file of `asrkit export`, and what the file is.
 
     Args:
         threads: CPU threads; None: as many as there are cores.
     """
-    step = read_graph(Path(path), OnnxStep, threads)
-    return step, step.description.exported
+    step = read_graph(Path(path), threads)
+    exported = step.description.exported
+    if exported.what in PARTS:
+        raise UserError(
+            f"{shown(Path(path))} does not run alone: it is the {exported.what} of an export, not "
+            "its encoder"
+        )
+    return step, exported
 
 
-def read_graph(path: Path, kind: type[Graph], threads: int | None) -> Graph:
-    """Return the graph in a file of asrkit, of this class."""
+def read_graph(path: Path, threads: int | None) -> OnnxGraph:
+    """Return the graph in a file of asrkit."""
     try:
-        return kind(*open_session(source_of(path), threads))
+        return OnnxGraph(*open_session(source_of(path), threads))
     except UserError:
         raise
     except Exception as error:  # ONNX Runtime's errors have no other common class

@@ -16,7 +16,7 @@ import numpy as np
 from torch import nn
 
 from asrkit.backends.export_metadata import KEY, data_path
-from asrkit.backends.onnx import OnnxStep, open_session
+from asrkit.backends.onnx import OnnxGraph, open_session
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
@@ -60,7 +60,7 @@ convolution (bytes, weight, scale, weight_scale, zero, bias) => (convolved) {
 """
 
 
-class ObservedStep(OnnxStep):
+class ObservedStep(OnnxGraph):
     """A float32 file's step that records the range of each large product's inputs."""
 
     def __init__(self, path: Path, module: nn.Module) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from asrkit.backends.export_metadata import Exported, export_path
-from asrkit.backends.onnx import OnnxStep, read_graph
+from asrkit.backends.onnx import read_graph
 from asrkit.errors import UserError
 from asrkit.export import onnx
 from asrkit.model import FULL, Context
@@ -80,7 +80,7 @@ def test_the_ready_model() -> None:
     assert file.path is not None
     for context in (file.config.context.live, FULL):
         path = export_path(file.path, Exported("ctc", context), "onnx")
-        assert read_graph(path, OnnxStep, 1).description.model == file.checksum
+        assert read_graph(path, 1).description.model == file.checksum
     recordings = sorted(RECORDINGS.glob("*/audio/**/*.flac"))[::3]
     for second_pass in ("off", "full"):
         options = f"--model small-en-alnum --second-pass {second_pass} --format jsonl"
@@ -202,7 +202,7 @@ def test_control_the_probe_notices_other_weights(model: Path, tmp_path: Path) ->
     package.save(graph, path)
     with pytest.raises(ValueError, match="differs from eager by"):
         load(path)
-    assert read_graph(path, OnnxStep, 1).description.model == load_model(model).checksum
+    assert read_graph(path, 1).description.model == load_model(model).checksum
 
 
 def test_onnx_runtime_writes_no_identity_of_this_machine(model: Path, tmp_path: Path) -> None:

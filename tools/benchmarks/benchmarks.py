@@ -21,7 +21,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from asrkit.atomic_write import replacing
-from asrkit.backends.onnx import OnnxStep
+from asrkit.backends.onnx import OnnxGraph
 from asrkit.build_network import build_model
 from asrkit.cli.parser import whole
 from asrkit.cli.table import markdown
@@ -111,7 +111,7 @@ def reference_file(num_layers: int = 12) -> ModelFile:
 class TensorStep:
     """A step of ONNX Runtime that is called with tensors, as a `Step` is."""
 
-    def __init__(self, step: OnnxStep) -> None:
+    def __init__(self, step: OnnxGraph) -> None:
         self.step, self.init_state = step, step.init_state
 
     def __call__(self, feats: Tensor, lengths: Tensor, state: Any) -> tuple[Tensor, Any, Any]:
