@@ -1,6 +1,7 @@
 """Predictor and joiner of a transducer in exported files, for the searches."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -9,25 +10,18 @@ Predictor = Callable[[np.ndarray, State], tuple[np.ndarray, State]]
 Joiner = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 
+@dataclass(eq=False)
 class TransducerParts:
     """Predictor and joiner on another runtime than PyTorch.
 
     The joiner projects the encoder frames itself: exports have no part for this alone.
-
-    Args:
-        start: returns the predictor's state before the initial blank, for a number of streams.
-        predictor: computes what `PredictorStep` does.
-        joiner: computes what `JoinerStep` does.
-        vocab_size: V.
-        max_symbols: most labels that a search writes in a frame.
     """
 
-    def __init__(
-        self, start: Callable[[int], State], predictor: Predictor, joiner: Joiner,
-        vocab_size: int, max_symbols: int,
-    ) -> None:  # fmt: skip
-        self.start, self.predict, self.joiner = start, predictor, joiner
-        self.vocab_size, self.max_symbols = vocab_size, max_symbols
+    start: Callable[[int], State]  # the predictor's state before the initial blank, for B streams
+    predict: Predictor  # computes what `PredictorStep` does
+    joiner: Joiner  # computes what `JoinerStep` does
+    vocab_size: int  # V
+    max_symbols: int  # most labels that a search writes in a frame
 
     def project(self, frames: np.ndarray) -> np.ndarray:
         """Return the frames: the joiner projects them."""
