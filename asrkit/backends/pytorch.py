@@ -140,23 +140,16 @@ def log_probs(layer: CTCHead, frames: np.ndarray) -> np.ndarray:
     return layer.emissions(torch.from_numpy(frames)[None].to(weight))[0].numpy(force=True)
 
 
-class _Process:
-    forked = False  # whether this process was forked from one with a network
-
-
-@functools.cache  # once per process
-def survive_forks() -> None:
+@functools.cache  # forked processes have the result, too
+def survive_forks() -> int:
     """Set torch to one thread in every process that is forked from this one from now on.
 
     A forked process has none of its parent's threads, but OpenMP would wait for them forever.
+    Return the id of the process that called this first: one with another id was forked from it.
     """
     if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=_after_fork)
-
-
-def _after_fork() -> None:
-    _Process.forked = True
-    torch.set_num_threads(1)
+        os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
+    return os.getpid()
 
 
 def set_threads(threads: int | None) -> None:
@@ -167,7 +160,7 @@ def set_threads(threads: int | None) -> None:
     """
     if threads is None:
         return
-    if threads > 1 and _Process.forked:
+    if threads > 1 and os.getpid() != survive_forks():
         raise UserError(
             f"threads must be 1 in a forked process, got {threads}: OpenMP's threads do not "
             "survive a fork; use more threads in processes started by multiprocessing's spawn"
