@@ -55,8 +55,7 @@ def main(argv: list[str] | None = None) -> int:
     command = " ".join(arguments[:words])
     if command in COMMANDS:
         name = "import_" if command == "import" else command.replace(" ", "_")  # a keyword
-        status: int = importlib.import_module(f"asrkit.commands.{name}").main(arguments[words:])
-        return status
+        return importlib.import_module(f"asrkit.commands.{name}").main(arguments[words:])
     if {*arguments[:words]} <= {"data", "-h", "--help"}:
         print(usage())
         return 0

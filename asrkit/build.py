@@ -76,8 +76,7 @@ def train_tokenizer(config: TextConfig, texts: Iterable[str]) -> Tokenizer:
             "text.tokenizer pieces is for imported models: train unigram or bpe, or name the model "
             "in training.start_from"
         )
-    tokenizer: Tokenizer = kind.train(texts)
-    return with_end_of_turn(tokenizer, config)
+    return with_end_of_turn(kind.train(texts), config)
 
 
 def with_end_of_turn(tokenizer: Tokenizer, config: TextConfig) -> Tokenizer:
@@ -89,8 +88,7 @@ def with_end_of_turn(tokenizer: Tokenizer, config: TextConfig) -> Tokenizer:
 
 def read_tokenizer(config: TextConfig, data: bytes) -> Tokenizer:
     """Read the tokenizer from its bytes in a model file."""
-    tokenizer: Tokenizer = TOKENIZERS[config.tokenizer].from_bytes(data)
-    return tokenizer
+    return TOKENIZERS[config.tokenizer].from_bytes(data)
 
 
 def build_fusion(

@@ -33,8 +33,7 @@ class OnArrays:
         self.module, self.like = module, like
 
     def init_state(self, batch_size: int) -> EncoderState:
-        state: EncoderState = self.module.init_state(batch_size)
-        return state
+        return self.module.init_state(batch_size)
 
     @torch.inference_mode()
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:

@@ -55,8 +55,7 @@ class OneOf:
             Field(discriminator="kind"),
             BeforeValidator(self.with_kind),
         ]
-        schema: CoreSchema = handler.generate_schema(one)
-        return schema
+        return handler.generate_schema(one)
 
     def with_kind(self, value: Any) -> Any:
         if isinstance(value, dict):

@@ -28,8 +28,7 @@ class _StrictLoader(yaml.SafeLoader):
                 nodes += chain(*node.value) if isinstance(node, yaml.MappingNode) else node.value
             if len(nodes) > MAX_NODES:
                 raise yaml.YAMLError(f"its aliases stand for {MAX_NODES} values or more")
-        first: yaml.Node | None = nodes[0]
-        return first
+        return nodes[0]
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         keys: set[str] = set()

@@ -15,13 +15,11 @@ class Traced(NamedTuple):
 
     @property
     def quiet(self) -> tuple[bool, ...]:
-        quiet: tuple[bool, ...] = self.state.quiet
-        return quiet
+        return self.state.quiet
 
     @property
     def ends(self) -> tuple[float, ...]:
-        ends: tuple[float, ...] = self.state.ends
-        return ends
+        return self.state.ends
 
 
 class Trace(Search):

@@ -40,5 +40,4 @@ def build_search(
         options["fusion"] = fusion
     if of_transducer:
         cls = OF_TRANSDUCER[cls]
-    built: Search = cls(**options)
-    return built
+    return cls(**options)

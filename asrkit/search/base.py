@@ -92,13 +92,11 @@ class Search:
 
     def quiet(self, frames: np.ndarray) -> tuple[bool, ...]:
         """Return for each of a stream's first frames (E, V) whether no token is written in it."""
-        quiet: tuple[bool, ...] = self.step(self.start(), frames).quiet
-        return quiet
+        return self.step(self.start(), frames).quiet
 
     def partial(self, state: Any) -> Hypothesis:
         """Return the best hypothesis so far, if the stream continues."""
-        hypothesis: Hypothesis = state.hypothesis
-        return hypothesis
+        return state.hypothesis
 
     def stable(self, state: Any) -> tuple[int, ...]:
         """Return the common prefix of all hypotheses, which later frames cannot change."""

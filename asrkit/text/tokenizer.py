@@ -232,8 +232,7 @@ class SentencePieceTokenizer:
 
     def split(self, text: str) -> list[str]:
         """Return the pieces of a text with "▁"; a text without pieces is one piece."""
-        pieces: list[str] = self._encoded(text, str)
-        return pieces
+        return self._encoded(text, str)
 
     def extended(self, texts: Iterable[str]) -> "SentencePieceTokenizer":
         """Return this tokenizer, which cannot be extended. Raise TextError if it lacks a letter."""

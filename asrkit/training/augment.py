@@ -90,8 +90,7 @@ def in_a_room(samples: np.ndarray, room: int, source: int) -> np.ndarray:
 
     rooms = FastRandomRIRGenerator(SAMPLE_RATE, room_seed=room, source_seed=source)
     reverb = ReverbWithImpulseResponse(rir_generator=rooms)
-    output: np.ndarray = reverb(samples[None], SAMPLE_RATE)[0]
-    return output
+    return reverb(samples[None], SAMPLE_RATE)[0]
 
 
 def between_silences(samples: np.ndarray, longest: float, draw: random.Random) -> np.ndarray:

@@ -21,8 +21,7 @@ LARGEST_PART = 100  # recordings
 @cache
 def recognizer_of(load: bytes) -> Recognizer:
     """Return this process's recogniser, which all its parts use."""
-    recognizer: Recognizer = pickle.loads(load)()
-    return recognizer
+    return pickle.loads(load)()
 
 
 def decode_part(
