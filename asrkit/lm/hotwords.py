@@ -19,7 +19,7 @@ from numbers import Real
 from pathlib import Path
 
 from asrkit.errors import UserError, no_file, shown
-from asrkit.lines import LineKind, lines_in
+from asrkit.lines import LineKind, text_lines
 from asrkit.lm.lm_fusion import LIMIT
 
 WEIGHT = 2.0  # natural logarithm per word of a phrase; docs/evidence/results.md has the measurement
@@ -151,20 +151,17 @@ def read_hotwords(path: str | Path, weight: float = WEIGHT) -> dict[str, float]:
         raise UserError(f"the file of hotwords {path} {no_file(Path(path))}")
     found: dict[str, float] = {}
     kind = LineKind("a list of hotwords", UserError, MAX_LINE)
-    with Path(path).open("rb") as file:
-        for number, raw in lines_in(file, str(path), kind):
-            try:
-                line = raw.decode().strip()
-                if not line.startswith("#"):
-                    phrase, *own = line.split("\t")
-                    (found[phrase],) = map(float, own) if own else (weight,)
-            except UnicodeDecodeError:
-                raise UserError(f"{path}:{number}: not UTF-8") from None
-            except ValueError:
-                raise UserError(
-                    f"{path}:{number}: expected a phrase, or a phrase, a tab and a number, "
-                    f"got {shown(line)}"
-                ) from None
+    for number, text in text_lines(Path(path), kind):
+        if (line := text.strip()).startswith("#"):
+            continue
+        phrase, *own = line.split("\t")
+        try:
+            (found[phrase],) = map(float, own) if own else (weight,)
+        except ValueError:
+            raise UserError(
+                f"{path}:{number}: expected a phrase, or a phrase, a tab and a number, "
+                f"got {shown(line)}"
+            ) from None
     return found
 
 
