@@ -92,6 +92,14 @@ def whole_number(value: object, lowest: int, highest: float = math.inf) -> int |
     return int(number)
 
 
+def checked_whole(name: str, value: object) -> int:
+    """Return a value as an int of at least 1. An error begins with `name`."""
+    whole = whole_number(value, 1)
+    if whole is None:
+        raise UserError(f"{name} must be a whole number of at least 1, got {shown(value)}")
+    return whole
+
+
 def checked_token(token: str) -> str:
     """Return an access token, which a header must be able to carry.
 

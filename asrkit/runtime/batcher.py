@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from asrkit import audio
 from asrkit.backends import Backend
 from asrkit.context import FULL_CONTEXT
-from asrkit.errors import UserError, shown, whole_number
+from asrkit.errors import UserError, checked_whole
 from asrkit.runtime.recognizer import Phrases, Recognizer
 from asrkit.runtime.results import Result
 from asrkit.runtime.session import Session
@@ -78,10 +78,7 @@ class Batcher:
             raise UserError(
                 "a batcher needs a chunk_size, got full context: streams share no steps"
             )
-        rows = whole_number(max_rows, 1)
-        if rows is None:
-            raise UserError(f"max_rows must be a whole number of at least 1, got {shown(max_rows)}")
-        self.recognizer, self.max_rows = recognizer, rows
+        self.recognizer, self.max_rows = recognizer, checked_whole("max_rows", max_rows)
         self._sessions: dict[BatchedSession, None] = {}  # those that are not over
         self._due: dict[BatchedSession, None] = {}  # of these, the longest waiting first
         self._steps = Steps()

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from asrkit.errors import UserError, shown, whole_number
+from asrkit.errors import UserError, checked_whole, shown
 
 PAUSE_MS = 1000  # default length of a pause that ends a segment
 BREATH_MS = 200  # length of a pause that ends a segment of `max_segment_ms`
@@ -69,10 +69,10 @@ class Endpointer:
             )
         self.end_of_turn = end_of_turn
         if pause_ms is not None or (max_segment_ms is None and end_of_turn is None):
-            self.pause_ms = checked("pause_ms", pause_ms)
+            self.pause_ms = checked_whole("pause_ms", pause_ms)
         self.max_segment_ms = None
         if max_segment_ms is not None:
-            self.max_segment_ms = checked("max_segment_ms", max_segment_ms)
+            self.max_segment_ms = checked_whole("max_segment_ms", max_segment_ms)
         if not isinstance(vad, bool):
             raise UserError(f"vad must be True or False, got {shown(vad)}")
         self.vad = vad
@@ -146,15 +146,3 @@ class Endpointer:
 def frames_of(milliseconds: int, frame_ms: int) -> int:
     """Return a time in whole frames, at least one; halves are rounded up."""
     return max(1, (milliseconds + frame_ms // 2) // frame_ms)
-
-
-def checked(name: str, milliseconds: int | None) -> int:
-    """Return a time, checked to be a whole number of at least 1.
-
-    Raises:
-        UserError: if it is not such a number.
-    """
-    whole = whole_number(milliseconds, 1)
-    if whole is None:
-        raise UserError(f"{name} must be a whole number of at least 1, got {shown(milliseconds)}")
-    return whole
