@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from asrkit.audio.samples import channel_name
 from asrkit.errors import UserError, shown
-from asrkit.runtime.subtitles import apart, cues, milliseconds, span
+from asrkit.runtime.subtitles import apart, cues, milliseconds
 from asrkit.runtime.words import Word, joined
 
 PAUSE_SECONDS = 1.0  # pause that ends a passage, whoever speaks
@@ -121,10 +121,10 @@ def txt(call: Call) -> str:
     """Write the text, or for several channels a line for each passage."""
     if len(call) == 1:
         return f"{call[0].text}\n"
-    times = ((channel, passage, span(passage.words)) for channel, passage in passages_of(call))
     return "".join(
-        f"{clock(start, '.')}–{clock(end, '.')} {channel.name}: {passage.text}\n"
-        for channel, passage, (start, end) in times
+        f"{clock(milliseconds(part.start), '.')}–{clock(milliseconds(part.end), '.')} "
+        f"{channel.name}: {part.text}\n"
+        for channel, part in passages_of(call)
     )
 
 

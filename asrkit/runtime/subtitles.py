@@ -104,10 +104,5 @@ def apart(words: Iterable[Word]) -> list[tuple[int, int]]:
     return spans
 
 
-def span(words: Sequence[Word]) -> tuple[int, int]:
-    """Return start and end of words in ms."""
-    return milliseconds(words[0].start), milliseconds(words[-1].end)
-
-
 def milliseconds(seconds: float) -> int:
     return round(seconds * 1000)
