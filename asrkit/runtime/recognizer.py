@@ -308,12 +308,12 @@ class Recognizer:
             AudioError: for audio that cannot be used.
             UserError: for hotwords that cannot be used.
         """
+        blocks: Iterable[tuple[np.ndarray, int]]
         if (source := audio.source_of(samples)) is not None:
             blocks = audio.blocks(source, PACKET_SECONDS, channel=channel)
-            return self.transcribe_blocks(blocks, hotwords)
-        session = self.start(sample_rate, hotwords)
-        session.accept(audio.mono(samples, channel, "the array"))
-        return session.finish()
+        else:
+            blocks = [(audio.mono(samples, channel, "the array"), sample_rate)]
+        return self.transcribe_blocks(blocks, hotwords)
 
     def transcribe_blocks(
         self, blocks: Iterable[tuple[np.ndarray, int]], hotwords: Phrases | None = None
@@ -350,12 +350,7 @@ class Recognizer:
             return []
         if self.takes_rows:
             return self._results(self.emissions(mono), [len(samples) for samples in mono])
-        results = []
-        for samples in mono:
-            session = self.start()
-            session._append(samples)
-            results.append(session.finish())
-        return results
+        return [self.transcribe_blocks([(samples, audio.SAMPLE_RATE)]) for samples in mono]
 
     def emissions(self, recordings: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Return the head's emissions for recordings at 16 kHz, rows of one step: (E, V or D) each.

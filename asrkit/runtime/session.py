@@ -69,16 +69,12 @@ class Session:
         """
         with self._alone():
             self._check_open()
-            self._append(audio.mono(samples))
+            mono, newest = audio.mono(samples), self._streams[-1]
+            size = PACKET_SECONDS * newest.sample_rate
+            for start in range(0, len(mono), size):
+                with self._stepping():
+                    newest.append(mono[start : start + size])
             return self.result
-
-    def _append(self, mono: np.ndarray) -> None:
-        """Append samples of `audio.mono`, (n,) float32."""
-        newest = self._streams[-1]
-        size = PACKET_SECONDS * newest.sample_rate
-        for start in range(0, len(mono), size):
-            with self._stepping():
-                newest.append(mono[start : start + size])
 
     def commit(self) -> Result:
         """End the segment here, as `finish` would, and continue as a new stream; times continue.
