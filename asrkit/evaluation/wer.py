@@ -11,11 +11,6 @@ from asrkit.text.graphemes import is_character, units
 UNITS = {"WER": "word", "MER": "unit", "CER": "character"}  # by the name of the rate
 
 
-def percentage(errors: int, reference_units: int) -> float | None:
-    """Return errors in percent of the reference's units; None without reference units."""
-    return 100.0 * errors / reference_units if reference_units else None
-
-
 def rate_shown(rate: float | None) -> str:
     """Format a rate in percent for tables and logs."""
     return "no words" if rate is None else f"{rate:.2f} %"
@@ -49,7 +44,7 @@ class ErrorRate(NamedTuple):
     @property
     def rate(self) -> float | None:
         """The error rate in percent; None without reference units."""
-        return percentage(self.errors, self.reference_units)
+        return 100.0 * self.errors / self.reference_units if self.reference_units else None
 
     @property
     def percent(self) -> str:
