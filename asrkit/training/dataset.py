@@ -164,13 +164,7 @@ def fitting(
         ManifestError: if no utterance is left.
     """
     shortest, longest = config.data.min_seconds, config.data.max_seconds
-
-    def wrong_length(seconds: float) -> str | None:
-        if shortest <= seconds <= longest:
-            return None
-        limits = f"data.min_seconds {shortest} and data.max_seconds {longest}"
-        return f"{seconds:.2f} s long: not between {limits}"
-
+    limits = f"data.min_seconds {shortest} and data.max_seconds {longest}"
     seconds = part.durations
     fits = (shortest <= seconds) & (seconds <= longest)
     if encode is not None:
@@ -178,9 +172,13 @@ def fitting(
     doubtful = np.ones_like(fits) if encode is not None and len(part) <= MAX_TEXTS else ~fits
     places = np.flatnonzero(doubtful).tolist()
     for place, each in zip(places, part.chosen(doubtful), strict=True):
-        reason = wrong_length(seconds[place]) or (None if fits[place] else "empty text")
-        if reason is None and encode is not None:
-            reason = encode.why_not(each.text or "", int(seconds[place] * SAMPLE_RATE))
+        length, reason = float(seconds[place]), None
+        if not shortest <= length <= longest:
+            reason = f"{length:.2f} s long: not between {limits}"
+        elif not fits[place]:
+            reason = "empty text"
+        elif encode is not None:
+            reason = encode.why_not(each.text or "", int(length * SAMPLE_RATE))
         if reason is not None:
             left_out.append(LeftOut(each.id, reason))
             fits[place] = False
@@ -205,11 +203,6 @@ def unwritable(corpus: Corpus, path: str) -> str | None:
         f"data.dev {path}: {len(problems)} of {len(texts)} texts cannot be written with the labels "
         f"and count as errors, for example: {problems[0]}; asrkit data check finds all"
     )
-
-
-def recorded(hours: float, speed_factors: list[float]) -> float:
-    """Return the hours of the recordings in an epoch, which has each recording at each speed."""
-    return hours / sum(1.0 / factor for factor in speed_factors)
 
 
 def feature_statistics(

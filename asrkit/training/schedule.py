@@ -3,7 +3,6 @@
 import math
 
 from asrkit.config.schema import Config
-from asrkit.training.dataset import recorded
 
 PASSES = 56.0  # passes over one hour of recordings, one per speed; 28 passes over 4 hours
 FEWEST_PASSES = 24.0
@@ -22,8 +21,9 @@ def resolved(config: Config, seconds: float) -> Config:
     """
     epochs, average = config.training.epochs, config.training.average
     if epochs == "auto":
-        factors = config.augmentation.speed_factors
-        passes = max(FEWEST_PASSES, PASSES / math.sqrt(recorded(seconds / 3600, factors)))
+        factors = config.augmentation.speed_factors  # an epoch has each recording at each of them
+        hours = seconds / 3600 / sum(1.0 / factor for factor in factors)
+        passes = max(FEWEST_PASSES, PASSES / math.sqrt(hours))
         epochs = max(1, round(passes / len(factors)))
     if average == "auto":
         average = max(1, round(AVERAGED * int(epochs)))
