@@ -64,9 +64,7 @@ class TrainingBatches(Sampler[tuple[str, list[int]]]):
 
     @cached_property
     def dataset(self) -> SpeechDataset:
-        _, *names = Augmentation._fields  # those after the noise are named like their settings
-        options = {name: getattr(self.config.augmentation, name) for name in names}
-        augmentation = Augmentation(self.corpus.noise, **options)
+        augmentation = Augmentation(self.corpus.noise, self.config.augmentation)
         return SpeechDataset(self.corpus.train, self.corpus.encode, augmentation)
 
     @cached_property

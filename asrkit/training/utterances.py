@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from asrkit import audio
+from asrkit.config.training import AugmentationConfig
 from asrkit.data.manifest import LeftOut
 from asrkit.data.recording import Recording
 from asrkit.data.recordings import Joined, Recordings, load
@@ -34,35 +35,28 @@ class Batch(NamedTuple):
 
 
 class Augmentation(NamedTuple):
-    """Reverberation, noise, silence before and after, and a telephone, each with a probability.
+    """Rooms (Luo and Yu 2022), noise, silences and a telephone, each with its probability.
 
     Augmentation changes the same samples that decoding uses, after the reader and the resampler.
+    Silence is common in streams and rare in corpora.
     """
 
     noise: Recordings | None  # recordings to mix in, or None
-    noise_probability: float  # probability of noise, if `noise` is not None
-    noise_snr_db: tuple[float, float]  # lowest and highest ratio of speech to noise
-    # Probability of a random synthetic room's impulse response (Luo and Yu 2022).
-    reverb_probability: float
-    # Probability of silence, which is common in streams and rare in corpora.
-    silence_probability: float
-    silence_seconds: float  # longest silence, before and after
-    telephone_probability: float  # probability of 8 kHz and 8 bits
-    pause_probability: float = 0.0  # probability of silences inside the utterance
-    pause_seconds: float = 1.0  # longest of these silences
+    options: AugmentationConfig
 
     def __call__(self, samples: np.ndarray, draw: random.Random) -> np.ndarray:
         """Augment samples (n,) at 16 kHz, by `draw` and, for rooms, torch's generator."""
-        if happens(self.reverb_probability, draw):
+        options = self.options
+        if happens(options.reverb_probability, draw):
             samples = augment.in_a_room(samples, draw.getrandbits(31), draw.getrandbits(31))
-        if self.noise is not None and happens(self.noise_probability, draw):
+        if self.noise is not None and happens(options.noise_probability, draw):
             noise = self.drawn_noise(len(samples) / audio.SAMPLE_RATE, draw)
-            samples = augment.mix_noise(samples, noise, draw.uniform(*self.noise_snr_db))
-        if happens(self.pause_probability, draw):
-            samples = augment.with_pauses(samples, self.pause_seconds, draw)
-        if happens(self.silence_probability, draw):
-            samples = augment.between_silences(samples, self.silence_seconds, draw)
-        if happens(self.telephone_probability, draw):
+            samples = augment.mix_noise(samples, noise, draw.uniform(*options.noise_snr_db))
+        if happens(options.pause_probability, draw):
+            samples = augment.with_pauses(samples, options.pause_seconds, draw)
+        if happens(options.silence_probability, draw):
+            samples = augment.between_silences(samples, options.silence_seconds, draw)
+        if happens(options.telephone_probability, draw):
             samples = augment.through_telephone(samples)
         return samples
 

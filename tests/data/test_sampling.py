@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from asrkit.config.training import DataConfig
+from asrkit.config.training import AugmentationConfig, DataConfig
 from asrkit.data.recordings import Recordings, load_recordings
 from asrkit.data.sampling import EpochBatches
 from asrkit.training.utterances import Augmentation, SpeechDataset
@@ -84,17 +84,17 @@ def test_fewer_utterances_than_buckets(corpus: Path) -> None:
 
 def augmented(corpus: Path, recordings: Recordings, **options: object) -> SpeechDataset:
     noise = load_recordings(str(corpus / "dev.jsonl"), [])
-    values = {"noise": noise, "noise_probability": 1.0, "noise_snr_db": (0.0, 10.0),
-              "reverb_probability": 0.5, "silence_probability": 0.0,
-              "silence_seconds": 2.0, "telephone_probability": 0.0}  # fmt: skip
-    return SpeechDataset(recordings, ENCODE, Augmentation(**(values | options)))  # type: ignore[arg-type]
+    values = {"noise_probability": 1.0, "noise_snr_db": (0.0, 10.0), "reverb_probability": 0.5,
+              "silence_seconds": 2.0} | options  # fmt: skip
+    augmentation = Augmentation(noise, AugmentationConfig(**values))  # type: ignore[arg-type]
+    return SpeechDataset(recordings, ENCODE, augmentation)
 
 
 @pytest.mark.parametrize("name", ["silence", "telephone"])
 def test_a_share_of_the_utterances_is_augmented(name: str, corpus: Path) -> None:
     """The same utterances for the same seed; the others are untouched."""
     recordings = load_recordings(str(corpus / "train.jsonl"), [])
-    options = {"noise": None, "reverb_probability": 0.0, f"{name}_probability": 0.5}
+    options = {"noise_probability": 0.0, "reverb_probability": 0.0, f"{name}_probability": 0.5}
     dataset, plain = augmented(corpus, recordings, **options), SpeechDataset(recordings, ENCODE)
 
     def rows(dataset: SpeechDataset, seed: str) -> list[torch.Tensor]:

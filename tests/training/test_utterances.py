@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from asrkit import audio
+from asrkit.config.training import AugmentationConfig
 from asrkit.data.recordings import Recordings, load_recordings
 from asrkit.training import augment
 from asrkit.training.utterances import Augmentation
@@ -31,10 +32,8 @@ def recordings(tmp_path: Path) -> Recordings:
 
 
 def augmentation(noise: Recordings | None = None, **options: object) -> Augmentation:
-    values = {"noise_probability": 0.0, "noise_snr_db": (10.0, 10.0), "reverb_probability": 0.0,
-              "silence_probability": 0.0, "silence_seconds": 1.0,
-              "telephone_probability": 0.0} | options  # fmt: skip
-    return Augmentation(noise, **values)  # type: ignore[arg-type]
+    values = {"noise_probability": 0.0, "noise_snr_db": (10.0, 10.0)} | options
+    return Augmentation(noise, AugmentationConfig(**values))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
