@@ -203,15 +203,14 @@ class Container(AudioFile):
             return float(seconds) if is_stated else 0.0
         return float(seconds + start * stream.time_base)
 
-    def _about_tracks(self) -> list[str]:
-        """Return a line about tracks that are not read, if any."""
-        streams = self._container.streams.audio
-        if len(streams) == 1 or self._asked is not None:
-            return []
-        return [
-            f"has {len(streams)} audio tracks, from 0; track {self._track} is read, --track N "
-            "reads another"
-        ]
+    def _about_tracks(self) -> Iterator[str]:
+        """Yield a line about tracks that are not read, if any."""
+        count = len(self._container.streams.audio)
+        if count > 1 and self._asked is None:
+            yield (
+                f"has {count} audio tracks, from 0; track {self._track} is read, --track N reads "
+                "another"
+            )
 
     def _is_pcm(self) -> bool:
         return str(self._stream.codec_context.name).startswith("pcm")
