@@ -1,13 +1,15 @@
 """Error messages of a configuration: each names the key and what would be right."""
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
 import pydantic
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from asrkit.config.bounds import Section
+from asrkit.config.kinds import OneOf
 from asrkit.config.read_yaml import ConfigError
 from asrkit.errors import shown
 from asrkit.registry import Kinds, refusal
@@ -15,11 +17,10 @@ from asrkit.registry import Kinds, refusal
 MOST_LINES = 20  # errors in a message
 
 Parsed = TypeVar("Parsed", bound=Section)
+Place = tuple[str, ...]  # of a key in the sections
 
 
-def parsed(
-    section: type[Parsed], values: Any, kinds: Mapping[tuple[str, ...], Kinds[Any]]
-) -> Parsed:
+def parsed(section: type[Parsed], values: Any) -> Parsed:
     """Return a section with these values, checked; see `explained`.
 
     Raises:
@@ -28,33 +29,31 @@ def parsed(
     try:
         return section.model_validate(values)
     except pydantic.ValidationError as error:
-        raise ConfigError(explained(error, _keys(section), kinds)) from None
+        raise ConfigError(explained(error, dict(_fields(section)))) from None
 
 
-def _keys(section: type[BaseModel], prefix: str = "") -> list[str]:
-    """Return all dotted keys, including sections."""
-    keys = []
+def _fields(section: type[BaseModel], place: Place = ()) -> Iterator[tuple[Place, FieldInfo]]:
+    """Yield the places and the fields of all keys, including sections."""
     for name, field in section.model_fields.items():
-        keys.append(prefix + name)
+        yield (*place, name), field
         if isinstance(field.annotation, type) and issubclass(field.annotation, Section):
-            keys += _keys(field.annotation, f"{prefix}{name}.")
-    return keys
+            yield from _fields(field.annotation, (*place, name))
 
 
-def explained(
-    error: pydantic.ValidationError, keys: list[str], kinds: Mapping[tuple[str, ...], Kinds[Any]]
-) -> str:
+def explained(error: pydantic.ValidationError, fields: Mapping[Place, FieldInfo]) -> str:
     """Return the message for pydantic's errors, one per line.
 
     Args:
-        kinds: kinds of each section that has some, by the place of the section.
+        fields: known keys, for hints.
     """
-    errors = error.errors(include_url=False)
+    errors, keys = error.errors(include_url=False), [*map(".".join, fields)]
+    kinds = {place: each.kinds for place, field in fields.items()
+             for each in field.metadata if isinstance(each, OneOf)}  # fmt: skip
     lines = [_line(each, keys, kinds) for each in errors[:MOST_LINES]]
     return "\n".join(lines + ["and more of the kind"] * (len(errors) > MOST_LINES))
 
 
-def _line(error: Any, keys: list[str], kinds: Mapping[tuple[str, ...], Kinds[Any]]) -> str:
+def _line(error: Any, keys: list[str], kinds: Mapping[Place, Kinds[Any]]) -> str:
     loc, kind, value = error["loc"], error["type"], error["input"]
     place = next((place for place in kinds if loc[: len(place)] == place), loc)
     # pydantic puts the kind between its section and an option; the key does not contain it.

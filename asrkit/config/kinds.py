@@ -47,7 +47,8 @@ class OneOf:
     """
 
     def __init__(self, base: type[KindConfig], kinds: Kinds[Any], usual: str) -> None:
-        self.sections, self.usual = [section_of(kinds, kind, base) for kind in kinds], usual
+        self.sections = [section_of(kinds, kind, base) for kind in kinds]
+        self.kinds, self.usual = kinds, usual
 
     def __get_pydantic_core_schema__(self, base: object, handler: Any) -> CoreSchema:
         one: Any = Annotated[

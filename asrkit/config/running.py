@@ -5,14 +5,12 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
-from asrkit import audio, search
 from asrkit.config.bounds import Number, NumberFromZero, Section
 from asrkit.config.context import ContextConfig
 from asrkit.config.error_messages import parsed
 from asrkit.config.kinds import AnyFrontend, AnySearch, SearchConfig, usually
 from asrkit.config.training import TextConfig
 from asrkit.context import FrameRate, Subsampled, rate_of
-from asrkit.registry import Kinds
 
 NumMels = Annotated[int, Field(ge=4, le=512, multiple_of=4)]
 
@@ -25,10 +23,6 @@ GONE = {
     "head": {"prune_range", "delay_penalty", "fast_emit"},
     "text": {"unicode_form"},
 }  # fmt: skip
-KINDS: dict[tuple[str, ...], Kinds[Any]] = {
-    ("model", "frontend"): audio.KINDS,
-    ("search",): search.KINDS,
-}
 
 
 class Part(Section):
@@ -83,17 +77,17 @@ class _Decoding(Section):
 
 def parse_running(values: Any) -> RunningConfig:
     """Check the part of the configuration in a model file or an export that running it reads."""
-    return parsed(RunningConfig, without_gone(values), KINDS)
+    return parsed(RunningConfig, without_gone(values))
 
 
 def parse_search(value: Any) -> SearchConfig:
     """Check a search given by a kind, or by a dict of a kind and its options."""
-    return parsed(RunningConfig, {"search": value}, KINDS).search
+    return parsed(RunningConfig, {"search": value}).search
 
 
 def parse_language_model(value: Any) -> LanguageModelConfig:
     """Check a language model given by a path, or by a dict of a path and options."""
-    return parsed(_Decoding, {"lm": value if isinstance(value, dict) else {"path": value}}, {}).lm
+    return parsed(_Decoding, {"lm": value if isinstance(value, dict) else {"path": value}}).lm
 
 
 def without_gone(values: Any, name: str = "", depth: int = 3) -> Any:

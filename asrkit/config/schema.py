@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from asrkit.config import running
 from asrkit.config.bounds import Section
 from asrkit.config.checks import refuse_idle
 from asrkit.config.context import CHUNKS, ContextConfig
@@ -17,16 +16,8 @@ from asrkit.config.error_messages import parsed
 from asrkit.config.kinds import AnySearch, usually
 from asrkit.config.model import ModelConfig
 from asrkit.config.read_yaml import ConfigError, read_values
+from asrkit.config.running import without_gone
 from asrkit.config.training import AugmentationConfig, DataConfig, TextConfig, TrainingConfig
-from asrkit.model import heads, positions, subsampling
-from asrkit.registry import Kinds
-
-KINDS: dict[tuple[str, ...], Kinds[Any]] = {
-    **running.KINDS,
-    ("model", "position"): positions.KINDS,
-    ("model", "subsampling"): subsampling.KINDS,
-    ("model", "head"): heads.KINDS,
-}
 
 
 class Config(Section):
@@ -66,7 +57,7 @@ def check_written(
 
 
 def parse_config(values: dict[str, Any]) -> Config:
-    config = parsed(Config, values, KINDS)
+    config = parsed(Config, values)
     for problem in impossible(config):
         raise ConfigError(problem)
     return config
@@ -103,4 +94,4 @@ def impossible(config: Config) -> Iterator[str]:
 
 def parse_record(values: Any) -> Config:
     """Check the configuration in a model file, but not what only its training needed."""
-    return parsed(Config, running.without_gone(values), KINDS)
+    return parsed(Config, without_gone(values))

@@ -38,4 +38,4 @@ def parse(kind: type[Settings], values: dict[str, Any], name: str) -> Settings:
     try:
         return kind.model_validate(values)
     except pydantic.ValidationError as error:
-        raise CheckpointError(f"{name}: " + explained(error, [], {}).splitlines()[0]) from None
+        raise CheckpointError(f"{name}: " + explained(error, {}).splitlines()[0]) from None
