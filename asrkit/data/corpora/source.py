@@ -1,6 +1,7 @@
 """The sources of an import, and counts of what is left out."""
 
 import math
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -34,19 +35,18 @@ class Omitted:
     """Counts of what an import or a normalisation leaves out by reason, with a few examples."""
 
     def __init__(self) -> None:
-        self.counts: dict[str, int] = {}
-        self.examples: dict[str, list[str]] = {}
+        self.counts = Counter[str]()
+        self.examples = defaultdict[str, list[str]](list)
 
     def add(self, reason: str, example: object) -> None:
         """Count one thing that is left out, for a reason that is equal for all its examples."""
-        self.counts[reason] = self.counts.get(reason, 0) + 1
-        examples = self.examples.setdefault(reason, [])
-        if len(examples) < EXAMPLES:
-            examples.append(printable(str(example)))
+        self.counts[reason] += 1
+        if len(self.examples[reason]) < EXAMPLES:
+            self.examples[reason].append(printable(str(example)))
 
     def lines(self) -> Iterator[str]:
         """Yield a line for each reason, the most frequent first."""
-        for reason, count in sorted(self.counts.items(), key=lambda each: -each[1]):
+        for reason, count in self.counts.most_common():
             more = "; …" if count > EXAMPLES else ""
             yield f"left out {count}, {reason}: {'; '.join(self.examples[reason])}{more}"
 
@@ -55,12 +55,12 @@ class Ids:
     """Unique ids from the names of files: a, then a-2 for another part or another file."""
 
     def __init__(self) -> None:
-        self.counts: dict[str, int] = {}
+        self.counts = Counter[str]()
 
     def __call__(self, path: Path) -> str:
-        stem = path.stem
-        count = self.counts[stem] = self.counts.get(stem, 0) + 1
-        return stem if count == 1 else f"{stem}-{count}"
+        self.counts[path.stem] += 1
+        count = self.counts[path.stem]
+        return path.stem if count == 1 else f"{path.stem}-{count}"
 
 
 def lines_of(path: Path, most: float = math.inf) -> Iterator[tuple[int, str]]:
