@@ -115,7 +115,7 @@ class Backend(NamedTuple):
 def of_step(step: Any, spec: Spec) -> tuple[InitState, Run]:
     """Return `init_state` and `step` of a backend, which pads the inputs of a module.
 
-    The module takes only whole chunks. In full context it has no state.
+    The module takes only whole chunks. In full context it has no state: rows of no numbers.
 
     Args:
         step: module whose arrays are NumPy's.
@@ -135,10 +135,5 @@ def of_step(step: Any, spec: Spec) -> tuple[InitState, Run]:
         return Output(emissions[:, :frames], lengths, state)
 
     if spec.context.full:
-        return no_state, run_whole
+        return lambda batch_size: (np.zeros((batch_size, 0), np.float32),), run_whole
     return step.init_state, run
-
-
-def no_state(batch_size: int) -> State:
-    """Return the state of a module without one: rows of no numbers."""
-    return (np.zeros((batch_size, 0), np.float32),)
