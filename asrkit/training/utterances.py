@@ -2,6 +2,7 @@
 
 import random
 import zlib
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -76,23 +77,16 @@ def happens(probability: float, draw: random.Random) -> bool:
     return probability > 0.0 and draw.random() < probability
 
 
+@dataclass(eq=False)
 class SpeechDataset(torch.utils.data.Dataset[Batch]):
-    """A dataset of batches of tensors. Every random draw depends only on a batch's seed.
+    """A dataset of batches of tensors. Every random draw depends only on a batch's seed."""
 
-    Args:
-        to_train: leave out utterances with texts that cannot be learnt. For scoring, leave out only
-            those without a text: words that the tokenizer cannot encode count as errors.
-    """
-
-    def __init__(
-        self,
-        recordings: Recordings | Joined,
-        encode: TextEncoder,
-        augmentation: Augmentation | None = None,
-        to_train: bool = True,
-    ) -> None:
-        self.recordings, self.encode = recordings, encode
-        self.augmentation, self.to_train = augmentation, to_train
+    recordings: Recordings | Joined
+    encode: TextEncoder
+    augmentation: Augmentation | None = None
+    # Leave out utterances with texts that cannot be learnt. For scoring, leave out only those
+    # without a text: words that the tokenizer cannot encode count as errors.
+    to_train: bool = True
 
     def __getitem__(self, item: tuple[str, list[int]]) -> Batch:
         """Return the batch for (seed, indices of the utterances)."""
