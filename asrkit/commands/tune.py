@@ -43,13 +43,7 @@ WEIGHTS, BONUSES = (0.2, 0.4, 0.6, 0.8, 1.0, 1.5), (-1.0, 0.0, 0.5, 1.0, 2.0, 3.
 
 def tune(options: argparse.Namespace) -> int:
     from asrkit.build import build_fusion
-    from asrkit.cli.recognizer import (
-        context_of,
-        hotwords_of,
-        lm_of,
-        name_left_out,
-        search_of,
-    )
+    from asrkit.cli.recognizer import context_of, hotwords_of, lm_of, name_left_out, search_of
     from asrkit.evaluation.outcomes import traced
     from asrkit.evaluation.scoring import score_of
     from asrkit.evaluation.testset import read_batches

@@ -16,9 +16,7 @@ NumMels = Annotated[int, Field(ge=4, le=512, multiple_of=4)]
 
 # Keys that only model files and checkpoints of earlier versions have, or that no longer count there
 GONE = {
-    "training": {
-        "average_of", "consistency_ramp", "keep_checkpoints", "parallel", "trackers",
-    },
+    "training": {"average_of", "consistency_ramp", "keep_checkpoints", "parallel", "trackers"},
     "position": {"embedding_layernorm", "dropout"},
     "head": {"prune_range", "delay_penalty", "fast_emit"},
     "text": {"unicode_form"},

@@ -3,15 +3,7 @@
 import numpy as np
 
 from asrkit.arrays import array_namespace
-from asrkit.audio.frontends.base import (
-    HOP,
-    NYQUIST,
-    WINDOW,
-    Array,
-    Frontend,
-    MelScale,
-    triangles,
-)
+from asrkit.audio.frontends.base import HOP, NYQUIST, WINDOW, Array, Frontend, MelScale, triangles
 
 FLOOR = 1.1920928955078125e-07  # lowest mel energy: float32's epsilon
 INT16_SCALE = 32768.0  # Kaldi computes features from int16 samples

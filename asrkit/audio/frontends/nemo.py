@@ -8,15 +8,7 @@ import math
 import numpy as np
 
 from asrkit.arrays import array_namespace
-from asrkit.audio.frontends.base import (
-    FFT_SIZE,
-    HOP,
-    WINDOW,
-    Array,
-    Frontend,
-    MelScale,
-    triangles,
-)  # fmt: skip
+from asrkit.audio.frontends.base import FFT_SIZE, HOP, WINDOW, Array, Frontend, MelScale, triangles
 
 BEND = 1000.0  # Hz; the scale is linear below, 3 mel for 200 Hz, and logarithmic above
 BEND_MEL = 15.0
