@@ -82,12 +82,6 @@ def load_recognizer(options: argparse.Namespace) -> Recognizer:
     return recognizer.with_hotwords(hotwords)
 
 
-def load_aligner(options: argparse.Namespace) -> Recognizer:
-    """Load the model of the options in their context to align known texts."""
-    file = load_runnable(options.model)
-    return aligner_of(options, file, context_of(options, file))
-
-
 def aligner_of(
     options: argparse.Namespace, file: RunnableModel, context: Context, **others: Any
 ) -> Recognizer:

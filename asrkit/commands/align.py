@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from typing import TYPE_CHECKING
 
 from asrkit.cli.options import (
@@ -14,7 +13,7 @@ from asrkit.cli.options import (
     add_output,
     refuse,
 )
-from asrkit.cli.parser import Parser
+from asrkit.cli.parser import Parser, complain
 from asrkit.errors import UserError
 
 if TYPE_CHECKING:
@@ -42,9 +41,10 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def align(options: argparse.Namespace) -> int:
-    from asrkit.cli.recognizer import load_aligner
+    from asrkit.cli.recognizer import aligner_of, context_of
     from asrkit.data.inputs import file_of, jobs_of
     from asrkit.data.manifest import LeftOut
+    from asrkit.runtime.load import load_runnable
     from asrkit.transcription.output import Output
 
     if (options.file is None) == (options.manifest is None):
@@ -57,14 +57,15 @@ def align(options: argparse.Namespace) -> int:
         where = {"channel": options.channel, "track": options.track}
         jobs = [file_of(options.file, text=options.text, **where)]
     output = Output(options.format, options.output_dir, jobs)
-    recognizer = load_aligner(options)
+    file = load_runnable(options.model)
+    recognizer = aligner_of(options, file, context_of(options, file))
     for job in jobs:
         try:
             output.write(job, [aligned(recognizer, job)])
         except UserError as error:
             left_out.append(LeftOut(job.id, str(error)))
     for line in left_out:
-        print(f"asrkit align: {line}", file=sys.stderr)
+        complain("asrkit align", line)
     return 1 if left_out else 0
 
 

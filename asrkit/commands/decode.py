@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Generator, Sequence
 from contextlib import closing
 from functools import partial
@@ -19,7 +18,7 @@ from asrkit.cli.options import (
     add_recognizer,
     refuse,
 )
-from asrkit.cli.parser import Parser, whole
+from asrkit.cli.parser import Parser, complain, whole
 from asrkit.errors import UserError, reason, shown
 
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ def decode(options: argparse.Namespace) -> int:
         refuse(options, WITH_MANIFEST, "channel", "track")
     jobs = jobs_of(options.files, options.manifest, left_out, options.channel, options.track)
     for line in left_out:
-        print(f"asrkit decode: {line}", file=sys.stderr)
+        complain("asrkit decode", line)
     if not jobs and not left_out:
         raise UserError(f"{options.manifest} has no utterances to decode")
     groups = calls(jobs)
@@ -101,11 +100,10 @@ def decode_all(
     heard = [journal.find(group) if journal else () for group in groups]
     left = [number for number, found in enumerate(heard) if not found]
     if len(left) < len(groups):
-        print(
-            f"asrkit decode: {len(groups) - len(left)} of {len(groups)} recordings are in "
+        complain(
+            "asrkit decode", f"{len(groups) - len(left)} of {len(groups)} recordings are in "
             f"{shown(Path(options.output_dir))} and are not decoded again",
-            file=sys.stderr,
-        )
+        )  # fmt: skip
     bar = tqdm(total=sum(map(len, groups)), unit=" file", disable=None, leave=False)
     bar.update(sum(map(len, heard)))
     jobs = [job for number in left for job in groups[number]]
@@ -132,7 +130,7 @@ def journal_of(
     try:
         return Journal(output, recognizer.identity())
     except UserError as error:  # about a function for --postprocess
-        print(f"asrkit decode: everything is decoded again: {reason(error)}", file=sys.stderr)
+        complain("asrkit decode", f"everything is decoded again: {reason(error)}")
         return None
 
 
@@ -165,13 +163,13 @@ def show(jobs: list[Recording], outcomes: list[Decoded], output: Output) -> Sequ
     for job, outcome in zip(jobs, outcomes, strict=True):
         result = outcome.result
         if isinstance(result, UserError):
-            errors[f"asrkit decode: {LeftOut(job.id, str(result))}"] = None
+            errors[str(LeftOut(job.id, str(result)))] = None
             heard.append(None)
         else:
             call.append(recording_of(job, result, outcome.seconds))
             heard.append(Heard(result.text, sureness(result.words)))
     for line in errors:  # one for all channels of a file that cannot be read
-        print(line, file=sys.stderr)
+        complain("asrkit decode", line)
     if call:
         output.write(jobs[0], call)
     return heard
