@@ -6,6 +6,7 @@ import os
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,16 +22,12 @@ from asrkit.model_contents import ModelFile
 from asrkit.model_tensors import fingerprint
 
 
+@dataclass(eq=False)
 class OnArrays:
-    """A step in PyTorch whose input and output are NumPy's arrays; its states stay tensors.
+    """A step in PyTorch whose input and output are NumPy's arrays; its states stay tensors."""
 
-    Args:
-        module: module with `init_state`, whose inputs may end with a state.
-        like: tensor with the device and the type of the module's inputs.
-    """
-
-    def __init__(self, module: Any, like: Tensor) -> None:
-        self.module, self.like = module, like
+    module: Any  # with `init_state`; its inputs may end with a state
+    like: Tensor  # has the device and the type of the module's inputs
 
     def init_state(self, batch_size: int) -> EncoderState:
         return self.module.init_state(batch_size)

@@ -11,15 +11,10 @@ BREATH_MS = 200  # length of a pause that ends a segment of `max_segment_ms`
 
 
 class Eagerness(NamedTuple):
-    """The condition for the end of a turn.
+    """The condition for the end of a turn."""
 
-    Fields:
-        probability: smallest probability that the pause has the label of `text.end_of_turn`.
-        pause_ms: shortest pause.
-    """
-
-    probability: float
-    pause_ms: int
+    probability: float  # smallest probability that the pause has the label of `text.end_of_turn`
+    pause_ms: int  # shortest pause
 
 
 EAGERNESS = {

@@ -29,21 +29,13 @@ PIECE = 16  # frames to search at once: the search of those after an endpoint is
 
 
 class DecodingOptions(NamedTuple):
-    """The options for turning the head's emissions into text.
+    """The options for turning the head's emissions into text."""
 
-    Fields:
-        tokenizer: tokenizer of the network's labels.
-        search: search that turns emissions into a hypothesis.
-        endpointer: endpointer that ends segments; None for one segment.
-        postprocess: function that rewrites the text of a segment.
-        second: second pass, which recognises each ended segment again; None for one pass.
-    """
-
-    tokenizer: Tokenizer
-    search: Search
-    endpointer: Endpointer | None = None
-    postprocess: Callable[[str], str] | None = None
-    second: SecondPass | None = None
+    tokenizer: Tokenizer  # of the network's labels
+    search: Search  # turns emissions into a hypothesis
+    endpointer: Endpointer | None = None  # ends segments; None for one segment
+    postprocess: Callable[[str], str] | None = None  # rewrites the text of a segment
+    second: SecondPass | None = None  # recognises each ended segment again; None for one pass
 
 
 class SegmentValue(NamedTuple):

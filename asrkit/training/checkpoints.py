@@ -4,6 +4,7 @@ import logging
 import textwrap
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeVar
 
@@ -53,11 +54,11 @@ class Checkpoint(BaseModel):
     ranks: Annotated[int, Field(ge=1)] = 1
 
 
+@dataclass(eq=False)
 class Checkpoints:
     """The two newest checkpoints of a training run in a folder, each written atomically."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    folder: Path
 
     def save(self, step: int, state: dict[str, Any]) -> None:
         """Write a step's checkpoint; delete old ones, and later ones, which were unusable."""
@@ -171,17 +172,15 @@ def different(here: Mapping[str, Any], there: Mapping[str, Any]) -> Iterator[tup
             yield key, here.get(key), there.get(key)
 
 
+@dataclass(eq=False)
 class EpochWeights:
     """Weights of the last epochs, and their average.
 
-    Args:
-        folder: folder of the weights, created if missing. Epoch 13 of the log, number 12 in this
-            class, is epoch-0013.safetensors.
-        keep: number of epochs.
+    Epoch 13 of the log, number 12 in this class, is epoch-0013.safetensors.
     """
 
-    def __init__(self, folder: Path, keep: int) -> None:
-        self.folder, self.keep = folder, keep
+    folder: Path  # created if missing
+    keep: int  # number of epochs
 
     def save(self, epoch: int, weights: dict[str, Tensor]) -> None:
         """Write an epoch's weights; delete old ones, and later ones, which were unusable."""
