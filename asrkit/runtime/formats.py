@@ -54,50 +54,28 @@ def write(form: str, recordings: Sequence[Recording]) -> str:
     return "".join(map(FORMATS[form].write, groups))
 
 
-class Passage(NamedTuple):
-    """Words of one speaker of a recording whose channels are speakers."""
+def passages(call: Call) -> list[Recording]:
+    """Return the passages of all channels by their starts. Those of two speakers may overlap.
 
-    channel: int  # index of the speaker
-    words: list[Word]
-
-    @property
-    def text(self) -> str:
-        return joined(self.words)
-
-    @property
-    def start(self) -> float:
-        return self.words[0].start
-
-    @property
-    def end(self) -> float:
-        return self.words[-1].end
-
-
-def passages(speakers: Sequence[Sequence[Word]]) -> list[Passage]:
-    """Return the passages of all speakers by their starts. Those of two speakers may overlap.
-
-    A pause of PAUSE_SECONDS ends a passage, and so does a shorter one in which another speaker
-    begins and ends a word.
-
-    Args:
-        speakers: words of each speaker.
+    A passage is a channel with a part of its words. A pause of PAUSE_SECONDS ends it, and so does a
+    shorter one in which another speaker begins and ends a word.
     """
-    spoken = [(word, number) for number, words in enumerate(speakers) for word in words]
-    ordered: list[Passage] = []
-    latest: dict[int, Passage] = {}  # latest passage of each speaker
+    spoken = [(word, number) for number, channel in enumerate(call) for word in channel.words]
+    ordered: list[tuple[int, list[Word]]] = []  # the passages' channels and words
+    latest: dict[int, list[Word]] = {}  # latest passage of each channel
     broken: dict[int, float] = {}  # end of another's first word after this passage
     for word, number in sorted(spoken, key=lambda pair: (pair[0].start, pair[1])):
         last = latest.get(number)
-        pause = PAUSE_SECONDS if last is None else round(word.start - last.end, 3)
+        pause = PAUSE_SECONDS if last is None else round(word.start - last[-1].end, 3)
         if last is None or pause >= PAUSE_SECONDS or broken.get(number, word.end) <= word.start:
-            latest[number] = last = Passage(number, [])
-            ordered.append(last)
-        last.words.append(word)
+            latest[number] = last = []
+            ordered.append((number, last))
+        last.append(word)
         broken.pop(number, None)
         for other, passage in latest.items():
-            if other != number and word.start >= passage.end:
+            if other != number and word.start >= passage[-1].end:
                 broken[other] = min(word.end, broken.get(other, word.end))
-    return ordered
+    return [call[number]._replace(words=words) for number, words in ordered]
 
 
 def calls(items: Sequence[Any]) -> list[list[Any]]:
@@ -112,19 +90,14 @@ def calls(items: Sequence[Any]) -> list[list[Any]]:
     return groups
 
 
-def passages_of(call: Call) -> list[tuple[Recording, Passage]]:
-    """Return the passages of all channels in order of time, with their channels."""
-    return [(call[part.channel], part) for part in passages([channel.words for channel in call])]
-
-
 def txt(call: Call) -> str:
     """Write the text, or for several channels a line for each passage."""
     if len(call) == 1:
         return f"{call[0].text}\n"
     return "".join(
-        f"{clock(milliseconds(part.start), '.')}–{clock(milliseconds(part.end), '.')} "
-        f"{channel.name}: {part.text}\n"
-        for channel, part in passages_of(call)
+        f"{clock(milliseconds(part.words[0].start), '.')}–"
+        f"{clock(milliseconds(part.words[-1].end), '.')} {part.name}: {part.text}\n"
+        for part in passages(call)
     )
 
 
@@ -143,9 +116,11 @@ def indented(call: Call) -> str:
 
 def passages_as_json(call: Call) -> list[dict[str, Any]]:
     return [
-        {**of_channel(channel), "start": part.start, "end": part.end, "text": part.text}
-        for channel, part in passages_of(call)
-    ]
+        {
+            **of_channel(part), "start": part.words[0].start, "end": part.words[-1].end,
+            "text": part.text,
+        } for part in passages(call)
+    ]  # fmt: skip
 
 
 def of_channel(recording: Recording) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import math
 import statistics
 from collections.abc import Sequence
+from difflib import SequenceMatcher
 from typing import Any, NamedTuple
 
 from asrkit.search import NOTHING, Hypothesis
@@ -220,15 +221,16 @@ def rewritten(words: Sequence[Word], text: str) -> list[Word]:
     marked = spaced_units(text)
     new, words = [unit.strip() for unit in marked], in_units(words)
     placed: list[Word] = []
-    for old_part, new_part in changes([word.text for word in words], new):
-        before, after = words[old_part], new[new_part]
+    matcher = SequenceMatcher(None, [word.text for word in words], new, autojunk=False)
+    for _, start, end, first, last in matcher.get_opcodes():
+        before, after = words[start:end], new[first:last]
         if len(before) == len(after):
             placed += [word._replace(text=text) for word, text in zip(before, after, strict=True)]
         elif before:
             placed += shared(before, after)
         else:
-            near = words[max(0, old_part.start - 1)]
-            at = near.end if old_part.start else near.start
+            near = words[max(0, start - 1)]
+            at = near.end if start else near.start
             placed += [Word(text, at, at, near.confidence) for text in after]
     return [word.with_space(unit[0] == " ") for word, unit in zip(placed, marked, strict=True)]
 
@@ -241,11 +243,3 @@ def shared(before: Sequence[Word], after: Sequence[str]) -> list[Word]:
     confidence = min(word.confidence for word in before)
     edges = [round(start + length * i / max(1, len(after)), 3) for i in range(len(after) + 1)]
     return [Word(text, edges[i], edges[i + 1], confidence) for i, text in enumerate(after)]
-
-
-def changes(old: Sequence[str], new: Sequence[str]) -> list[tuple[slice, slice]]:
-    """Return the pairs of old and new parts, in order, including equal parts."""
-    from difflib import SequenceMatcher
-
-    matcher = SequenceMatcher(None, old, new, autojunk=False)
-    return [(slice(i, j), slice(k, m)) for _, i, j, k, m in matcher.get_opcodes()]

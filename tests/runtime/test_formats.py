@@ -272,8 +272,9 @@ def test_turns_hold_each_word_once() -> None:
     """Also where they overlap; a turn has no pause."""
     for seed in range(20):
         call = random_call(seed)
-        found = passages(call)
-        assert [turn.start for turn in found] == sorted(turn.start for turn in found)
+        found = passages([Recording(words, channel=i) for i, words in enumerate(call)])
+        starts = [turn.words[0].start for turn in found]
+        assert starts == sorted(starts)
         for number, words in enumerate(call):
             assert [w for turn in found if turn.channel == number for w in turn.words] == words
         pairs = (pair for turn in found for pair in itertools.pairwise(turn.words))
