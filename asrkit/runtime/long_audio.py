@@ -172,11 +172,11 @@ class Span(NamedTuple):
 
 
 class SpansValue(NamedTuple):
-    """The value of `Spans`: the place of the open span."""
+    """The stored value of `Spans`: the place of the open span."""
 
-    start: int  # first frame of the open span
-    quiet: tuple[bool, ...]  # flags of its frames
-    open: bool  # whether its segment has earlier spans
+    start: int = 0  # first frame of the open span
+    quiet: tuple[bool, ...] = ()  # flags of its frames
+    open: bool = False  # whether its segment has earlier spans
 
 
 class Spans(Divider):
@@ -188,16 +188,16 @@ class Spans(Divider):
 
     def __init__(self, frame_ms: int) -> None:
         super().__init__(frame_ms)
-        self.restore(SpansValue(0, (), False))
+        self.value = SpansValue()
 
     @property
     def first_needed(self) -> int:
         """First frame that the next span needs."""
-        return self.first(self._start)
+        return self.first(self.value.start)
 
     def has_room(self, frames: int) -> bool:
         """Return whether the open span can hold more frames."""
-        return len(self._quiet) + frames <= self.longest
+        return len(self.value.quiet) + frames <= self.longest
 
     def append(self, quiet: Sequence[bool]) -> list[Span]:
         """Append frames; return spans of the open segment if it is too long for one.
@@ -205,33 +205,26 @@ class Spans(Divider):
         Args:
             quiet: (E,), True for frames without speech.
         """
-        self._quiet += quiet
+        self.value = self.value._replace(quiet=(*self.value.quiet, *quiet))
         spans = []
-        while len(self._quiet) > self.longest:
-            spans.append(self._span(self.size(self._quiet), self.longest, ends=False))
+        while len(self.value.quiet) > self.longest:
+            spans.append(self._span(self.size(self.value.quiet), self.longest, ends=False))
         return spans
 
     def end_segment(self) -> Span:
         """Return the last span of a segment that ends with a pause here."""
-        pause = next((i for i, quiet in enumerate(reversed(self._quiet)) if not quiet), 0)
-        return self._span(len(self._quiet) - pause // 2, len(self._quiet), ends=True)
+        size = len(self.value.quiet)
+        pause = next((i for i, quiet in enumerate(reversed(self.value.quiet)) if not quiet), 0)
+        return self._span(size - pause // 2, size, ends=True)
 
     def finish(self) -> Span | None:
         """Return the last span of the stream; None if no frames remain."""
-        size = len(self._quiet)
-        return self._span(size, size, ends=True) if size or self._open else None
-
-    @property
-    def value(self) -> SpansValue:
-        return SpansValue(self._start, tuple(self._quiet), self._open)
-
-    def restore(self, value: SpansValue) -> None:
-        self._start, self._quiet, self._open = value.start, [*value.quiet], value.open
+        size = len(self.value.quiet)
+        return self._span(size, size, ends=True) if size or self.value.open else None
 
     def _span(self, size: int, seen: int, ends: bool) -> Span:
         """Return a span of `size` frames, of which the network sees `seen` more."""
-        start = self._start
+        start, quiet, _ = self.value
         span = Span(self.first_needed, start, start + size, start + seen, ends)
-        del self._quiet[:size]
-        self._start, self._open = start + size, not ends
+        self.value = SpansValue(start + size, quiet[size:], not ends)
         return span

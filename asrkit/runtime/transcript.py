@@ -249,7 +249,7 @@ class Transcript:
         """Restore the value of a stream with the same options."""
         self.frame, self.start = value.frame, value.start
         self.finished, self.endpoint = value.finished, value.endpoint
-        self.spans.restore(value.spans)
+        self.spans.value = value.spans
         self.waiting = deque(value.waiting)
         self.live = self.begin(self.decoding.search, value.live.start)
         self.live.restore(value.live)

@@ -157,7 +157,7 @@ def test_control_features_that_are_forgotten_too_early(
     """What lies before a span is lost as soon as the span before it is cut."""
     samples, recognizer = recording(5), recognizer_of(model, Endpointer(300))
     expected = recognizer.transcribe(samples)
-    monkeypatch.setattr(Spans, "first_needed", property(lambda self: self._start))
+    monkeypatch.setattr(Spans, "first_needed", property(lambda self: self.value.start))
     assert recognizer.transcribe(samples).text != expected.text
 
 
