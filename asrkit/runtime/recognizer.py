@@ -23,6 +23,7 @@ from asrkit.runtime.serialization import SavedStreamError, differences, read, un
 from asrkit.runtime.session import PACKET_SECONDS, Session, SessionValue
 from asrkit.runtime.stream import Stream, duration
 from asrkit.runtime.transcript import DecodingOptions, Transcript, searched
+from asrkit.runtime.words import Clock
 from asrkit.search import Search
 from asrkit.search.forced_alignment import AlignmentError, ForcedAlignment
 from asrkit.terms import UNKNOWN, Terms
@@ -368,12 +369,8 @@ class Recognizer:
     def _results(self, emissions: Sequence[np.ndarray], num_samples: Sequence[int]) -> list[Result]:
         """Compute `read` for several recordings; without endpoints, their searches share steps."""
         spec, decoding = self.engine.spec, self.decoding._replace(second=None)
-        transcripts = [
-            Transcript(
-                decoding, spec.rate.frame_ms, spec.context_name, self.engine.frontend.lead_ms
-            )
-            for _ in emissions
-        ]
+        clock = Clock(spec.rate.frame_ms, self.engine.frontend.lead_ms)
+        transcripts = [Transcript(decoding, clock, spec.context_name) for _ in emissions]
         states: list[Any] = [None] * len(transcripts)
         if decoding.endpointer is None:  # else another segment searches the frames after it
             states = searched([transcript.live for transcript in transcripts], emissions)

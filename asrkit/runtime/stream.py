@@ -13,7 +13,7 @@ from asrkit.runtime.engine import Engine, SpeechState
 from asrkit.runtime.long_audio import Windows
 from asrkit.runtime.results import Segment
 from asrkit.runtime.transcript import DecodingOptions, Transcript, TranscriptValue, searched
-from asrkit.runtime.words import seconds
+from asrkit.runtime.words import Clock
 
 MOST_WAITING = 100  # feature frames whose samples may wait: a chunk's, at most a second
 
@@ -87,11 +87,9 @@ class Stream:
         # Flags for future encoder frames, the first of which may start before the samples.
         self._speech = [False] * -(-spec.rate.lead_frames // spec.rate.factor)
         # Whole milliseconds; halves are rounded up.
-        self._before_ms = (2000 * before + self.sample_rate) // (2 * self.sample_rate)
-        self.transcript = Transcript(
-            decoding, spec.rate.frame_ms, spec.context_name, frontend.lead_ms, self._before_ms,
-            segments,
-        )  # fmt: skip
+        before_ms = (2000 * before + self.sample_rate) // (2 * self.sample_rate)
+        clock = Clock(spec.rate.frame_ms, frontend.lead_ms, before_ms)
+        self.transcript = Transcript(decoding, clock, spec.context_name, segments)
         self._windows: Windows | None = None
         if spec.context.full:
             self._windows = Windows(spec.rate, decoding.search.quiet)
@@ -307,13 +305,13 @@ class Stream:
         """Seconds of the session's audio that the network has processed."""
         appended, transcript = self.num_appended / self.sample_rate, self.transcript
         if not self.over:
-            reached = seconds(transcript.frame, transcript.frame_ms, transcript.lead_ms)
-            appended = min(appended, reached)
+            clock = transcript.clock._replace(before_ms=0)
+            appended = min(appended, clock.seconds(transcript.frame))
         return self.before / self.sample_rate + appended
 
     @property
     def _duration(self) -> float:
-        return duration(self._unresampled.given, self._before_ms)
+        return duration(self._unresampled.given, self.transcript.clock.before_ms)
 
     @property
     def value(self) -> StreamValue:

@@ -21,7 +21,7 @@ from asrkit.runtime.long_audio import SecondPass, Span, Spans, SpansValue
 from asrkit.runtime.postprocess import applied
 from asrkit.runtime.results import Grown, Result, Segment, candidates
 from asrkit.runtime.serialization import read
-from asrkit.runtime.words import Word, WordReader, joined, rewritten, seconds
+from asrkit.runtime.words import Clock, Word, WordReader, joined, rewritten
 from asrkit.search import Search
 from asrkit.text import Tokenizer, decode
 
@@ -96,10 +96,8 @@ class Transcript:
 
     Args:
         decoding: options that determine how emissions become text.
-        frame_ms: milliseconds of an encoder frame.
+        clock: times of the stream's frames.
         context: name of the context in which the emissions were computed.
-        lead_ms: milliseconds before the first sample, see `WordReader`.
-        before_ms: milliseconds of a session before the stream, see `WordReader`.
         segments: segments of the session, to which the transcript appends its own.
 
     Attributes:
@@ -112,33 +110,23 @@ class Transcript:
     def __init__(
         self,
         decoding: DecodingOptions,
-        frame_ms: int,
+        clock: Clock,
         context: str = "",
-        lead_ms: int = 0,
-        before_ms: int = 0,
         segments: list[Segment] | None = None,
     ) -> None:
-        self.decoding, self.frame_ms, self.context = decoding, frame_ms, context
-        self.lead_ms, self.before_ms = lead_ms, before_ms
+        self.decoding, self.clock, self.context = decoding, clock, context
         self.segments = [] if segments is None else segments  # results share it
         self.frame = 0  # number of encoder frames appended
         self.start = 0  # first frame of the next item of `segments`
         self.finished = False
         self.endpoint = decoding.endpointer.start() if decoding.endpointer else None
         self.live = self.begin(decoding.search, 0)
-        self.spans = Spans(frame_ms)
+        self.spans = Spans(clock.frame_ms)
         self.waiting: deque[tuple[Span, Sequence[Word]]] = deque()
         self.final = self.begin(decoding.second.search, 0) if decoding.second else None
 
     def begin(self, search: Search, frame: int) -> OpenSegment:
-        reader = WordReader(
-            self.decoding.tokenizer, self.frame_ms, frame, self.lead_ms, self.before_ms
-        )
-        return OpenSegment(search, reader)
-
-    def seconds(self, frame: int) -> float:
-        """Return the start of an encoder frame in seconds of the session."""
-        return seconds(frame, self.frame_ms, self.lead_ms, self.before_ms)
+        return OpenSegment(search, WordReader(self.decoding.tokenizer, self.clock, frame))
 
     def append(
         self, emissions: np.ndarray, duration: float = math.inf, speech: Sequence[bool] = (),
@@ -164,7 +152,7 @@ class Transcript:
             cuts: list[int] = []
             if endpointer is not None and self.endpoint is not None:
                 self.endpoint, cuts = endpointer.step(
-                    self.endpoint, quiet, self.frame_ms, state.ends
+                    self.endpoint, quiet, self.clock.frame_ms, state.ends
                 )
                 if cuts:
                     self.endpoint = endpointer.start()
@@ -188,7 +176,7 @@ class Transcript:
         if self.decoding.second is None or not self.spans.has_room(frames):
             return False
         endpointer, state = self.decoding.endpointer, self.endpoint
-        if endpointer and state and endpointer.may_end(state, frames, self.frame_ms):
+        if endpointer and state and endpointer.may_end(state, frames, self.clock.frame_ms):
             return False
         self.spans.append([False] * frames)
         self.frame += frames
@@ -199,7 +187,7 @@ class Transcript:
 
         If a postprocess leaves none of the words, they are dropped and the segment continues.
         """
-        words = self.live.words(min(duration, self.seconds(self.frame)))
+        words = self.live.words(min(duration, self.clock.seconds(self.frame)))
         if not words:
             return
         if self.decoding.second is None:
@@ -210,10 +198,10 @@ class Transcript:
 
     def add_segment(self, segment: OpenSegment, frame: int, duration: float, context: str) -> None:
         """Append a segment that ends before `frame`, if it has words."""
-        end = min(duration, self.seconds(frame))
+        end = min(duration, self.clock.seconds(frame))
         words = self.written(segment.words(end))
         if words:
-            start = self.seconds(self.start)
+            start = self.clock.seconds(self.start)
             nbest = candidates(segment.search.nbest(segment.state), self.decoding.tokenizer)
             self.segments.append(Segment(joined(words), words, start, end, nbest, context))
             self.start = frame
@@ -260,7 +248,7 @@ class Transcript:
     def partial(self) -> Result:
         """Return the result so far; final if the stream has ended and no span waits."""
         search, state, reader = self.live.search, self.live.state, self.live.read
-        live_words = reader.last_words(search.partial(state), self.seconds(self.frame))
+        live_words = reader.last_words(search.partial(state), self.clock.seconds(self.frame))
         closed, stable = Grown(reader.closed, len(reader.closed)), None
         shown = [word for _, words in self.waiting for word in words]
         if shown or self.decoding.postprocess is not None:
@@ -278,7 +266,7 @@ class Transcript:
         if self.decoding.second is None:
             self.end_segment(duration)
         elif end is not None:
-            words = self.live.words(min(duration, self.seconds(self.frame)))
+            words = self.live.words(min(duration, self.clock.seconds(self.frame)))
             self.waiting.append((end, self.written(words)))
         self.live = self.begin(self.decoding.search, self.frame)
         self.finished = True

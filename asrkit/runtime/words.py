@@ -86,6 +86,18 @@ def in_units(words: Sequence[Word]) -> list[Word]:
     return [unit for word in words for unit in shared([word], units(word.text))]
 
 
+class Clock(NamedTuple):
+    """The times of a stream's encoder frames in its session."""
+
+    frame_ms: int  # milliseconds of a frame
+    lead_ms: int = 0  # from the start of the first frame to the stream's first sample
+    before_ms: int = 0  # of the session before the stream's first sample
+
+    def seconds(self, frame: int) -> float:
+        """Return the start of a frame in seconds of the session."""
+        return (self.before_ms + max(0, frame * self.frame_ms - self.lead_ms)) / 1000
+
+
 class WordReader:
     """Reads the timed words of a segment's hypotheses, one hypothesis after another.
 
@@ -95,22 +107,12 @@ class WordReader:
     result depends neither on the length of the stream nor on that of its words.
 
     Args:
-        frame_ms: milliseconds of an encoder frame.
+        clock: times of the stream's frames.
         start: encoder frames of the stream before the segment.
-        lead_ms: milliseconds from the start of the first frame to the stream's first sample.
-        before_ms: milliseconds of the session before the stream's first sample.
     """
 
-    def __init__(
-        self,
-        tokenizer: Tokenizer,
-        frame_ms: int,
-        start: int = 0,
-        lead_ms: int = 0,
-        before_ms: int = 0,
-    ) -> None:
-        self.tokenizer, self.frame_ms, self.start = tokenizer, frame_ms, start
-        self.lead_ms, self.before_ms = lead_ms, before_ms
+    def __init__(self, tokenizer: Tokenizer, clock: Clock, start: int = 0) -> None:
+        self.tokenizer, self.clock, self.start = tokenizer, clock, start
         self.pieces: dict[int, str] = {}  # each chunk reads the latest tokens again
         self.closed: list[Word] = []
         self.end = self.seconds(0)  # end of the last closed word's tokens
@@ -178,7 +180,7 @@ class WordReader:
 
     def seconds(self, frame: int) -> float:
         """Return the time of a frame of the segment, in seconds from the start of the session."""
-        return seconds(self.start + frame, self.frame_ms, self.lead_ms, self.before_ms)
+        return self.clock.seconds(self.start + frame)
 
 
 def widened(words: Sequence[Word], before: float, duration: float) -> list[Word]:
@@ -202,11 +204,6 @@ def part(hypothesis: Hypothesis, start: int, end: int | None) -> Hypothesis:
     """Return a range of the tokens with their other fields."""
     tokens, starts, ends, confidences = hypothesis
     return Hypothesis(tokens[start:end], starts[start:end], ends[start:end], confidences[start:end])
-
-
-def seconds(frame: int, frame_ms: int, lead_ms: int = 0, before_ms: int = 0) -> float:
-    """Return the start of an encoder frame in seconds of the session, see `WordReader`."""
-    return (before_ms + max(0, frame * frame_ms - lead_ms)) / 1000
 
 
 def rewritten(words: Sequence[Word], text: str) -> list[Word]:

@@ -17,7 +17,7 @@ from asrkit.runtime import Endpointer, Result
 from asrkit.runtime.endpoint import BREATH_MS, EndpointState
 from asrkit.runtime.engine import SpeechDetector
 from asrkit.runtime.transcript import DecodingOptions, Transcript
-from asrkit.runtime.words import LEAD, TRAIL
+from asrkit.runtime.words import LEAD, TRAIL, Clock
 from asrkit.search import GreedySearch, PrefixBeamSearch, Search
 from asrkit.text import WordTokenizer
 from recipes.digits.prepare import ESPEAK_RATE, synthesise
@@ -140,7 +140,7 @@ def posteriors(draw: random.Random, vocab_size: int) -> Tensor:
 
 def read(decoding: DecodingOptions, log_probs: np.ndarray, parts: list[slice]) -> list[Result]:
     """The results after every part, the final one last."""
-    transcript, results = Transcript(decoding, FRAME_MS), []
+    transcript, results = Transcript(decoding, Clock(FRAME_MS)), []
     for part in parts:
         transcript.append(log_probs[part])
         results.append(transcript.partial())
@@ -237,7 +237,9 @@ def test_a_pause_with_speech_in_it_goes_on() -> None:
     """Where the network hears nothing but the detector does, nobody is cut off."""
     log_probs = torch.full((30, 5), -9.0)
     log_probs[range(30), [1, *[0] * 29]] = 0.0
-    transcript = Transcript(DecodingOptions(WORDS, GreedySearch(), Endpointer(400)), FRAME_MS)
+    transcript = Transcript(
+        DecodingOptions(WORDS, GreedySearch(), Endpointer(400)), Clock(FRAME_MS)
+    )
     transcript.append(log_probs[:20], speech=[True] * 15)
     assert not transcript.segments
     transcript.append(log_probs[20:])
@@ -256,7 +258,7 @@ def test_a_segment_that_is_rewritten_to_nothing_has_ended() -> None:
 
     for search in (GreedySearch(), PrefixBeamSearch()):
         decoding = DecodingOptions(WORDS, search, Endpointer(pause_ms=400), without_no)
-        transcript = Transcript(decoding, FRAME_MS)
+        transcript = Transcript(decoding, Clock(FRAME_MS))
         transcript.append(log_probs)
         result = transcript.finish(2.4)
         assert [segment.text for segment in result.segments] == ["yes", "go"]

@@ -14,6 +14,7 @@ import pytest
 from asrkit.runtime import Endpointer, Result, recognizer_of, results, words
 from asrkit.runtime.results import candidates
 from asrkit.runtime.transcript import DecodingOptions, Transcript
+from asrkit.runtime.words import Clock
 from asrkit.search import GreedySearch, Hypothesis, PrefixBeamSearch, Ranked, Search
 from asrkit.text import CharTokenizer
 from tests.conftest import speech
@@ -26,7 +27,7 @@ CHUNK = 16
 
 
 def transcript_of(search: Search, endpointer: Endpointer | None) -> Transcript:
-    return Transcript(DecodingOptions(WORDS, search, endpointer), frame_ms=40)
+    return Transcript(DecodingOptions(WORDS, search, endpointer), Clock(40))
 
 
 def costs(take: Callable[[Result], object]) -> tuple[float, float]:

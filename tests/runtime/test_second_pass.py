@@ -13,7 +13,7 @@ from asrkit.runtime import Recognizer, Result, long_audio
 from asrkit.runtime.long_audio import Span, Spans
 from asrkit.runtime.stream import FeatureQueue
 from asrkit.runtime.transcript import Transcript
-from asrkit.runtime.words import WordReader
+from asrkit.runtime.words import Clock, WordReader
 from asrkit.search import GreedySearch, PrefixBeamSearch
 from asrkit.text import WordTokenizer
 from tests.conftest import speech
@@ -107,7 +107,7 @@ def expected_words(model: Network, samples: np.ndarray, span: Span) -> list[str]
     (log_probs,) = full_of(model).emissions([samples[span.first * hop : span.last * hop + window]])
     search = PrefixBeamSearch(3)
     state = search.step(search.start(), span.of(log_probs))
-    return [word.text for word in WordReader(LETTERS, 40)(search.best(state))]
+    return [word.text for word in WordReader(LETTERS, Clock(40))(search.best(state))]
 
 
 def test_text_of_a_segment_is_that_of_its_samples_alone(

@@ -15,11 +15,11 @@ from asrkit.runtime.serialization import plain, read
 from asrkit.runtime.words import (
     LEAD,
     RECENT,
+    Clock,
     WordReader,
     in_units,
     joined,
     rewritten,
-    seconds,
     widened,
 )
 from asrkit.search import GreedySearch, Hypothesis, PrefixBeamSearch
@@ -55,17 +55,17 @@ def stream_of_results(seed: int) -> int:
     search = SEARCHES[seed // len(TOKENIZERS) % 2]
     log_probs = random_log_probs(seed, 60, tokenizer.vocab_size, scale=1.0 + seed % 4)
     begin = seed % 5  # frames of the stream before the segment
-    state, read, frames = search.start(), WordReader(tokenizer, FRAME_MS, begin), begin
+    state, read, frames = search.start(), WordReader(tokenizer, Clock(FRAME_MS), begin), begin
     for part in pieces(log_probs, seed):
         state = search.step(state, part)
         frames += len(part)
-        now, hypothesis = seconds(frames, FRAME_MS), search.partial(state)
+        now, hypothesis = Clock(FRAME_MS).seconds(frames), search.partial(state)
         partial = read(hypothesis, now)
-        assert partial == WordReader(tokenizer, FRAME_MS, begin)(hypothesis, now)
-        check_times(partial, now, seconds(begin, FRAME_MS))
-    heard = seconds(frames, FRAME_MS) - 0.015  # the last frame may look beyond the audio
+        assert partial == WordReader(tokenizer, Clock(FRAME_MS), begin)(hypothesis, now)
+        check_times(partial, now, Clock(FRAME_MS).seconds(begin))
+    heard = Clock(FRAME_MS).seconds(frames) - 0.015  # the last frame may look beyond the audio
     final = read(search.best(state), heard)
-    check_times(final, heard, seconds(begin, FRAME_MS))
+    check_times(final, heard, Clock(FRAME_MS).seconds(begin))
     assert joined(final) == decode(tokenizer, search.best(state).tokens)
     return len(final)
 
@@ -91,7 +91,7 @@ def test_words_of_changing_hypotheses_equal_those_read_anew(
 ) -> None:
     """Hypotheses that grow, shrink, and come back to what they were: no word is lost or doubled."""
     monkeypatch.setattr(words, "RECENT", recent)
-    draw, read, tokens = random.Random(0), WordReader(tokenizer, FRAME_MS), [1]
+    draw, read, tokens = random.Random(0), WordReader(tokenizer, Clock(FRAME_MS)), [1]
     said: list[list[int]] = [tokens]
     for _ in range(500):
         cut = draw.choice([0, 0, 0, 1, 3, 9, draw.randrange(len(tokens) + 1)])
@@ -101,7 +101,7 @@ def test_words_of_changing_hypotheses_equal_those_read_anew(
         frames = range(len(tokens))
         ends = tuple(i + 1 for i in frames)
         hypothesis = Hypothesis(tuple(tokens), tuple(frames), ends, (1.0,) * len(tokens))
-        whole = WordReader(tokenizer, FRAME_MS).read(hypothesis)
+        whole = WordReader(tokenizer, Clock(FRAME_MS)).read(hypothesis)
         assert read(hypothesis) == widened(whole, 0.0, math.inf)
         assert joined(whole) == decode(tokenizer, tokens)
     assert max(map(len, said)) > 2 * RECENT
@@ -136,7 +136,7 @@ def test_labels_of_a_script_without_spaces_have_their_times() -> None:
     hypothesis = Hypothesis(
         tuple(tokenizer.encode(text)), begins, tuple(b + 1 for b in begins), (0.9,) * len(begins)
     )
-    found = WordReader(tokenizer, FRAME_MS)(hypothesis, 30.0)
+    found = WordReader(tokenizer, Clock(FRAME_MS))(hypothesis, 30.0)
     assert joined(found) == text
     assert [word.text for word in found] == ["你", "好，", "世", "界", "「a5", "你"]
     assert [word.spaced for word in found] == [True, False, False, False, False, True]
@@ -166,12 +166,12 @@ def test_words_have_the_times_of_their_tokens() -> None:
     hypothesis = Hypothesis(
         (2, 3, 1, 3, 1), (0, 2, 3, 10, 12), (1, 3, 4, 12, 13), (0.9, 0.8, 0.5, 0.7, 0.6)
     )
-    words = WordReader(tokenizer, 40)(hypothesis)
+    words = WordReader(tokenizer, Clock(40))(hypothesis)
     assert [word[:3] for word in words] == [("ab", 0.0, 0.16), ("b", 0.34, 0.52)]
     assert [word.confidence for word in words] == pytest.approx([0.9 * 0.8, 0.7])
-    late = WordReader(tokenizer, 40, start=25)(hypothesis)
+    late = WordReader(tokenizer, Clock(40), start=25)(hypothesis)
     assert [(word.start, word.end) for word in late] == [(1.0, 1.16), (1.34, 1.52)]
-    led = WordReader(tokenizer, 40, lead_ms=70)(hypothesis)  # whose frame 0 begins at -70 ms
+    led = WordReader(tokenizer, Clock(40, 70))(hypothesis)  # whose frame 0 begins at -70 ms
     assert [(word.start, word.end) for word in led] == [(0.0, 0.09), (0.27, 0.45)]
 
 
