@@ -16,14 +16,7 @@ from asrkit.build_network import build_model
 from asrkit.config.schema import Config, parse_record
 from asrkit.errors import reason, shown
 from asrkit.model_contents import ModelFile, ModelFileError
-from asrkit.model_header import (
-    CHECKSUM,
-    MOST_BYTES,
-    TOKENIZER,
-    Header,
-    checked_header,
-    opened,
-)
+from asrkit.model_header import CHECKSUM, MOST_BYTES, TOKENIZER, Header, checked_header, opened
 from asrkit.model_path import model_path
 from asrkit.model_tensors import read_tensors, require_finite, save_model
 from asrkit.text import TextError

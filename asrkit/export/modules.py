@@ -12,14 +12,7 @@ from asrkit.backends import Backend
 from asrkit.backends.backend import Output, State
 from asrkit.context import FULL_CONTEXT, Context
 from asrkit.errors import UserError
-from asrkit.model import (
-    EncoderState,
-    JoinerStep,
-    Network,
-    PredictorStep,
-    Step,
-    TransducerHead,
-)
+from asrkit.model import EncoderState, JoinerStep, Network, PredictorStep, Step, TransducerHead
 from asrkit.model.attention import ChunkAttention
 from asrkit.model.frontend import TorchFrontend
 

@@ -17,15 +17,7 @@ from wyoming.event import Event, async_read_event, async_write_event
 from asrkit.errors import UserError, shown
 from asrkit.serve.admission import CLIENT, client_of
 from asrkit.serve.calls import CallUpdate
-from asrkit.serve.converse import (
-    Append,
-    Begin,
-    Conversation,
-    Dialect,
-    Finish,
-    LeftError,
-    converse,
-)
+from asrkit.serve.converse import Append, Begin, Conversation, Dialect, Finish, LeftError, converse
 from asrkit.serve.dialects.audio import SampleReader
 from asrkit.serve.dialects.parsing import Name, Rate, checked, unused, without_effect
 from asrkit.serve.server import Grant, Model, Server, Wish
