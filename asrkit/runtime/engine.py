@@ -104,13 +104,6 @@ class Engine:
         self.backend, self.frontend, self.detector = backend, frontend, detector
         self.spec, self.init_state = backend.spec, backend.init_state
 
-    def features(self, samples: np.ndarray, past: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return features for samples: (B, N) at 16 kHz and the past (B, P) -> (B, T, F), new past.
-
-        The past of streams that have not started is `frontend.start(B)`.
-        """
-        return self.frontend(samples, past)
-
     def identity(self) -> dict[str, Any]:
         """Return the values that the head's emissions depend on, except samples, as JSON."""
         options = {

@@ -180,7 +180,7 @@ class Stream:
             samples = np.concatenate([self._past, self._samples], axis=1)
             padded = self.engine.frontend.ended(samples, np.array([samples.shape[1]]))
             self._samples = padded[:, self._past.shape[1] :]
-        feats, past = self.engine.features(self._samples, self._past)
+        feats, past = self.engine.frontend(self._samples, self._past)
         self._past = past.copy()  # a view would keep all samples in memory
         self._samples = self._samples[:, :0].copy()
         self._feats.append(feats[0])

@@ -119,11 +119,12 @@ def test_any_other_exception_ends_the_session(where: str) -> None:
         a_file(CharTokenizer(list("abcdefghij "))),
         postprocess=lambda text: maybe("postprocess", text),
     )
-    network, features = recognizer.backend.step, recognizer.engine.features
+    network, frontend = recognizer.backend.step, recognizer.engine.frontend
+    features = frontend.frames
     recognizer.engine.backend = recognizer.backend._replace(
         step=lambda *inputs: maybe("network", network(*inputs))
     )
-    recognizer.engine.features = lambda *x: maybe("features", features(*x))  # type: ignore[method-assign]
+    frontend.frames = lambda x: maybe("features", features(x))  # type: ignore[method-assign]
     session, other = recognizer.start(), recognizer.start()
     other.accept(speech(1.5)[:8000])
     session.accept(speech(1.5))
