@@ -92,7 +92,7 @@ class Result:
     _segments: Grown
     _closed: Grown  # words after the segments that other results have, too
     _last: Sequence[Word]  # words after these
-    _stable: Callable[[], str] | None  # the stable text of the words after the segments
+    _stable: Callable[[], str]  # computes the stable text of the words after the segments
 
     def __init__(
         self, text: str, words: Sequence[Word], is_final: bool, segments: Sequence[Segment] = ()
@@ -100,7 +100,7 @@ class Result:
         self.text, self.words, self.is_final = text, tuple(words), is_final
         self._segments, self._closed = Grown([*segments], len(segments)), Grown([], 0)
         self._last = words[sum(len(segment.words) for segment in segments) :]
-        self._stable = None
+        self._stable = str  # no text
 
     @classmethod
     def shared(
@@ -109,7 +109,7 @@ class Result:
         closed: Grown,
         last: Sequence[Word],
         is_final: bool,
-        stable: Callable[[], str] | None = None,
+        stable: Callable[[], str] = str,
     ) -> "Result":
         """Make a result of a stream from parts that other results share.
 
@@ -118,7 +118,7 @@ class Result:
             closed: words after the segments.
             last: words after `closed`, which only this result has.
             is_final: whether the stream has ended.
-            stable: computes the stable text of the words after the segments.
+            stable: computes the stable text of the words after the segments; `str` for none.
         """
         result = cls.__new__(cls)
         result._segments, result._closed, result._last = segments, closed, last
@@ -150,11 +150,7 @@ class Result:
         """Beginning of the text that no later result changes: the text of all segments, and the
         stable text of the words after them."""
         closed = " ".join(segment.text for segment in self.segments)
-        return " ".join(filter(None, [closed, self._stable_open_text]))
-
-    @property
-    def _stable_open_text(self) -> str:
-        return "" if self._stable is None else self._stable()
+        return " ".join(filter(None, [closed, self._stable()]))
 
     def since(self, before: "Result | None") -> Update:
         """Return what changed since an earlier result of the same session, or since its start.
@@ -163,7 +159,7 @@ class Result:
         """
         first = 0 if before is None else before._segments.size
         segments = self._segments.read(first)
-        return Update(segments, self._open_words, self._stable_open_text, self.is_final)
+        return Update(segments, self._open_words, self._stable(), self.is_final)
 
     @property
     def open_text(self) -> str:

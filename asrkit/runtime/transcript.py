@@ -249,11 +249,12 @@ class Transcript:
         """Return the result so far; final if the stream has ended and no span waits."""
         search, state, reader = self.live.search, self.live.state, self.live.read
         live_words = reader.last_words(search.partial(state), self.clock.seconds(self.frame))
-        closed, stable = Grown(reader.closed, len(reader.closed)), None
+        closed = Grown(reader.closed, len(reader.closed))
         shown = [word for _, words in self.waiting for word in words]
         if shown or self.decoding.postprocess is not None:
             live_words = [*shown, *self.written([*closed.read(), *live_words])]
             closed = Grown([], 0)
+        stable: Callable[[], str] = str
         if self.decoding.postprocess is None and self.decoding.second is None:
             stable = functools.partial(stable_text, self.decoding.tokenizer, search, state)
         segments = Grown(self.segments, len(self.segments))
