@@ -223,8 +223,9 @@ def run(asked: Config, folder: Path, command: argparse.Namespace, ranks: Ranks) 
 def begin(trainer: Trainer, command: argparse.Namespace, folder: Path) -> None:
     """Initialise the trainer from a checkpoint, a model, or the statistics of the features."""
     from asrkit.build import build_frontend
+    from asrkit.model_file import read_header
     from asrkit.training.dataset import feature_statistics, unwritable
-    from asrkit.training.warm_start import has_other_features, start_from
+    from asrkit.training.warm_start import start_from
 
     if command.resume:
         if trainer.resume():
@@ -242,7 +243,7 @@ def begin(trainer: Trainer, command: argparse.Namespace, folder: Path) -> None:
     if name is not None:
         known = start_from(name, trainer.model, corpus.encode.tokenizer, trainer.config)
         logger.info("starting from %s, which has %d of the labels%s", name, *known)
-    if name is None or has_other_features(name, trainer.config.model):
+    if name is None or read_header(name).config.model.frontend != trainer.config.model.frontend:
         frontend = build_frontend(trainer.config.model)
         mean, scale = trainer.ranks.from_first(lambda: feature_statistics(corpus.train, frontend))
         trainer.model.encoder.set_statistics(mean, scale)

@@ -106,8 +106,3 @@ def unit_rates(found: Mapping[str, Score]) -> dict[str, float]:
     """Return the rates by units in percent, by the recognisers' names, without empty ones."""
     rates = {name: score.words.rate for name, score in found.items()}
     return {name: rate for name, rate in rates.items() if rate is not None}
-
-
-def losses_of(found: Mapping[str, Score]) -> dict[str, float]:
-    """Return the head's loss per token, by the recognisers' names."""
-    return {name: score.loss for name, score in found.items() if score.loss is not None}

@@ -15,7 +15,7 @@ from asrkit.data.recordings import Recordings
 from asrkit.data.sampling import EpochBatches
 from asrkit.data.text_encoder import TextEncoder
 from asrkit.evaluation import Outcome, ReferenceRecording, Score, recognize, scores
-from asrkit.evaluation.scoring import losses_of, rates
+from asrkit.evaluation.scoring import rates
 from asrkit.evaluation.wer import rate_shown
 from asrkit.evaluation.written import normalizer_of, rules_for
 from asrkit.model import Network
@@ -30,7 +30,8 @@ logger = logging.getLogger(__name__)
 
 def curves_on_dev(scored: dict[str, Score]) -> dict[str, dict[str, float]]:
     """Log the rates and losses of an epoch's scores; return them by tag and chunk size."""
-    curves, losses = rates(scored), losses_of(scored)
+    curves = rates(scored)
+    losses = {name: score.loss for name, score in scored.items() if score.loss is not None}
     for tag, by_chunk in curves.items():
         kind, _, unit = tag.rpartition("_")
         log_rates(f"dev {'normalised ' * bool(kind)}{unit.upper()}", by_chunk)

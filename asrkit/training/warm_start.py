@@ -91,11 +91,6 @@ def start_from(name: str, model: Network, tokenizer: Tokenizer, config: Config) 
     return len(pairs) - 1, note
 
 
-def has_other_features(name: str, config: ModelConfig) -> bool:
-    """Return whether a model has another frontend than this configuration."""
-    return read_header(name).config.model.frontend != config.frontend
-
-
 def start_head(head: Head, other: Head, changes: str, old: list[int], new: list[int]) -> str:
     """Copy the rows of labels `old` of another head to labels `new`; return a note on the rest.
 
