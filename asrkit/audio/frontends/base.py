@@ -43,18 +43,15 @@ class Frontend:
 
     A whole stream is followed by padding, see `ended`. A kind defines the filters (`mel_filters`),
     the power spectrum of a frame's samples (`power`), and the logarithm of the filters' energies
-    (`log`).
+    (`log`). The attributes of the class are those of most kinds.
 
     Args:
+        lead_frames: number of feature frames before a stream's first sample, for encoders that
+            begin earlier. Their values do not matter to the encoder.
         window: (400,), factors of the samples of a window.
         before: samples of padding before a stream, without those of `lead_frames`.
         after: samples of padding after a stream. `asrkit.context` has a picture.
-        lead_frames: number of feature frames before a stream's first sample, for encoders that
-            begin earlier. Their values do not matter to the encoder.
         mirrored: whether the stream's first samples in reverse order precede it instead of zeros.
-        fft_size: samples of a Fourier transform, at least those of a window.
-        low, high: start of the first filter and end of the last one, Hz.
-        floor: lowest energy of a filter.
     """
 
     scale: MelScale  # scale of the filters
@@ -62,30 +59,23 @@ class Frontend:
     CONSTANTS: tuple[str, ...] = ("window", "filters")  # attributes that are arrays
     window: Array
     filters: Array  # (fft_size/2+1, F); 257 with 512
+    frame_size, hop = WINDOW, HOP  # samples that a frame needs, and from one frame to the next
+    fft_size = FFT_SIZE  # samples of a Fourier transform, at least those of a window
+    low, high = 0.0, NYQUIST  # start of the first filter and end of the last one, Hz
+    floor = 0.0  # lowest energy of a filter
+    preemphasis = 0.97
+    edge = 0  # first sample of a stream that is mirrored
 
     def __init__(
-        self,
-        num_mels: int,
-        frame_size: int,
-        window: np.ndarray,
-        before: int,
-        after: int,
-        lead_frames: int,
+        self, num_mels: int, lead_frames: int, window: np.ndarray, before: int, after: int = 0,
         mirrored: bool = False,
-        fft_size: int = FFT_SIZE,
-        low: float = 0.0,
-        high: float = NYQUIST,
-        floor: float = 0.0,
-    ) -> None:
-        self.low, self.high, self.floor = low, high, floor
+    ) -> None:  # fmt: skip
         self.num_mels, self.lead_frames = num_mels, lead_frames
-        self.frame_size, self.hop, self.fft_size = frame_size, HOP, fft_size
         self.before, self.after = before + HOP * lead_frames, after
-        self.mirrored, self.edge = before if mirrored else 0, 0
+        self.mirrored = before if mirrored else 0
         # Frontends that mirror the start of a stream use a longer initial past. Its length tells
         # `__call__` that the stream has not started.
-        self.marker = frame_size if mirrored else 0
-        self.preemphasis = 0.97
+        self.marker = self.frame_size if mirrored else 0
         self.window, self.filters = window.astype(np.float32), self.mel_filters()
 
     def converted(self: Self, convert: Callable[[Array], Array]) -> Self:

@@ -30,7 +30,7 @@ class Fbank(Frontend):
         ValueError: unless the frequencies are a band below 8000 Hz.
     """
 
-    scale = KALDI
+    scale, floor = KALDI, FLOOR
 
     def __init__(
         self,
@@ -48,10 +48,8 @@ class Fbank(Frontend):
             )
         window = INT16_SCALE * np.hanning(WINDOW) ** 0.85  # Kaldi's povey window
         before = 0 if snip_edges else (WINDOW - HOP) // 2
-        super().__init__(
-            num_mels, WINDOW, window, before, 0, lead_frames, mirrored=not snip_edges,
-            low=low, high=high, floor=FLOOR,
-        )  # fmt: skip
+        self.low, self.high = low, high
+        super().__init__(num_mels, lead_frames, window, before, mirrored=not snip_edges)
 
     def power(self, frames: Array) -> Array:
         mean = array_namespace(frames).mean(frames, axis=2, keepdims=True)

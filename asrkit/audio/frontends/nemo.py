@@ -50,11 +50,12 @@ class SlaneyFbank(SlaneyFrontend):
     log(x + 2^-24). No normalisation over the utterance. N samples give N // 160 frames.
     """
 
+    frame_size = WINDOW + 1  # the pre-emphasis needs one sample more than the window
+    guard = 2.0**-24
+
     def __init__(self, num_mels: int = 80, lead_frames: int = 0) -> None:
-        # The pre-emphasis needs one sample more than the window.
         before, after = WINDOW // 2 + 1, WINDOW // 2 - HOP
-        super().__init__(num_mels, WINDOW + 1, hann_window(), before, after, lead_frames)
-        self.guard = 2.0**-24
+        super().__init__(num_mels, lead_frames, hann_window(), before, after)
 
     def power(self, frames: Array) -> Array:
         # The window is in the middle, as in NeMo, so that the spectrum is rounded equally.
@@ -73,11 +74,11 @@ class SherpaNemoFbank(SlaneyFrontend):
     sherpa-onnx has one or two more, with the last samples in reverse order after the stream.
     """
 
+    floor = 2.0**-23
+
     def __init__(self, num_mels: int = 80, lead_frames: int = 0) -> None:
         before, window = (WINDOW - HOP) // 2, hann_window(periodic=True)
-        super().__init__(
-            num_mels, WINDOW, window, before, 0, lead_frames, mirrored=True, floor=2.0**-23
-        )
+        super().__init__(num_mels, lead_frames, window, before, mirrored=True)
 
     def power(self, frames: Array) -> Array:
         return self.spectra(self.emphasized(frames, lead=1))  # the window begins with 0

@@ -28,17 +28,15 @@ class WhisperFbank(SlaneyFrontend):
     CONSTANTS = ("window", "filters", "waves")
     waves: Array  # (400, 402), cosines and sines of the Fourier transform
     log_scale = 1.0 / (4.0 * math.log(10.0))
+    # The reflection begins with the second sample, so it needs one sample more.
+    frame_size, fft_size, edge, preemphasis = WINDOW + 1, WINDOW, 1, 0.0
 
     def __init__(self, num_mels: int = 80, lead_frames: int = 0, floor: float = -6.5) -> None:
         if not -30.0 <= floor <= 10.0:  # float32 has 10^floor and the features
             raise ValueError(f"floor must be -30 to 10, got {floor}")
-        # The reflection begins with the second sample, so it needs one sample more.
+        self.floor, window = floor, hann_window(periodic=True)
         before, after = WINDOW // 2, WINDOW // 2 - HOP + 1
-        super().__init__(
-            num_mels, WINDOW + 1, hann_window(periodic=True), before, after, lead_frames,
-            mirrored=True, fft_size=WINDOW,
-        )  # fmt: skip
-        self.edge, self.preemphasis, self.floor = 1, 0.0, floor
+        super().__init__(num_mels, lead_frames, window, before, after, mirrored=True)
         # A product, because ONNX Runtime's transform of 400 samples is too coarse for an export.
         angles = np.arange(WINDOW)[:, None] * np.arange(WINDOW // 2 + 1)
         radians = angles % WINDOW * (2 * math.pi / WINDOW)
