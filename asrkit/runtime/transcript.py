@@ -5,7 +5,6 @@ Emissions are the output of the network's head, which a search reads: (E, V), fo
 appended, its words are shown like those of the open segment.
 """
 
-import functools
 import itertools
 import math
 from collections import deque
@@ -247,19 +246,19 @@ class Transcript:
 
     def partial(self) -> Result:
         """Return the result so far; final if the stream has ended and no span waits."""
+        tokenizer, _, _, postprocess, second = self.decoding
         search, state, reader = self.live.search, self.live.state, self.live.read
         live_words = reader.last_words(search.partial(state), self.clock.seconds(self.frame))
         closed = Grown(reader.closed, len(reader.closed))
         shown = [word for _, words in self.waiting for word in words]
-        if shown or self.decoding.postprocess is not None:
+        if shown or postprocess is not None:
             live_words = [*shown, *self.written([*closed.read(), *live_words])]
             closed = Grown([], 0)
-        stable: Callable[[], str] = str
-        if self.decoding.postprocess is None and self.decoding.second is None:
-            stable = functools.partial(stable_text, self.decoding.tokenizer, search, state)
         segments = Grown(self.segments, len(self.segments))
-        is_final = self.finished and not self.waiting
-        return Result.shared(segments, closed, live_words, is_final, stable)
+        parts = segments, closed, live_words, self.finished and not self.waiting
+        if postprocess is not None or second is not None:
+            return Result.shared(*parts)
+        return Result.shared(*parts, lambda: decode(tokenizer, search.stable(state)))
 
     def finish(self, duration: float) -> Result:
         """Return the result if the stream ends after `duration` seconds; final if no span waits."""
@@ -298,8 +297,3 @@ def searched(segments: Sequence[OpenSegment], emissions: Sequence[np.ndarray]) -
                 for i, state in zip(rows, after, strict=True):
                     states[i] = state
     return states
-
-
-def stable_text(tokenizer: Tokenizer, search: Search, state: Any) -> str:
-    """Return the beginning of a segment's text that later frames cannot change."""
-    return decode(tokenizer, search.stable(state))
