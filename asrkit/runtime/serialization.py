@@ -61,10 +61,9 @@ def unpack(data: bytes) -> tuple[dict[str, Any], Any, dict[str, np.ndarray]]:
     try:
         arrays = load(data[start:])
         header = json.loads(arrays.pop(JSON).tobytes())
-        parts = dict(header["identity"]), header["stream"], arrays
+        return dict(header["identity"]), header["stream"], arrays
     except (SafetensorError, ValueError, TypeError, KeyError, RuntimeError) as error:
         raise SavedStreamError(f"the saved stream is damaged: {reason(error)}") from None
-    return parts
 
 
 def plain(value: Any, arrays: dict[str, np.ndarray]) -> Any:
