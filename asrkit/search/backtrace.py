@@ -59,9 +59,7 @@ class Chains(NamedTuple):
     """Paths without pointers, for saving: links have numbers from 1; 0 is the stable prefix."""
 
     stable: Hypothesis
-    links: tuple[
-        tuple[int, int, int, int, float], ...
-    ]  # as Path, but with the number of the previous link
+    links: tuple[tuple[int, int, int, int, float], ...]  # as Path, with the previous link's number
     ends: tuple[int | None, ...]  # number of the last link of each path; None for no path
 
 
