@@ -1,5 +1,6 @@
 """Reading a pipe while it is written: raw 16-bit samples, or 16-bit WAV."""
 
+import logging
 import re
 import wave
 from collections.abc import Callable, Iterator
@@ -8,8 +9,11 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from asrkit.audio.reader import cut_off
 from asrkit.audio.resampler import SAMPLE_RATE
-from asrkit.audio.samples import MAX_CHANNELS, AudioError
+from asrkit.audio.samples import MAX_CHANNELS, TOLERANCE, AudioError
+
+logger = logging.getLogger(__name__)
 
 OTHERS = re.compile(  # the beginnings of other formats
     rb"fLaC|OggS|RF64|riff|RIFX|BW64|NIST|#!AM|FORM|caff|\.snd|\x1aE\xdf\xa3|ID3|"
@@ -30,8 +34,8 @@ def piped(
     """Return the sample rate of a pipe in Hz, and its packets (n, channels) of int16 samples.
 
     Args:
-        file: raw little-endian mono samples, or a WAV file. It need not be seekable. An incomplete
-            sample at the end is dropped.
+        file: raw little-endian mono samples, or a WAV file. It need not be seekable. The log has a
+            line if the file ends early or inside a sample, which is dropped.
         sample_rate: rate of raw samples; 16 kHz if None.
     """
     head = file.read(12)
@@ -53,11 +57,19 @@ def piped(
     def packets() -> Iterator[np.ndarray]:
         nonlocal left
         frame = 2 * num_channels
-        size = max(1, rate * packet_ms // 1000) * frame
+        size, rest = max(1, rate * packet_ms // 1000) * frame, 0
         while data := read(min(size, left)):
             left -= len(data) if left < KNOWN else 0
+            rest = len(data) % frame
             whole = np.frombuffer(data[: len(data) // frame * frame], dtype="<i2").astype(np.int16)
             yield whole.reshape(-1, num_channels)
+        if TOLERANCE * rate * frame < left < KNOWN:
+            logger.warning("standard input %s", cut_off(left / (rate * frame)))
+        elif rest:
+            logger.warning(
+                "standard input ends inside a sample, which is left out: a pipe holds raw 16-bit "
+                "samples, or 16-bit WAV"
+            )
 
     return rate, packets()
 

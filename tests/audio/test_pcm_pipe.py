@@ -57,6 +57,19 @@ def test_pipes_that_are_refused(data: bytes, said: str) -> None:
         read(data)
 
 
+@pytest.mark.parametrize(("data", "said"), [
+    (wav()[: len(wav()) // 2], "standard input is cut off: it ends 1.00 s before its header says"),
+    (SPEECH.tobytes()[:-1], "standard input ends inside a sample"),
+    (written(np.stack([SPEECH, SPEECH], 1), format="WAV")[:-2], "ends inside a sample"),
+    (wav(), None), (SPEECH.tobytes(), None), (wav(0xFFFFFFFF), None), (wav() + bytes(99), None),
+], ids=lambda each: str(each)[:20])  # fmt: skip
+def test_pipe_that_ends_early_is_reported(
+    data: bytes, said: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    read(data)
+    assert not caplog.messages if said is None else said in caplog.messages[0]
+
+
 @pytest.mark.parametrize("first", [-1, -32, 0x4747, -257])
 def test_samples_may_begin_like_mpeg_audio(first: int) -> None:
     """Control: -1 is 0xffff."""
