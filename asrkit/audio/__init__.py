@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from asrkit.audio.files import blocks, info, load, read
+from asrkit.audio.files import blocks, info, load, outside, read
 from asrkit.audio.frontends.base import HOP, WINDOW, Frontend, features
 from asrkit.audio.frontends.kaldi import Fbank
 from asrkit.audio.frontends.nemo import SherpaNemoFbank, SlaneyFbank

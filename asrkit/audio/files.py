@@ -14,7 +14,7 @@ import numpy as np
 from asrkit.audio.exact import by_libsndfile
 from asrkit.audio.reader import AudioFile
 from asrkit.audio.resampler import Resampler
-from asrkit.audio.samples import AudioError, Source, bytes_of, mono, name_of
+from asrkit.audio.samples import TOLERANCE, AudioError, Source, bytes_of, mono, name_of
 from asrkit.errors import no_file
 
 logger = logging.getLogger(__name__)
@@ -119,15 +119,24 @@ def part_of_file(
     place = start * file.sample_rate
     first = round(place) if -0.5 <= place < 2.0**62 else -1
     count = None if duration is None else round(min(duration * file.sample_rate, 2.0**62))
-    block = None
+    block, done = None, 0
     if first >= 0:
         for block in file.blocks(size, first, count):
+            done += len(block)
             yield block
     if first < 0 or (block is None and count != 0 and first > file.count()):
         seconds = file.count() / file.sample_rate
         raise AudioError(f"{file.name} has {seconds:.2f} s; start {start} s is not in it")
+    if duration is not None and done < (duration - TOLERANCE) * file.sample_rate:
+        missing = outside(start, start + duration, (first + done) / file.sample_rate)
+        logger.warning("%s %s; the audio there is used", file.name, missing)
     for problem in file.problems:
         logger.warning("%s %s", file.name, problem)
+
+
+def outside(start: float, end: float, seconds: float) -> str:
+    """Return the line about a part that a file of `seconds` does not have to its end."""
+    return f"has {seconds:.2f} s; {start:g} to {end:g} s are not all in it"
 
 
 def blocks(

@@ -14,6 +14,7 @@ from asrkit.audio.samples import (
     MAX_RATE,
     MAX_SECONDS,
     MIN_RATE,
+    TOLERANCE,
     Source,
     name_of,
     no_channel,
@@ -22,7 +23,7 @@ from asrkit.audio.samples import (
 PIECE_SECONDS = 60.0  # seconds of a recording that are read at a time
 MAX_TRACKS = 1 << 16
 MAX_BYTES = 1 << 30  # of a recording inside another file
-TOLERANCE = 0.025  # seconds that a file may be shorter than its manifest says
+ROUNDING = 0.025  # seconds that a file may be shorter than a duration that replaces its header
 
 Name = Annotated[str, Field(max_length=1000)]
 
@@ -71,12 +72,15 @@ class Recording(BaseModel):
         else:
             rate, num_samples, num_channels = audio.info(self.source(), self.track)
         rest = num_samples / rate - start
-        duration = min(duration or rest, rest)
-        if duration <= 0:
+        if rest <= 0:
             raise audio.AudioError(
                 f"start must be below {num_samples / rate:.2f} s, the length of {self.audio}, got "
                 f"{start} s"
             )
+        if duration and duration > rest + TOLERANCE:
+            missing = audio.outside(start, start + duration, num_samples / rate)
+            raise audio.AudioError(f"{self.audio} {missing}: correct start and duration")
+        duration = min(duration or rest, rest)
         if self.channel is not None and self.channel >= num_channels:
             raise no_channel(self.audio, self.channel, num_channels)
         facts = {"duration": duration, "sample_rate": rate, "num_channels": num_channels}
@@ -92,10 +96,10 @@ class Recording(BaseModel):
         name = name_of(Path(self.audio))
         samples, rate = audio.read(self.source(), self.start or 0.0, self.duration, self.track)
         self.check_rate(rate)
-        if len(samples) < (self.duration - TOLERANCE) * rate:
+        if len(samples) < (self.duration - ROUNDING) * rate:
             raise audio.AudioError(
                 f"{name} has {len(samples) / rate:.2f} s, the manifest {self.duration:.2f} s: "
-                "correct duration, or remove sample_rate from its line to use the file's header"
+                "correct duration, or remove it from its line to use the file's header"
             )
         return samples if self.channel is None else samples[:, [self.channel]], rate
 

@@ -16,7 +16,7 @@ from asrkit import audio
 from asrkit.atomic_write import new_folder, refuse_existing
 from asrkit.audio.files import opened
 from asrkit.data.manifest import INDEX, LeftOut, ManifestError, require_shards
-from asrkit.data.recording import MAX_BYTES, TOLERANCE, Recording
+from asrkit.data.recording import MAX_BYTES, ROUNDING, Recording
 from asrkit.errors import reason, shown
 
 NUMBERS = {"start": "double", "duration": "double", "channel": "uint16", "track": "uint16",
@@ -143,7 +143,7 @@ def copied(recording: Recording) -> tuple[Recording, bytes, str] | None:
         rate, length = file.sample_rate, file.num_samples
     assert recording.duration is not None
     if rate != recording.sample_rate or (
-        length is not None and abs(length / rate - recording.duration) > TOLERANCE
+        length is not None and abs(length / rate - recording.duration) > ROUNDING
     ):
         return None  # a part, or a file that contradicts the manifest
     if path.stat().st_size > MAX_BYTES:

@@ -425,3 +425,17 @@ def test_starts_outside_the_file(start: float, data: bytes) -> None:
     assert len(audio.read(io.BytesIO(data), 0.0, 1e308)[0]) == 32000
     assert len(audio.load(io.BytesIO(data), start=1.5)) == 8000
     assert not len(audio.load(io.BytesIO(data), start=2.0))
+
+
+@pytest.mark.parametrize("data", [wav(), flac_of(0)], ids=["counted", "uncounted"])
+@pytest.mark.parametrize(("start", "duration", "said"), [
+    (0.0, 2.2, "has 2.00 s; 0 to 2.2 s are not all in it; the audio there is used"),
+    (1.5, 1.0, "has 2.00 s; 1.5 to 2.5 s are not all in it; the audio there is used"),
+    (0.0, 2.05, None), (1.5, 0.5, None), (0.0, None, None),
+])  # fmt: skip
+def test_parts_that_end_outside_the_file_are_reported(
+    start: float, duration: float | None, said: str | None, data: bytes,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    assert len(audio.read(io.BytesIO(data), start, duration)[0]) == 32000 - start * 16000
+    assert caplog.messages == ([f"audio in memory {said}"] if said else [])

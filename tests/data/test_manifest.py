@@ -143,8 +143,11 @@ def test_a_line_names_a_part_of_a_file(tmp_path: Path) -> None:
     assert whole.measured() == part(sample_rate=16000).measured() == part(**facts)
     assert part(duration=2.0, sample_rate=16000).measured() == part(**facts)
     assert part(start=0.5).measured().duration == 1.5
+    assert part(duration=2.05).measured() == part(**facts)  # rounded up
     for options, message in (
         ({"start": 2.0}, r"start must be below 2\.00 s, .* got 2\.0 s"),
+        ({"duration": 2.2}, r"has 2\.00 s; 0 to 2\.2 s are not all in it: correct start and dur"),
+        ({"start": 1.5, "duration": 1.0}, r"has 2\.00 s; 1\.5 to 2\.5 s are not all in it"),
         ({"channel": 1}, "has one channel, number 0, got channel 1"),
     ):
         with pytest.raises(AudioError, match=message):

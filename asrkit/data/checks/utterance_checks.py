@@ -9,13 +9,12 @@ import unicodedata
 from collections.abc import Callable, Sequence
 
 from asrkit import audio
-from asrkit.audio.samples import CANCELLED_DB
+from asrkit.audio.samples import CANCELLED_DB, TOLERANCE
 from asrkit.data.checks.facts import Check, Facts, Found, Rules, Severity, Signal
 from asrkit.errors import shown
 from asrkit.text import TextError
 from asrkit.text.marks import MISREAD, marks_in, reread
 
-TOLERANCE = 0.1  # s, as when reading: headers of lossy formats have slightly too long lengths
 # All 4645 recordings of five real corpora (an4, fsdd, yesno, librispeech-mini, kerstin) are
 # above -48 dBFS. The noise of rounding to 16 bits is at -101.
 SILENT_DB = -70.0
