@@ -103,15 +103,17 @@ def report(
     found = [each for each in heard if each is not None]
     if doubt := far_from_model([each.sureness for each in found]):
         print(f"asrkit decode: {doubt}", file=sys.stderr)
-    references, hypotheses, failed = [], [], 0
+    references, hypotheses, failed, textless = [], [], 0, 0
     for job, each in zip(jobs, heard, strict=True):
         if job.text is not None and each is not None:
             references.append(recognizer.rewrite(recognizer.normalizer(job.text)))
             hypotheses.append(each.text)
         failed += job.text is not None and each is None
+        textless += job.text is None and each is not None
     if not references:
         return
     without = f" without {failed} that could not be decoded" if failed else ""
+    without += f" without {textless} lacking a text" if textless else ""
     first = wer(references, hypotheses)
     for rate in (first, cer(references, hypotheses))[: 1 + (first.name != "CER")]:
         print(f"{rate.name} {rate}{without}", file=sys.stderr)

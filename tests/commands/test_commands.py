@@ -107,8 +107,13 @@ def test_decode_a_manifest(model: Path, tmp_path: Path, capsys: Output) -> None:
     texts = dict(line.split("\t") for line in shown.out.splitlines())
     assert [*texts] == [u["id"] for u in utterances]
     assert all(part in shown.err for part in ("WER", "CER", "of 13:"))
+    assert "without" not in shown.err
     assert run("decode", "--model", model, tmp_path / "1.flac") == 0
     assert capsys.readouterr().out.strip() == texts["u1"]
+    some = write_manifest(tmp_path / "some.jsonl", *utterances[:2], {"id": "x", "audio": "1.flac"})
+    assert run("decode", "--model", model, "--manifest", some) == 0
+    assert "of 4: " in (told := capsys.readouterr().err)
+    assert told.count(" without 1 lacking a text\n") == 2
 
 
 @pytest.mark.parametrize("command", ["decode", "stream", "verify", "info", "export", "pack"])
