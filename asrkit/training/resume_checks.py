@@ -23,11 +23,11 @@ TOKENIZER = "the tokenizer"
 
 
 def fixed(config: Config) -> dict[str, Any]:
-    """Return the settings that must not change, by name."""
+    """Return the settings that must not change, by dotted key."""
     training = config.training
     return {
-        "the configuration's model": of_weights(config.model),
-        "the configuration's text": config.text,
+        **{f"model.{key}": value for key, value in of_weights(config.model).items()},
+        **dict(dotted(config.text.model_dump(), "text.")),
         "training.optimizer": training.optimizer,
         "training.start_from": training.start_from,
         "training.keep": (training.keep == "adapters", training.adapter_rank),
@@ -62,15 +62,15 @@ def check_same(stored: Checkpoint, wanted: dict[str, str], config: Config, ranks
         raise TrainingCheckpointError(f"its configuration is damaged: {error}") from None
     identities = stored.identity or ({TOKENIZER: stored.tokenizer} if stored.tokenizer else {})
     hashes = [name for name in wanted if identities.get(name, wanted[name]) != wanted[name]]
-    barred = [name for name, _, _ in different(fixed(config), fixed(former))]
-    if barred := [*barred, *(name for name in hashes if name == TOKENIZER)]:
+    barred = [change(*each) for each in different(fixed(former), fixed(config))]
+    if barred := [*barred, *(["tokenizer"] if TOKENIZER in hashes else [])]:
         raise ConfigError(
-            f"--resume: {' and '.join(barred)} differ from those of the training in {folder}; "
-            "use the same, or start another training in another training.output_dir"
+            f"--resume: the training in {folder} has another {', '.join(barred)}; use the same, or "
+            "start another training in another training.output_dir"
         )
     before = settings(former, stored.ranks)
     changed = hashes + [
-        f"{key} ({reprlib.repr(before[key])} → {reprlib.repr(value)})"
+        change(key, before[key], value)
         for key, value in settings(config, ranks).items()
         if before.get(key, value) != value
     ]
@@ -79,8 +79,13 @@ def check_same(stored: Checkpoint, wanted: dict[str, str], config: Config, ranks
         raise ConfigError(
             f"--resume: training.epochs is {epochs}, but {done} epochs are already done"
         )
-    for change in changed:
-        logger.warning("changed at step %d: %s", stored.progress.step, change)
+    for each in changed:
+        logger.warning("changed at step %d: %s", stored.progress.step, each)
+
+
+def change(key: str, before: Any, value: Any) -> str:
+    """Return a setting's key with its former and its new value."""
+    return f"{key} ({reprlib.repr(before)} → {reprlib.repr(value)})"
 
 
 def settings(config: Config, ranks: int) -> dict[str, Any]:

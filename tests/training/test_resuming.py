@@ -42,11 +42,11 @@ SCHEDULE = {
     f"augmentation.noise=/{'n' * 5000}": "augmentation.noise (None → '/nnn",
 }
 FIXED = {
-    "model.kernel_size=6": "the configuration's model",
-    "text.case=upper": "the configuration's text",
-    "training.optimizer=adamw": "training.optimizer",
-    "training.start_from=small-en-alnum": "training.start_from",
-    "model.head.predictor_dim=8": "the configuration's model",
+    "model.kernel_size=6": "model.kernel_size (5 → 6)",
+    "text.case=upper": "text.case ('keep' → 'upper')",
+    "training.optimizer=adamw": "training.optimizer ('muon' → 'adamw')",
+    "training.start_from=small-en-alnum": "training.start_from (None → 'small-en-alnum')",
+    "model.head.predictor_dim=8": "model.head.predictor_dim (256 → 8)",
 }
 
 
@@ -75,8 +75,8 @@ def test_another_text_is_refused_and_nothing_changes(
     kept = {path: path.read_bytes() for path in (tmp_path / "out").rglob("*.*t*")}
     kept.pop(tmp_path / "out" / "train.log", None)
     assert main([*resume, "text.case=upper"]) == 2
-    told = "--resume: the configuration's text and the tokenizer differ from those"
-    assert told in capsys.readouterr().err
+    told = f"--resume: the training in {tmp_path}/out has another text.case ('keep' → 'upper'), "
+    assert f"{told}tokenizer; use the same" in capsys.readouterr().err
     assert all(path.read_bytes() == content for path, content in kept.items())
 
 
@@ -122,7 +122,8 @@ def test_another_network_is_refused(override: str, told: str, tmp_path: Path) ->
     found, config = config_of(tmp_path, *start), config_of(tmp_path, *start, override)
     with pytest.raises(ConfigError) as caught:
         check_same(found_of(found), {}, config, 1)
-    assert str(caught.value).startswith(f"--resume: {told} differ")
+    start = f"--resume: the training in {tmp_path}/out has another "
+    assert str(caught.value).startswith(f"{start}{told}; use the same")
     assert len(str(caught.value)) < 250 + len(str(tmp_path))
 
 
@@ -132,7 +133,7 @@ def test_labels_are_compared_with_a_checkpoint_of_an_earlier_version(tmp_path: P
     labels, config = torch.load(kept, weights_only=True)["the tokenizer"], config_of(tmp_path)
     stored = read_checkpoint(kept).model_copy(update={"config": config.model_dump(mode="json")})
     check_same(stored, {"the tokenizer": labels}, config, 1)  # control
-    with pytest.raises(ConfigError, match="--resume: the tokenizer differ"):
+    with pytest.raises(ConfigError, match="has another tokenizer; use the same"):
         check_same(stored, {"the tokenizer": "0123"}, config, 1)
 
 
