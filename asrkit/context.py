@@ -86,6 +86,19 @@ class FrameRate(NamedTuple):
         ahead = f"+{context.right * self.frame_ms}" if context.right else ""
         return f"{context.chunk_size * self.frame_ms}{ahead} ms"
 
+    def name_with_left(self, context: Context) -> str:
+        """Return "full", or the name with the left context: "320+160 ms, left 2560 ms"."""
+        left = "" if context.full else f", left {context.left * self.frame_ms} ms"
+        return f"{self.name(context)}{left}"
+
+    def options(self, context: Context, default: Context) -> str:
+        """Return the command's options for a context, each after a space."""
+        if context.full:
+            return "" if default.full else " --chunk-ms full"
+        names = ("--chunk-ms", "--left-ms", "--right-ms")
+        pairs = zip(names, context, default, strict=True)
+        return "".join(f" {name} {n * self.frame_ms}" for name, n, usual in pairs if n != usual)
+
     def context(
         self,
         default: Context,

@@ -93,11 +93,11 @@ def build(kind: str, model: RunnableModel, context: Context, threads: int | None
     """Make the backend from the export beside the model file."""
     path = find(kind, model, context)
     if path is None:
-        full, name = context.full, model.rate.name(context)
-        what, option = ("full context", " --chunk-ms full") if full else (f"chunks of {name}", "")
+        name = model.rate.name_with_left(context)
+        what = "full context" if context.full else f"chunks of {name}"
         raise UserError(
             f"backend {kind}: no export of this model for {what} lies beside it; "
-            f"asrkit export --format {kind}{option} writes one"
+            f"asrkit export --format {kind}{model.rate.options(context, model.live)} writes one"
         )
     return of_file(path, model, context, threads, PRECISIONS[kind])
 

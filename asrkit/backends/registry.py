@@ -26,7 +26,8 @@ Build = Callable[[RunnableModel, Context, int | None], Backend]
 
 def build_eager(model: RunnableModel, context: Context, threads: int | None) -> Backend:
     """Return the network in PyTorch, whose threads are set for the whole process."""
-    name, exported = model.rate.name(context), onnx.find("onnx", model, context) is not None
+    name = model.rate.name_with_left(context)
+    exported = onnx.find("onnx", model, context) is not None
     if model.path is not None and not model.path.is_file():
         other = "" if exported else f", or its export for {name}"
         raise UserError(f"{shown(model.path)} is missing: put it there{other}")

@@ -56,7 +56,9 @@ def verify(options: argparse.Namespace) -> int:
         print(f"{path}: {len(samples) / rate:.2f} s at {rate} Hz, packets of random sizes")
         # Full context never sees more at once.
         begins = samples[: rate * LONGEST_MS // 1000]
-        pairs = [(name_of(each), each, each, samples) for each in recognizers]
+        specs = [each.engine.spec for each in recognizers]
+        names = [each.rate.name_with_left(each.context) for each in specs]
+        pairs = [(name, each, each, samples) for name, each in zip(names, recognizers, strict=True)]
         pairs.append((f"second pass ({twice.context})", twice, full, begins))
         rows = []
         for name, live, offline, part in pairs:
@@ -81,12 +83,6 @@ def settings(options: argparse.Namespace, file: RunnableModel) -> list[Context]:
     rights = [context.right_context, *context.right_contexts]
     menu = (Context(*each) for each in product(chunks, context.left_contexts, rights))
     return [*dict.fromkeys([file.live, *menu, FULL])]
-
-
-def name_of(recognizer: Recognizer) -> str:
-    context = recognizer.engine.spec.context
-    left = "" if context.full else f", left {context.left * recognizer.frame_ms} ms"
-    return f"{recognizer.context}{left}"
 
 
 def compared(

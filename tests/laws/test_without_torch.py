@@ -112,7 +112,7 @@ def test_what_needs_torch_says_so_in_one_line(model: Path) -> None:
     lines = done.stderr.splitlines()
     assert len(lines) == len(commands)
     assert all("torch" in line and "pip install" in line for line in lines)
-    assert "has no export for 320 ms beside it" in lines[0]
+    assert "has no export for 320 ms, left 320 ms beside it" in lines[0]
     assert "backend eager: torch not installed" in lines[1]
 
 

@@ -39,6 +39,16 @@ def test_numbers_that_are_not_given_are_the_defaults() -> None:
     assert rate.context(FULL, left=3) == FULL
     names = [rate.name(each) for each in (LIVE._replace(right=0), LIVE, FULL)]
     assert names == ["640 ms", "640+160 ms", "full"]
+    assert rate.name_with_left(LIVE) == "640+160 ms, left 2560 ms"
+    assert rate.name_with_left(FULL) == "full"
+
+
+def test_options_are_those_that_differ_from_the_defaults() -> None:
+    rate, other = FrameRate(4), Context(8, 64, 0)
+    found = [rate.options(each, LIVE) for each in (LIVE, other, Context(16, 25, 4), FULL)]
+    assert found == ["", " --chunk-ms 320 --right-ms 0", " --left-ms 1000", " --chunk-ms full"]
+    assert rate.options(FULL, FULL) == ""
+    assert rate.options(other, FULL) == " --chunk-ms 320 --left-ms 2560"
 
 
 @pytest.mark.parametrize(
