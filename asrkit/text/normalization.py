@@ -134,6 +134,12 @@ def _unless_kept(match: re.Match[str]) -> str:
     return " "
 
 
+def _touches_symbol(match: re.Match[str]) -> bool:
+    (start, end), text = match.span(), match.string
+    beside = text[max(0, start - 1) : start] + text[end : end + 1]
+    return any(each in SYMBOLS or unicodedata.category(each)[0] == "S" for each in beside)
+
+
 def number_rule(language: str) -> Rule:
     """Return the rule that writes whole numbers in words."""
     need("num2words")
@@ -143,6 +149,8 @@ def number_rule(language: str) -> Rule:
         raise UserError(f"--numbers: the language {refusal(language, CONVERTER_CLASSES)}")
 
     def words(match: re.Match[str]) -> str:
+        if _touches_symbol(match):  # "$five" and "fifty%" are not what is said
+            return match[0]
         try:
             found = str(num2words(int(match[0]), lang=language)).replace(",", "")
         except FAULTS:  # of some languages, for large numbers

@@ -73,6 +73,7 @@ def test_changes_are_counted() -> None:
 NUMBERS = [
     ("en", "23 dogs, 1020 cats; 0.", "twenty three dogs, one thousand and twenty cats; zero."),
     ("en", "in 1984 007 10:30 B2B 3/4 -5 1.000 3.5 3rd 555 1234 12-13 x² 9999999999999999", None),
+    ("en", "$5 50% 100€ #1 +7 5+5, 8, 9 %", "$5 50% 100€ #1 +7 5+5, eight, nine %"),
     ("de", "23 Hunde", "dreiundzwanzig Hunde"),
 ]  # fmt: skip
 
