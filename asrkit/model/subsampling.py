@@ -52,16 +52,11 @@ class Subsampling(nn.Module):
         self, feats: Tensor, real: Tensor, past_feats: Tensor, past_hidden: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Compute `forward`, in pieces where that is faster."""
-        if not torch.jit.is_scripting():  # noqa: SIM102, or TorchScript would compile it
-            if is_cpu_inference(feats):
+        if not torch.jit.is_scripting():  # alone in its line, or TorchScript would compile the rest
+            exported = torch.compiler.is_compiling() or torch.jit.is_tracing()
+            if feats.device.type == "cpu" and not exported:
                 return in_pieces(self, self.rate, feats, real, past_feats, past_hidden)
         return self.forward(feats, real, past_feats, past_hidden)
-
-
-def is_cpu_inference(x: Tensor) -> bool:
-    """Return whether this step is computed eagerly, on a CPU and without a gradient."""
-    exported = torch.compiler.is_compiling() or torch.jit.is_tracing()
-    return x.device.type == "cpu" and not torch.is_grad_enabled() and not exported
 
 
 def in_pieces(

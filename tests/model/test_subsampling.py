@@ -69,9 +69,8 @@ def test_control_biases_before_the_stream_are_noticed() -> None:
 
 
 @pytest.mark.parametrize("kind", [*KINDS, {"kind": "conv8", "pad_stages": True}])
-@torch.no_grad()
 def test_subsampling_in_pieces(kind: str | dict) -> None:
-    """Padded rows; the control forgets the past and what is ahead of a piece."""
+    """Padded rows, and gradients; the control forgets the past and what is ahead of a piece."""
     subsampling = tiny_encoder(subsampling=kind, num_layers=1, num_mels=40).subsampling
     rate, draw = subsampling.rate, torch.Generator().manual_seed(0)
     frames = 70 * rate.factor + rate.lookahead
@@ -85,6 +84,9 @@ def test_subsampling_in_pieces(kind: str | dict) -> None:
     assert len(calls) == 5
     for piece, expected in zip(pieces, whole, strict=True):
         torch.testing.assert_close(piece, expected, rtol=0, atol=1e-9)
+    gradients = gradients_of(pieces[0], subsampling)
+    for gradient, expected in zip(gradients, gradients_of(whole[0], subsampling), strict=True):
+        torch.testing.assert_close(gradient, expected, rtol=0, atol=1e-9)
 
     def forgets(feats: Tensor, real: Tensor, *_: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         return subsampling(feats, real, *past)
@@ -92,6 +94,11 @@ def test_subsampling_in_pieces(kind: str | dict) -> None:
     blind = rate._replace(lookahead=0)
     broken = in_pieces(forgets, blind, feats, real, *past)[0]
     assert broken.shape != whole[0].shape or (broken - whole[0]).abs().max() > 1e-3
+
+
+def gradients_of(frames: Tensor, module: nn.Module) -> tuple[Tensor, ...]:
+    """Gradients of the frames' squares, by each parameter."""
+    return torch.autograd.grad(frames.square().mean(), list(module.parameters()))
 
 
 @pytest.mark.parametrize("kind", [
