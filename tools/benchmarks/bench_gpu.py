@@ -3,8 +3,8 @@
 The reference network of the benchmarks with random weights, from samples to the best labels of
 each frame, and a training step of it. Live: all streams step together, one chunk each, with
 features on the card, and copies from and to pinned memory. `graph` is the step captured as a CUDA
-graph, `compiled` this graph of the step that torch.compile made. An audio second a second is a
-stream that keeps up.
+graph, `compiled` this graph of the step that torch.compile made; in training steps `compiled` is
+each layer by torch.compile. An audio second a second is a stream that keeps up.
 """
 
 import argparse
@@ -183,12 +183,14 @@ def training(
 ) -> tuple[float, float]:
     """Seconds of a step on recordings of 15 s, and their seconds; in full context or chunks."""
     model = network(large, options, "kernels" in how).train()
+    if "compiled" in how:
+        for layer in model.encoder.layers:
+            layer.compile(dynamic=True)  # as for batches of many lengths
     context = FULL if "full" in how else CONTEXT
     draw, frames = torch.Generator().manual_seed(0), 1500
     feats = torch.randn(rows, frames, 80, generator=draw).to(options.device)
     tokens = torch.randint(1, VOCABULARY, (rows, LABELS), generator=draw).to(options.device)
-    lengths = torch.full((rows,), frames, device=options.device)
-    counts = torch.full((rows,), LABELS, device=options.device)
+    lengths, counts = torch.full((rows,), frames), torch.full((rows,), LABELS)  # on the CPU
     loss = Loss(model, [], 0.0)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
     kind = "cpu" if options.device == "cpu" else "cuda"
@@ -214,7 +216,7 @@ def cells(options: argparse.Namespace) -> Iterator[tuple[str, str, int, str, boo
         for dtype in DTYPES:
             for how in ("eager", "graph") if on_card else ("eager",):
                 yield "live", how, streams, dtype, False
-        if options.compile:
+        if options.compile and on_card:
             yield "live", "compiled", streams, "bfloat16", False
     if on_card and not options.quick:
         for streams in (1, 64, 512, 1024):
@@ -226,6 +228,8 @@ def cells(options: argparse.Namespace) -> Iterator[tuple[str, str, int, str, boo
             for with_kernels in kernels:
                 yield "offline", context + with_kernels, rows, dtype, False
                 yield "training", context + with_kernels, rows // 2, dtype, False
+            if options.compile:
+                yield "training", context + ", compiled", rows // 2, dtype, False
 
 
 def main() -> None:
@@ -238,11 +242,11 @@ def main() -> None:
         "--seconds", type=int, default=20, help="length of a recording (default 20)"
     )
     arguments.add_argument(
-        "--compile", action="store_true", help="also compile live steps, half a minute each"
+        "--compile",
+        action="store_true",
+        help="also compile live steps and the layers of training steps, half a minute each",
     )
     options = arguments.parse_args()
-    if options.compile and (options.device == "cpu" or "live" not in options.parts):
-        arguments.error("--compile needs a card as --device, and live among the --parts")
     if options.quick:
         options.seconds = 4
     facts = environment(options)
