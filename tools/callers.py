@@ -1,15 +1,14 @@
 """Callers of a server, many at a time and over real sockets, for bench_serve.py and ttfs.py.
 
-They talk at the speed of speech, each a recording after another, in packets of 100 ms, and begin
-one by one over the length of a call. Delays are from the packet that completes a chunk to the
-message with its text, once all callers talk, and from the end of the audio to the last message.
-Others misbehave: they leave in the middle of a call, stop reading, cut the connection, or send
-garbage, or audio as fast as they can.
+They talk at the speed of speech, each a recording after another, and begin one by one over the
+length of a call. Packets are masked once for all calls, which makes a client cheap. Delays are from
+the packet that completes a chunk to the message with its text, once all callers talk, and from the
+end of the audio to the last message. Others misbehave: they leave in the middle of a call, stop
+reading, cut the connection, or send garbage, or audio as fast as they can.
 """
 
 import asyncio
 import itertools
-import json
 import os
 import random
 import re
@@ -17,23 +16,21 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from websockets.asyncio.client import connect
+from protocols import RATE, REACH, Line, Protocol
+from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import WebSocketException
 
 from asrkit.data.inputs import jobs_of
 from asrkit.errors import UserError
 
-RATE = 16_000
-PACKET = RATE // 10  # samples
 RECORDINGS = 40  # of the manifest
 LOST = (OSError, KeyError, RuntimeError, WebSocketException, asyncio.TimeoutError)
-REACH = 240  # samples after a chunk's last frame begins that the frame needs
 MISDEEDS = "leaves", "deaf", "dies", "garbage", "floods"
 
 
@@ -47,36 +44,30 @@ class Talk(NamedTuple):
     recording: int
 
 
-async def talk(address: str, samples: np.ndarray, recording: int, since: float = 0.0) -> Talk:
+async def talk(line: Line, packets: list[bytes], recording: int, since: float = 0.0) -> Talk:
     """Stream a recording as a call; live texts count from `since`, seconds of time.monotonic."""
     sent: list[float] = []  # when each packet was
     partials, finals, late, seen = [], [], 0.0, 0
-    async with connect(address, max_size=None, compression=None) as client:
-        await client.send('{"type": "start"}')
-        await client.recv()
+    async with connect(line.address, max_size=None, compression=None) as client:
+        await begin(client, line.protocol)
         began = time.monotonic()
 
         async def send() -> None:
             nonlocal late
-            for number, start in enumerate(range(0, len(samples), PACKET), 1):
-                due = began + number * PACKET / RATE
+            for number, packet in enumerate(packets, 1):
+                due = began + number * line.packet / RATE
                 await asyncio.sleep(max(0.0, due - time.monotonic()))
                 late = max(late, time.monotonic() - due)
-                await client.send(samples[start : start + PACKET].tobytes())
+                client.transport.write(packet)
                 sent.append(time.monotonic())
-            await client.send('{"type": "end"}')
+            await client.send(line.protocol.end)
 
         sending = asyncio.create_task(send())
         try:
-            async for message in client:
-                now, got = time.monotonic(), json.loads(message)
-                if got["type"] == "error":
-                    raise RuntimeError(got["message"])
-                if got["type"] == "final":
-                    finals.append(got["text"])
-                if got["type"] == "ended":  # a client then closes, see docs/serve.md
-                    break
-                packet = (got.get("recognized", 0) + REACH) // PACKET
+            async for got in messages(client, line.protocol):
+                now = time.monotonic()
+                finals += final_text(got)
+                packet = (got.get("recognized", 0) + REACH) // line.packet
                 if got["type"] == "partial" and got["recognized"] > seen and packet < len(sent):
                     partials += [now - sent[packet]] if sent[packet] >= since else []
                     seen = got["recognized"]
@@ -87,12 +78,38 @@ async def talk(address: str, samples: np.ndarray, recording: int, since: float =
     return Talk(partials, now - sent[-1], late, " ".join(finals), recording)
 
 
+async def begin(client: ClientConnection, protocol: Protocol) -> None:
+    """Begin a call."""
+    if protocol.start:
+        await client.send(protocol.start)
+        await client.recv()
+
+
+async def messages(client: ClientConnection, protocol: Protocol) -> AsyncIterator[dict[str, Any]]:
+    """Return the messages of a call, up to the last one, after which a client closes."""
+    number = 0
+    async for message in client:
+        number += 1
+        got = protocol.read(str(message), number)
+        if got["type"] == "error":
+            raise RuntimeError(got["message"])
+        yield got
+        if got["type"] == "ended":
+            return
+
+
+def final_text(message: dict[str, Any]) -> list[str]:
+    """Return the text of a message that no later one changes, if it has one."""
+    return [message["text"]] if message["type"] != "partial" and "text" in message else []
+
+
 async def callers(
-    address: str, recordings: list[np.ndarray], count: int, seconds: float, lost: list[str],
+    line: Line, recordings: list[np.ndarray], count: int, seconds: float, lost: list[str],
     misbehaving: int = 0,
 ) -> list[Talk]:  # fmt: skip
     """Have clients talk, `count` for some seconds; append a line to `lost` for each lost call."""
-    others = [asyncio.create_task(troublemaker(address, recordings)) for _ in range(misbehaving)]
+    others = [asyncio.create_task(troublemaker(line, recordings)) for _ in range(misbehaving)]
+    packets = [line.packets(samples) for samples in recordings]
     call_s = float(np.mean([len(samples) / RATE for samples in recordings]))
     talks, since = list[Talk](), time.monotonic() + call_s
 
@@ -103,7 +120,7 @@ async def callers(
                 return
             recording = call % len(recordings)
             try:
-                talks.append(await talk(address, recordings[recording], recording, since))
+                talks.append(await talk(line, packets[recording], recording, since))
             except LOST as error:  # among them a missed ping
                 lost.append(f"{time.strftime('%X')} {error!r}")
                 await asyncio.sleep(1.0)
@@ -115,14 +132,14 @@ async def callers(
     return talks
 
 
-async def misbehave(address: str, samples: np.ndarray, draw: random.Random) -> None:
+async def misbehave(line: Line, samples: np.ndarray, draw: random.Random) -> None:
     """Make a call of a misbehaving client."""
     deed = draw.choice(MISDEEDS)
-    async with connect(address, max_size=None, compression=None) as client:
-        await client.send('{"type": "start"}')
-        for place in range(0, draw.randrange(len(samples)), PACKET):
-            await client.send(samples[place : place + PACKET].tobytes())
-            await asyncio.sleep(0.1 if deed in ("leaves", "dies") else 0.0)
+    async with connect(line.address, max_size=None, compression=None) as client:
+        await begin(client, line.protocol)
+        for packet in line.packets(samples[: draw.randrange(len(samples))]):
+            client.transport.write(packet)
+            await asyncio.sleep(line.packet / RATE if deed in ("leaves", "dies") else 0.0)
         if deed == "deaf":  # the buffers of both sides fill up
             client.transport.pause_reading()
             with suppress(asyncio.TimeoutError):
@@ -137,13 +154,13 @@ async def misbehave(address: str, samples: np.ndarray, draw: random.Random) -> N
             client.transport.abort()
 
 
-async def troublemaker(address: str, recordings: list[np.ndarray]) -> None:
+async def troublemaker(line: Line, recordings: list[np.ndarray]) -> None:
     """Misbehave again and again."""
     draw = random.Random()
     while True:
         # AttributeError: websockets aborts a connection that the server has closed.
         with suppress(*LOST, AttributeError):
-            await misbehave(address, draw.choice(recordings), draw)
+            await misbehave(line, draw.choice(recordings), draw)
         await asyncio.sleep(draw.random())
 
 
@@ -222,12 +239,12 @@ def in_trees(command: list[str], trees: list[str]) -> dict[str, tuple[list[str],
     return {name: (command, safe | {"PYTHONPATH": path}) for name, path in folders.items()}
 
 
-async def alone(address: str, samples: np.ndarray) -> str:
+async def alone(line: Line, samples: np.ndarray) -> str:
     """Return the text of a recording that is sent as fast as it is taken."""
     # The processes of --workers load their models first.
-    async with connect(address, max_size=None, compression=None, open_timeout=120) as client:
-        await client.send('{"type": "start"}')
-        await client.send(samples.tobytes())
-        await client.send('{"type": "end"}')
-        messages = [json.loads(message) async for message in client]
-    return " ".join(each["text"] for each in messages if each["type"] == "final")
+    async with connect(line.address, max_size=None, compression=None, open_timeout=120) as client:
+        await begin(client, line.protocol)
+        client.transport.write(b"".join(line.packets(samples)))
+        await client.send(line.protocol.end)
+        got = [message async for message in messages(client, line.protocol)]
+    return " ".join(text for each in got for text in final_text(each))

@@ -19,6 +19,7 @@ import sherpa_onnx
 from websockets.asyncio.server import ServerConnection, serve
 
 CHUNK, LEFT, FRAME = 16, 4, 640  # as exported; samples of an encoder frame
+MORE = 480  # samples: a step needs 3 more feature frames than its chunk has
 TAIL = np.zeros((CHUNK + 1) * FRAME, np.float32)
 
 
@@ -71,7 +72,8 @@ class Peer:
             if count := await self.decoded(stream):
                 chunks += count
                 text = self.recognizer.get_result(stream)
-                answer = {"type": "partial", "text": text, "recognized": chunks * CHUNK * FRAME}
+                recognized = chunks * CHUNK * FRAME + MORE
+                answer = {"type": "partial", "text": text, "recognized": recognized}
                 await websocket.send(json.dumps(answer))
             if isinstance(message, str):
                 break

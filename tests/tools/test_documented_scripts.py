@@ -37,6 +37,7 @@ LONG = {  # a server and its clients, or seconds to minutes
 }
 NOT_RUN = {
     "demo": "trains a model, as tests/recipes do, and opens a microphone",
+    "sherpa_binary": "needs a binary of sherpa-onnx-bin; bench_serve starts it",
     "sherpa_server": "needs an exported folder; bench_serve starts it",
     "check_inputs": "needs the programs ffmpeg, ffprobe, sox and lame",
     "accented_voice": "needs espeak-ng; what it shares with recipes/digits is tested there",

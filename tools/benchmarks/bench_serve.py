@@ -8,11 +8,16 @@
 Callers talk at the speed of speech, with --misbehaving beside others that misbehave. A lost call,
 or a text that is not that of the recording alone, ends the program with status 1. Contenders take
 turns, in the opposite order every second round. `--tree before=FOLDER` adds the asrkit of another
-checkout. Processor time is comparable while other programs use the cores; delays are not.
+checkout, `--sherpa-binary "NAME=BINARY OPTIONS"` sherpa-onnx's own server of chunks of 640 ms, see
+sherpa_binary.py. Processor time is comparable while other programs use the cores; delays are not.
+
+`--server-cores 0` leaves the other cores to the callers. A contender whose 99th percentile passes
+640 ms gets no more of them. "callers late" is the time by which they sent their packets too late.
 """
 
 import argparse
 import asyncio
+import os
 import statistics
 import sys
 from contextlib import ExitStack
@@ -27,13 +32,14 @@ from asrkit.audio import SAMPLE_RATE
 TOOLS = Path(__file__).parents[1]
 sys.path.insert(0, str(TOOLS))
 from callers import Talk, alone, callers, family, in_trees, read, serving, usage  # noqa: E402
+from protocols import STREAM, WENET, ZIPFORMER, Line  # noqa: E402
 
 TOO_LATE_MS = 640  # 99th percentile of the delay above which a contender gets no more callers
 
 
 class Contender(NamedTuple):
     name: str
-    address: str
+    line: Line
     process: int
     texts: list[str]  # of each recording alone
     idle_mb: float
@@ -67,7 +73,7 @@ def measured(
     before = spent(contender.process)
     lost: list[str] = []
     calling = callers(
-        contender.address, recordings, streams, options.seconds, lost, options.misbehaving
+        contender.line, recordings, streams, options.seconds, lost, options.misbehaving
     )
     talks = asyncio.run(calling)
     after = spent(contender.process)
@@ -86,6 +92,7 @@ def row(name: str, streams: int, rounds: list[Round]) -> Row:
     middle = statistics.median
     cpu = [each.cpu_ms for each in rounds]
     last = [1000 * talk.final for each in rounds for talk in each.talks]
+    slow = [1000 * talk.late for each in rounds for talk in each.talks]
     return {
         "contender": name,
         "streams": streams,
@@ -96,6 +103,7 @@ def row(name: str, streams: int, rounds: list[Round]) -> Row:
         "p99, ms": middle([each.late(99) for each in rounds]),
         "end to last text p50, ms": middle(last),
         "p99 of that, ms": float(np.percentile(last, 99)),
+        "callers late p99, ms": float(np.percentile(slow, 99)),
         "MB a stream": middle([each.stream_mb for each in rounds]),
     }
 
@@ -114,6 +122,9 @@ def main() -> None:
     tree = "another checkout of asrkit; needs Python 3.11"
     arguments.add_argument("--tree", action="append", default=[], metavar="NAME=FOLDER", help=tree)
     arguments.add_argument("--sherpa", metavar="FOLDER", help="an export for sherpa-onnx")
+    arguments.add_argument("--sherpa-binary", action="append", default=[], metavar="NAME=COMMAND")
+    arguments.add_argument("--packet-ms", type=int, default=100)
+    arguments.add_argument("--server-cores", metavar="N,…", help="cores of the servers alone")
     arguments.set_defaults(threads=[1])
     options = arguments.parse_args()
     facts, threads = environment(options), str(options.threads[0])
@@ -126,19 +137,30 @@ def main() -> None:
     servers = in_trees(command, options.tree)
     if options.sherpa:
         servers["sherpa-onnx"] = ([str(TOOLS / "sherpa_server.py"), options.sherpa], {})
+    protocols = dict.fromkeys(servers, STREAM)
+    for name, binary in (each.split("=", 1) for each in options.sherpa_binary):
+        servers[name] = ([str(TOOLS / "sherpa_binary.py"), *binary.split()], {})
+        protocols[name] = ZIPFORMER if "--zipformer2-ctc-model" in binary else WENET
+    cores = os.sched_getaffinity(0)
+    own = {int(core) for core in (options.server_cores or "").split(",") if core}
     rows: list[Row] = []
     with ExitStack() as stack:
         contenders = []
+        os.sched_setaffinity(0, own or cores)  # servers inherit it
         for name, start in servers.items():
             address, process, _ = stack.enter_context(serving(*start))
-            texts = [asyncio.run(alone(address, samples)) for samples in recordings]
-            contenders.append(Contender(name, address, process, texts, spent(process)[2]))
+            line = Line(address, protocols[name], options.packet_ms * SAMPLE_RATE // 1000)
+            texts = [asyncio.run(alone(line, samples)) for samples in recordings]
+            contenders.append(Contender(name, line, process, texts, spent(process)[2]))
+        os.sched_setaffinity(0, cores - own or cores)
         for streams in map(int, options.streams.split(",")):
             rounds: dict[str, list[Round]] = {each.name: [] for each in contenders}
             for number in range(options.rounds):
                 for each in contenders[:: -1 if number % 2 else 1]:
                     found = measured(each, recordings, streams, options)
                     rounds[each.name].append(found)
+                    told = f"{each.name}, {streams} callers: p99 {found.late(99):.0f} ms"
+                    print(f"{told}, {found.cpu_ms:.2f} ms a second of audio", file=sys.stderr)
             rows += [row(each.name, streams, rounds[each.name]) for each in contenders]
             late = {each["contender"] for each in rows if float(str(each["p99, ms"])) > TOO_LATE_MS}
             contenders = [each for each in contenders if each.name not in late]
