@@ -37,6 +37,7 @@ MISDEEDS = "leaves", "deaf", "dies", "garbage", "floods"
 class Talk(NamedTuple):
     """The outcome of one recording of one client."""
 
+    begin: float  # seconds from the connection to the answer of the first message
     partials: list[float]  # seconds from the packet that completes a chunk to its message
     final: float  # seconds from the end of the audio to the last message
     late: float  # seconds that the client itself was behind, at most
@@ -48,6 +49,7 @@ async def talk(line: Line, packets: list[bytes], recording: int, since: float = 
     """Stream a recording as a call; live texts count from `since`, seconds of time.monotonic."""
     sent: list[float] = []  # when each packet was
     partials, finals, late, seen = [], [], 0.0, 0
+    asked = time.monotonic()
     async with connect(line.address, max_size=None, compression=None) as client:
         await begin(client, line.protocol)
         began = time.monotonic()
@@ -75,7 +77,7 @@ async def talk(line: Line, packets: list[bytes], recording: int, since: float = 
         finally:
             sending.cancel()
             await asyncio.gather(sending, return_exceptions=True)
-    return Talk(partials, now - sent[-1], late, " ".join(finals), recording)
+    return Talk(began - asked, partials, now - sent[-1], late, " ".join(finals), recording)
 
 
 async def begin(client: ClientConnection, protocol: Protocol) -> None:
