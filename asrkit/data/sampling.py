@@ -52,6 +52,14 @@ class EpochBatches:
         """The number of batches of the epoch on all ranks, including those before `start`."""
         return len(self.planned[2])
 
+    @property
+    def padding(self) -> float:
+        """The share of silence in the epoch's batches, which makes their rows equally long."""
+        places, begins, _ = self.planned
+        durations = self.durations[places if self.chosen is None else self.chosen[places]]
+        longest = np.maximum.reduceat(durations, begins[:-1])
+        return float(1.0 - durations.sum() / (longest * np.diff(begins)).sum())
+
     @cached_property
     def planned(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """The indices (n,), the begins of batches (batches + 1,), the order of batches (batches,).

@@ -56,8 +56,8 @@ class TrainingBatches(Sampler[tuple[str, list[int]]]):
             options, batches = self.config.training, planned.num_batches
             epochs, group = int(options.epochs), options.accumulate_batches * self.ranks.size
             logger.info(
-                "%d epochs of %d batches%s: about %d steps; epochs averaged: %d",
-                epochs, batches, f", {group} a step" if group > 1 else "",
+                "%d epochs of %d batches%s, %.1f %% padding: about %d steps; epochs averaged: %d",
+                epochs, batches, f", {group} a step" if group > 1 else "", 100 * planned.padding,
                 epochs * math.ceil(batches / group), min(int(options.average), epochs),
             )  # fmt: skip
         return iter(planned)

@@ -36,6 +36,20 @@ def test_every_utterance_once_within_the_budget(corpus: Path) -> None:
     assert max(sum(seconds[name] for name in ids) for ids in batches) <= 4.0 + 1.6
 
 
+@pytest.mark.parametrize("chosen", [None, np.arange(20, 80)])
+def test_padding_is_the_share_of_each_batch_beyond_its_utterances(
+    chosen: np.ndarray | None,
+) -> None:
+    durations = np.random.default_rng(0).uniform(1.0, 9.0, 100)
+    batches = EpochBatches(durations, 40.0, 5, seed=0, epoch=0, chosen=chosen)
+    found = [durations[places] for _, places in batches]
+    audio, full = sum(map(sum, found)), sum(len(each) * max(each) for each in found)
+    assert batches.padding == pytest.approx(1.0 - audio / full, abs=1e-12)
+    assert 0.02 < batches.padding < 0.5
+    one = EpochBatches(np.ones(100), 40.0, 5, seed=0, epoch=0)
+    assert one.padding == 0.0
+
+
 def first_places(count: int, epoch: int) -> list[int]:
     """Where in the manifest the first utterances of an epoch stand."""
     batches = EpochBatches(np.ones(count), 50.0, 2, seed=0, epoch=epoch)

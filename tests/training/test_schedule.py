@@ -17,7 +17,8 @@ from tests.training.test_shards import train
 DEFAULT = PROJECT / "conf" / "conformer.yaml"
 SPEEDS = [0.9, 1.0, 1.1]
 LINE = (
-    r"(?P<epochs>\d+) epochs of (?P<batches>\d+) batches: about (?P<steps>\d+) steps; "
+    r"(?P<epochs>\d+) epochs of (?P<batches>\d+) batches, \d+\.\d % padding: "
+    r"about (?P<steps>\d+) steps; "
     r"epochs averaged: (?P<averaged>\d+)\n"
 )
 AUTO = {"epochs": "auto", "average": "auto"}
