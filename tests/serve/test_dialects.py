@@ -237,12 +237,12 @@ STEPS: dict[str, tuple[Kind, list[tuple[Any, Any]]]] = {
         (BEGUN, [{"sample_rate": 8000, "pause_ms": 0, "end_of_turn": "off"}]),
     ]),
     "realtime: warnings": (realtime(), [
-        (change(noise_reduction={"type": "near_field"}, transcription={"prompt": "☃, seven"},
+        (change(noise_reduction={"type": "near_field"}, transcription={"keywords": ["☃", "seven"]},
                 turn_detection={"type": "server_vad", "threshold": 0.5, "create_response": None}),
          [updated(), {"type": "warning", "message": SNOWMAN}, {
              "type": "warning", "message": "no effect here: session.audio.input.noise_reduction, "
              "session.audio.input.turn_detection.threshold"}]),
-        (change(transcription={"language": "en-US", "prompt": ""}), [updated()]),
+        (change(transcription={"language": "en-US", "keywords": []}), [updated()]),
         (change(transcription={"language": "de"}),
          [updated(), {"message": "language 'de' has no effect: the model recognises en"}]),
     ]),

@@ -111,7 +111,7 @@ REFUSED: list[tuple[dict[str, Any], int, str]] = [
     ({"data": {str(i): "a" for i in range(9999)}}, 400, "multipart"),
     ({"headers": kind("multipart/form-data")}, 400, "boundary"),
     ({"content": b"--x\r\ngarbage", "headers": MULTI}, 400, ""),
-    ({"content": b'--x\r\ncontent-disposition: form-data; name="a"\r\n\r\nb\r\n' * 30,
+    ({"content": b'--x\r\ncontent-disposition: form-data; name="a"\r\n\r\nb\r\n' * 101,
       "headers": MULTI}, 400, "fields"),
 ]  # fmt: skip
 
@@ -140,18 +140,22 @@ def form(**fields: Any) -> Transcription:
 
 
 def test_phrases_are_separated_by_commas() -> None:
-    assert form(prompt="seven,,a meeting!, ", hotwords="nine").wish.phrases == [
-        "seven", "a meeting!", "nine",
-    ]  # fmt: skip
+    fields = {"prompt": "seven,,a meeting!, ", "hotwords": "nine", "keywords_": ["oh", "", "x y"]}
+    assert form(**fields).wish.phrases == ["seven", "a meeting!", "nine", "oh", "x y"]
 
 
 def test_warnings_are_a_header(address: str, server: Server, recordings: Recordings) -> None:
     path, _ = recordings[0]
     create = client_of(address).audio.transcriptions.with_raw_response.create
-    found = create(model="small-en-alnum", file=path, prompt="☃, seven", temperature=0.4)
+    chunking: Any = {"type": "server_vad", "threshold": 0.5}  # a field for each key
+    found = create(
+        model="small-en-alnum", file=path, prompt="☃, seven", chunking_strategy=chunking,
+        extra_body={"keywords": ["eight"] * 30, "languages": ["en", "de"]},
+    )  # fmt: skip
     said = ascii("the model cannot write '☃': left out of the preferred phrases")[1:-1]
-    assert found.headers["x-asrkit-warning"] == f"{said}; no effect here: temperature"
-    preferred = server.models["small-en-alnum"].recognizer.with_hotwords(["seven"])
+    unused = "chunking_strategy[type], chunking_strategy[threshold], languages[]"
+    assert found.headers["x-asrkit-warning"] == f"{said}; no effect here: {unused}"
+    preferred = server.models["small-en-alnum"].recognizer.with_hotwords(["seven", "eight"])
     assert found.parse().text == preferred.transcribe(path).text
     assert "x-asrkit-warning" not in create(model="small-en-alnum", file=path).headers
 

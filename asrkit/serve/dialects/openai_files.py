@@ -21,11 +21,13 @@ from asrkit.serve.uploads import Decoding
 
 OPENAI_MODEL = re.compile(r"whisper-1|gpt-[\w.-]+")
 TIMES = "timestamp_granularities[]"
-# Fields of OpenAI's and faster-whisper's servers that have no effect: asrkit does not sample texts.
+# Fields of OpenAI's and faster-whisper's servers that have no effect, without the [] of lists and
+# the [key] of objects: asrkit does not sample texts.
 IGNORED = (
-    "temperature", "chunking_strategy", "include[]", "known_speaker_names[]",
-    "known_speaker_references[]", "vad_filter",
+    "temperature", "chunking_strategy", "include", "known_speaker_names",
+    "known_speaker_references", "languages", "vad_filter",
 )  # fmt: skip
+MOST_FIELDS, FIELD_BYTES = 100, 1 << 18  # of a form; a keyword is a field
 UNDETERMINED = "und"  # ISO 639's code of a language that nobody stated
 WARNING = "X-Asrkit-Warning"  # header of a response
 
@@ -38,6 +40,7 @@ class Fields(BaseModel):
     language: str = ""
     prompt: str = ""
     hotwords: str = ""
+    keywords: Annotated[list[str], Field(alias="keywords[]")] = []
     response_format: Literal["json", "text", "srt", "vtt", "verbose_json"] = "json"
     channels: Literal["mix", "split"] = "mix"
     stream: bool = False
@@ -56,7 +59,8 @@ async def read(request: Request, server: Server, stack: AsyncExitStack) -> FileR
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "multipart/form-data":
         raise UserError(f"expected multipart/form-data with a file, got {shown(kind)}")
-    asked = Transcription(await stack.enter_async_context(request.form(max_files=1, max_fields=20)))
+    form = request.form(max_files=1, max_fields=MOST_FIELDS, max_part_size=FIELD_BYTES)
+    asked = Transcription(await stack.enter_async_context(form))
     name = asked.wish.model or ""
     try:
         asked.grant = await server.grant(asked.wish)
@@ -81,10 +85,11 @@ class Transcription:
         (self.file, *_) = values.pop("file", [None])
         if not isinstance(self.file, UploadFile):
             raise UserError("file: expected an audio file")
-        unused = [name for name in IGNORED if values.pop(name, None)]
+        unused = [name for name in values if name.partition("[")[0] in IGNORED]
         values = {
             name: each[0] if len(each) == 1 and not name.endswith("[]") else each
             for name, each in values.items()
+            if name not in unused
         }
         self.fields = fields = checked(Fields.model_validate, values)
         if fields.stream:
@@ -92,7 +97,7 @@ class Transcription:
         self.split = fields.channels == "split"
         unused += [TIMES] if TIMES in values and fields.response_format != "verbose_json" else []
         self.warnings = [*filter(None, [without_effect(unused)])]
-        phrases = [*phrases_of(fields.prompt), *phrases_of(fields.hotwords)]
+        phrases = phrases_of(fields.prompt, fields.hotwords, *fields.keywords)
         self.wish = Wish(fields.model, OPENAI_MODEL, fields.language, phrases=phrases)
 
     async def blocks(self) -> AsyncIterator[bytes]:

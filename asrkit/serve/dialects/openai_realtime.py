@@ -56,6 +56,7 @@ class ServerVad(BaseModel):
 class Transcription(BaseModel):
     model: str | None = None
     prompt: Annotated[str, Field(max_length=10_000)] = ""
+    keywords: list[Annotated[str, Field(max_length=1000)]] = []
     language: Annotated[str, Field(max_length=100)] | None = None
 
 
@@ -132,8 +133,9 @@ class Realtime(Dialect):
             pause_ms = vad.silence_duration_ms or self.pause_ms or PAUSE_MS
             vad.silence_duration_ms = pause_ms  # the client receives this session
         wish = Wish(
-            asked.model, OPENAI_MODEL, asked.language or "", phrases=phrases_of(asked.prompt),
-            pause_ms=pause_ms, end_of_turn="off" if vad is None else None,
+            asked.model, OPENAI_MODEL, asked.language or "",
+            phrases=phrases_of(asked.prompt, *asked.keywords), pause_ms=pause_ms,
+            end_of_turn="off" if vad is None else None,
         )  # fmt: skip
         return Begin(wish, settings.format.rate, settings=(kind, session, warning))
 

@@ -89,6 +89,6 @@ def bytes_of(text: str, field: str) -> bytes:
         raise UserError(f"{field}: expected base64") from None
 
 
-def phrases_of(prompt: str) -> list[str]:
-    """Return the phrases of a prompt, which commas separate."""
-    return [each for each in map(str.strip, prompt.split(",")) if each]
+def phrases_of(*prompts: str) -> list[str]:
+    """Return the phrases of prompts, which commas separate."""
+    return [each for each in map(str.strip, ",".join(prompts).split(",")) if each]
