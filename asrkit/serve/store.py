@@ -231,7 +231,7 @@ class AsyncStore:
 
     def __init__(self, store: Store) -> None:
         self.store, self.survives = store, store.survives
-        self.is_down = False  # whether the store did not answer the last time
+        self.is_down = False  # whether the store did not answer, or the last sweep failed
         self._threads = CapacityLimiter(THREADS)
 
     async def put(self, name: str, entry: StoredCall) -> bool:
@@ -256,8 +256,7 @@ class AsyncStore:
             try:
                 await self._run(self.store.sweep, PATIENCE_S + SWEEP_S, retries=True)
             except OSError as error:
-                if not self.is_down:
-                    logger.warning("expired calls could not be removed: %s", reason(error))
+                self._note_down(reason(error))
                 continue
             if self.is_down:
                 self.is_down = False
@@ -274,8 +273,11 @@ class AsyncStore:
             with fail_after(patience):
                 return await to_thread.run_sync(work, abandon_on_cancel=True, limiter=self._threads)
         except TimeoutError as error:
-            if not self.is_down:
-                why = str(error) or f"the store did not answer within {patience:g} s"
-                logger.warning("calls continue but are not saved: %s", why)
-                self.is_down = True
+            self._note_down(str(error) or f"the store did not answer within {patience:g} s")
             raise OSError("the store does not answer") from None
+
+    def _note_down(self, why: str) -> None:
+        """Fail all methods at once until a sweep succeeds."""
+        if not self.is_down:
+            logger.warning("calls continue but are not saved: %s", why)
+        self.is_down = True

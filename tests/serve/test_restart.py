@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 from websockets.exceptions import ConnectionClosed, InvalidMessage
@@ -114,7 +115,10 @@ def test_a_redis_that_goes_away_and_comes_back_is_no_end_of_a_call(
             first.close()
             caller.send(client, size // 2)
             wait_until(lambda: "could not be saved" in caplog.text)
+            # Also where nobody calls: a store that refuses connections does not answer.
+            wait_until(lambda: httpx.get(f"http://{address}/readyz").status_code == 503)
             with running_redis(port):
+                wait_until(lambda: httpx.get(f"http://{address}/readyz").status_code == 200)
                 caller.send(client, size * 3 // 4)
                 caller.listen(client, timeout=1.0)
                 client.socket.close()
