@@ -204,6 +204,8 @@ class Server:
         if (count := max(len(wish.hotwords), len(wish.phrases))) > most:
             raise UserError(f"a call may have at most {most} hotwords, got {count}")
         phrases, left_out = await self._preferred(model, wish.phrases)
+        if wish.hotwords and not recognizer.final_search.takes_fusion:
+            raise UserError(f"hotwords: {UNPREFERRED}")
         # A thousand take 30 ms, too long for the event loop.
         if hotwords := wish.hotwords or phrases:
             recognizer = await asyncio.to_thread(recognizer.with_hotwords, hotwords)

@@ -179,6 +179,15 @@ def test_the_callers_ends_leave_the_servers_other_options(
     assert (found and vars(found)) == (expected and vars(expected))
 
 
+def test_hotwords_need_a_search_that_the_server_can_be_started_with(models: Server) -> None:
+    """Also the page shows this error to who cannot know the options of a search."""
+    option = "start asrkit serve with --second-search prefix_beam"
+    (warning,) = granted(models, "gpt-loud", phrases=["seven"]).warnings
+    assert option in warning
+    with pytest.raises(asrkit.UserError, match=f"hotwords: .*{option}"):
+        granted(models, "gpt-loud", hotwords=["seven"])
+
+
 def test_ends_of_turns_need_a_label(models: Server) -> None:
     with pytest.raises(asrkit.UserError, match="end_of_turn low: this model has no label"):
         granted(models, end_of_turn="low")
