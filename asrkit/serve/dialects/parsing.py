@@ -54,10 +54,13 @@ def checked(validate: Callable[[Any], Value], value: object, place: str = "") ->
 
 
 def problem(error: ValidationError) -> str:
-    """Return the first problem of a message, in one line."""
-    first = error.errors(include_url=False, include_input=False)[0]
-    place = ".".join(map(str, first["loc"])) or "the message"
-    return printable(f"{place}: {first['msg']}"[:200])
+    """Return a problem of a message, in one line."""
+    # Each type of a union has a problem. The one deepest inside tells most, such as "should have at
+    # least 1 character" and not "should be an object".
+    problems = error.errors(include_url=False, include_input=False)
+    deepest = max(reversed(problems), key=lambda each: len(each["loc"]))
+    place = ".".join(map(str, deepest["loc"])) or "the message"
+    return printable(f"{place}: {deepest['msg']}"[:200])
 
 
 def unused(given: Mapping[str, Any], known: BaseModel, place: str = "") -> Iterator[str]:
