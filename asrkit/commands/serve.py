@@ -333,14 +333,17 @@ def recognizers(options: argparse.Namespace) -> dict[str, Recognizer]:
     # The event loop needs a worker's interpreter lock after each packet, and waited 5 ms for it.
     sys.setswitchinterval(0.0005)
     found: dict[str, Recognizer] = {}
+    loaded: dict[str, Recognizer] = {}  # by path: several names of a model share its memory
     for text in options.model or [DEFAULT]:
         name, _, path = text.partition("=")
         if not path or Path(name).name != name:  # a file's path, which may contain "="
             name, path = name_of(text), text
         if name in found:
             raise UserError(f"two models have the name {shown(name)}: write --model OTHER={path}")
-        one = argparse.Namespace(**vars(options) | {"model": path, "model_threads": 1})
-        found[name] = load_recognizer(one)
+        if path not in loaded:
+            one = argparse.Namespace(**vars(options) | {"model": path, "model_threads": 1})
+            loaded[path] = load_recognizer(one)
+        found[name] = loaded[path]
     return found
 
 

@@ -16,7 +16,7 @@ import httpx
 import pytest
 import soundfile
 
-from asrkit.commands.serve import main, name_of, origin
+from asrkit.commands.serve import arguments_of, main, name_of, origin, recognizers
 from asrkit.pretrained import ready_models
 from asrkit.serve import logs
 from tests.conftest import PROJECT, speech
@@ -77,6 +77,14 @@ def test_collections_do_not_search_what_was_loaded(monkeypatch: pytest.MonkeyPat
     assert main(["--port", "0", "--streams", "3"]) == 0
     gc.unfreeze()
     assert frozen[0] > 100_000
+
+
+def test_names_of_one_model_share_its_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "setswitchinterval", lambda seconds: None)
+    models = ["--model", "a=small-en-alnum", "--model", "b=small-en-alnum"]
+    other = ["--model", f"c={ready_models()['small-en-alnum']}"]  # control: by another path
+    found = recognizers(arguments_of().parse_intermixed_args([*models, *other]))
+    assert found["a"] is found["b"] is not found["c"]
 
 
 @pytest.fixture
