@@ -32,7 +32,8 @@ struct Stream {  // a stream of samples; any number of streams share a session
     chunk = std::stoul(about("chunk_length"));
     ahead = std::stol(about("samples_ahead"));
     std::istringstream lines(about("symbols"));
-    for (std::string symbol; std::getline(lines, symbol);) symbols.push_back(symbol);
+    for (std::string symbol; std::getline(lines, symbol);)  // the end of a turn is not text
+      symbols.push_back(symbol == "<eou>" || symbol == "<EOU>" ? "" : symbol);
     for (size_t i = 0; i < session.GetInputCount(); ++i) {
       std::string name = session.GetInputNameAllocated(i, allocator).get();
       auto type = session.GetInputTypeInfo(i);

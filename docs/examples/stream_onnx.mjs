@@ -16,7 +16,8 @@ class Stream {
     if (about.samples_before !== "0" || about.samples_after !== "0")
       throw new Error("this model needs samples before and after a stream: see docs/export.md");
     this.session = session;
-    this.symbols = ["", ...about.symbols.split("\n")]; // label 0 is the blank
+    const text = (symbol) => (["<eou>", "<EOU>"].includes(symbol) ? "" : symbol); // the end of a turn
+    this.symbols = ["", ...about.symbols.split("\n").map(text)]; // label 0 is the blank
     this.chunk = Number(about.chunk_length); // samples
     this.ahead = Number(about.samples_ahead ?? 0); // in the past, without a frame so far
     this.state = {};

@@ -18,7 +18,10 @@ class Stream:
         about = session.get_modelmeta().custom_metadata_map
         if (about["samples_before"], about["samples_after"]) != ("0", "0"):
             raise ValueError("this model needs samples before and after a stream: docs/export.md")
-        self.session, self.symbols = session, ["", *about["symbols"].split("\n")]  # 0 is the blank
+        self.session = session
+        ends = ("<eou>", "<EOU>")  # labels for the end of a turn, which are not text
+        texts = ["" if each in ends else each for each in about["symbols"].split("\n")]
+        self.symbols = ["", *texts]  # label 0 is the blank
         inputs = {each.name: each for each in session.get_inputs()}
         self.past, self.chunk = inputs["past"].shape[1], int(about["chunk_length"])  # samples
         self.ahead = int(about.get("samples_ahead", 0))  # in the past, without a frame so far

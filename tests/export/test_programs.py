@@ -180,6 +180,23 @@ def test_the_page_names_all_that_the_file_has(of_one_stream: Path) -> None:
     assert {*about, *json.loads(about["asrkit"]), *shapes, *(outputs - carried)} <= named
 
 
+@pytest.mark.parametrize("label", ["<eou>", "<EOU>", "<control>"])
+def test_the_end_of_a_turn_is_not_text(
+    label: str, of_one_stream: Path, spoken: Spoken, tmp_path: Path
+) -> None:
+    import onnx as onnx_package
+
+    model, (wav, text) = onnx_package.load(of_one_stream), next(iter(spoken.items()))
+    (symbols,) = (each for each in model.metadata_props if each.key == "symbols")
+    word = f" {text.split()[1]}"
+    assert word in symbols.value.split("\n")
+    symbols.value = "\n".join(label if each == word else each for each in symbols.value.split("\n"))
+    onnx_package.save(model, tmp_path / "model.onnx")
+    shown = printed(program("py", tmp_path), tmp_path / "model.onnx", wav)[-1]
+    assert word not in f" {shown}"
+    assert (label in shown) == (label == "<control>")
+
+
 def test_a_stream_with_ends_of_its_own_is_refused(of_one_stream: Path, tmp_path: Path) -> None:
     import onnx as onnx_package
 
