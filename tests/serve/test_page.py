@@ -141,6 +141,11 @@ def test_the_microphone_and_a_file(
         assert tab.evaluate("document.getElementById('text').innerText").split() == (
             result.text.split()
         )
+        tab.evaluate(  # as a page of another machine without https
+            "Object.defineProperty(navigator, 'clipboard', { value: undefined }); "
+            "document.getElementById('copy').click()"
+        )
+        tab.wait("document.getElementById('status').textContent.includes('only for https')")
         tab.evaluate(
             "URL.createObjectURL = (blob) => { blob.text().then((text) => { window.srt = text }); "
             "return 'data:,' }; document.getElementById('srt').click()"

@@ -224,6 +224,7 @@ $("file").onchange = ({ target }) => target.files[0] && sendFile(target.files[0]
 $("txt").onclick = () => download("txt");
 $("srt").onclick = () => download("srt");
 $("copy").onclick = async () => {
+  if (!navigator.clipboard) return say("Browsers allow copying only for https pages and for localhost.", true);
   await navigator.clipboard.writeText(texts.txt());
   say("Copied.");
 };
