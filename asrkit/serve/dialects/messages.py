@@ -147,6 +147,7 @@ Request: TypeAlias = Start | Resume | Commit | End
 Reply: TypeAlias = Started | Partial | Final | Ended | Error
 _REQUEST: TypeAdapter[Request] = TypeAdapter(Annotated[Request, Field(discriminator="type")])
 _REPLY: TypeAdapter[Reply] = TypeAdapter(Annotated[Reply, Field(discriminator="type")])
+_WORDS = TypeAdapter(list[TimedWord])
 
 
 def parsed(text: str) -> Request:
@@ -173,4 +174,4 @@ def answer(text: str | bytes) -> Reply | None:
 
 
 def timed(words: tuple[Word, ...]) -> list[TimedWord]:
-    return [TimedWord(**word._asdict(), spaced=word.spaced) for word in words]
+    return _WORDS.validate_python(words, from_attributes=True)
