@@ -40,7 +40,7 @@ def listen(options: argparse.Namespace) -> int:
 
     check_source(options)
     address = address_of(options.url)
-    token = token_in(options.token_file) or os.environ.get("ASRKIT_TOKEN")
+    token = token_in(options.token_file) or os.environ.get("ASRKIT_TOKEN") or None
     with ExitStack() as stack, screen_of(options) as screen:
 
         def start(sample_rate: int, channels: int) -> RemoteSession:
