@@ -154,7 +154,8 @@ async def converse(conversation: "Conversation") -> None:
     try:
         with conversation.stack:
             await conversation.run()
-    except LeftError:
+    except LeftError as left:
+        left.__traceback__ = None  # `conversation.end` holds the error: a cycle, see `run`
         if conversation.calls:
             server.figures.dropped.labels("disconnect").inc()
         return
@@ -194,6 +195,7 @@ class Conversation:
             await self.end
         finally:
             await stop(self.tasks)
+            self.writers = []  # their errors have frames that hold this object: a cycle
 
     def start(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         """Run work beside the reading; its error ends the conversation."""

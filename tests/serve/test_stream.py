@@ -1,8 +1,11 @@
 """/v1/stream: what comes back is what the recogniser makes of the same samples alone."""
 
 import asyncio
+import gc
 import itertools
 import json
+import time
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -116,6 +119,30 @@ def test_other_rates_encodings_and_commits(
     results = [alone.transcribe(part, 8000) for part in parts]
     assert [each["text"] for each in finals] == [result.text for result in results]
     assert finals[1]["start"] == round(middle / 8000 + results[1].words[0].start, 3)
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+def test_a_call_that_is_over_needs_no_garbage_collection(
+    server: Server, address: str, recordings: Recordings, leaves: bool
+) -> None:
+    """Garbage collections stop all calls, and take longer the more calls they free."""
+    audio = recordings[0][1].tobytes()
+    gc.disable()
+    try:
+        client = start(address)
+        client.recv()
+        call = weakref.ref(next(iter(server.calls)))
+        if leaves:
+            client.send(audio)
+            client.close()
+        else:
+            converse(client, [audio])
+        until = time.monotonic() + 10
+        while call() is not None and time.monotonic() < until:
+            time.sleep(0.02)
+        assert call() is None
+    finally:
+        gc.enable()
 
 
 def test_audio_that_ends_within_a_sample_is_said(
