@@ -1,5 +1,6 @@
 """Functions that rewrite recognised text, for example with digits or capitals."""
 
+import functools
 import hashlib
 import importlib
 import inspect
@@ -75,6 +76,7 @@ def identity_of(function: Callable[..., Any]) -> str:
         has_state = getattr(function, "__closure__", None) or not (
             owner is None or inspect.ismodule(owner)
         )
+        has_state = has_state or isinstance(function, functools.partial)  # from 3.14 a routine
         if has_state or not inspect.isroutine(function) or "<" in name:
             raise UserError(
                 f"streams of a recognizer with the postprocess {shown(name)} cannot be saved: set "

@@ -353,7 +353,7 @@ def test_any_name_that_a_file_may_have(tmp_path: Path, monkeypatch: pytest.Monke
         with pytest.raises(audio.AudioError, match="is not audio") as error:
             audio.load(name)
         assert str(error.value).isprintable()
-    with pytest.raises(audio.AudioError, match="cannot be read: File name too long") as error:
+    with pytest.raises(audio.AudioError, match=r"File name too long|does not exist") as error:
         audio.load("x" * 5000)
     assert len(str(error.value)) < 500
 
