@@ -322,6 +322,8 @@ def write_exports(model: Path, context: Context) -> None:
     """Export a model to ONNX for its context and for full context, each in its own process."""
     command = ["export", "--model", str(model), "--format", "onnx"]
     commands = [command, *[[*command, "--chunk-ms", "full"]] * (not context.full)]
+    for arguments in commands:
+        logger.info("writing an export: asrkit %s", " ".join(arguments))
     processes = [
         subprocess.Popen(
             [sys.executable, "-m", "asrkit", *each], text=True,

@@ -64,15 +64,18 @@ def test_it_learns_and_the_file_works(corpus: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_training_writes_exports(corpus: Path, tmp_path: Path) -> None:
-    """One that cannot be written is a line of the log: `t5` has none in full context."""
+    """The log has both before they are made, and one that fails: `t5` has none in full context."""
     need_onnx()
     options = {"epochs": 1, "average": 1, "export": True}
     assert train(corpus, tmp_path / "out", "model.position={kind: t5}", **options) == 0
     path = tmp_path / "out" / "model.safetensors"
     assert asrkit.load(path).backend.kind == "onnx"
     log = (tmp_path / "out" / "train.log").read_text()
-    assert f"{path.stem}.640-2560ms.onnx: ctc, chunks of 640 ms with" in log
     full = f"asrkit export --model {path} --format onnx --chunk-ms full"
+    before, done, _ = log.partition(f"{path.stem}.640-2560ms.onnx: ctc, chunks of 640 ms with")
+    assert done
+    assert f" writing an export: {full.removesuffix(' --chunk-ms full')}\n" in before
+    assert f" writing an export: {full}\n" in before
     assert f" not written by {full}: asrkit export: " in log
     assert sorted(each.name for each in path.parent.glob("*.onnx")) == ["model.640-2560ms.onnx"]
 
