@@ -44,6 +44,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
         package.helper.set_model_props(graph, onnx.metadata(exported, file))
         package.save(graph, export_path(path, exported, "onnx"))
     write_wav(path.with_name("a.wav"), speech(3.0))
+    path.with_name("a.txt").write_text("a")
     return path
 
 
@@ -62,6 +63,7 @@ def test_commands_that_run_a_model(model: Path) -> None:
         f"align --model {model.name} --text a a.wav",
         f"info {full}",
         f"bench --model {alone} --streams 1",
+        "data import folder . --output corpus --dev 0",
     ]
     done = python(WITHOUT, *commands, cwd=model.parent)
     assert done.stdout.splitlines()[-1] == str([0] * len(commands)), done.stderr
@@ -105,6 +107,7 @@ def test_what_needs_torch_says_so_in_one_line(model: Path) -> None:
         f"pack --model {model.name} --output other.safetensors",
         f"verify --model {model.name} a.wav",
         "train --config digits",
+        "data check train.jsonl",
         f"export --model {model.name} --format onnx",
     ]
     done = python(WITHOUT, *commands, cwd=model.parent)
