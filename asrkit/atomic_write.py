@@ -73,6 +73,13 @@ def refuse_existing(path: Path) -> None:
         raise UserError(f"{shown(path)} exists already: name a new folder")
 
 
+def refuse_file(option: str, folder: Path) -> None:
+    """Raise UserError if the path of an option's folder, or a path above it, is a file."""
+    nearest = next(each for each in (folder, *folder.parents) if each.exists())
+    if not nearest.is_dir():
+        raise UserError(f"{option} must name a folder, but {shown(nearest)} is a file")
+
+
 def sweep(folder: Path) -> None:
     """Delete what killed processes left in a folder to which no other one writes."""
     for path in folder.glob(f"{PREFIX}*{SUFFIX}"):

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from asrkit.atomic_write import replacing, write_text
+from asrkit.atomic_write import refuse_file, replacing, write_text
 from asrkit.cli.parser import Parser
 from asrkit.extras import need
 from asrkit.terms import Terms
@@ -91,6 +91,7 @@ def prepare(config: Config, folder: Path, resume: bool, overrides: list[str]) ->
     from asrkit.config.read_yaml import ConfigError
     from asrkit.training.checkpoints import Checkpoints
 
+    refuse_file("training.output_dir", folder)
     checkpoints = Checkpoints(folder / "checkpoints").paths()
     if not resume and (checkpoints or any(folder.glob("**/*.safetensors"))):
         raise ConfigError(

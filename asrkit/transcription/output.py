@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from asrkit.atomic_write import replacing
+from asrkit.atomic_write import refuse_file, replacing
 from asrkit.data.inputs import as_text
 from asrkit.data.recording import Recording
 from asrkit.errors import UserError, printable
@@ -55,6 +55,7 @@ class Output:
                     "for a file per recording"
                 )
             return
+        refuse_file("--output-dir", self.folder)
         first: dict[str, Recording] = {}
         for job in jobs:
             other = first.setdefault(file_name(job), job)

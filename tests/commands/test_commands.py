@@ -154,6 +154,7 @@ FULL = ["--chunk-ms", "full"]
         ("stream", ["x.wav", "--mic-device", "1"], "--mic-device has no effect without --mic"),
         ("stream", ["--mic", "--simulate-realtime"], "-realtime has no effect with --mic"),
         ("decode", ["--format", "doc", "x.wav"], "--format must be one of txt, jsonl"),
+        ("decode", ["--output-dir", "text.wav/x", "x.wav"], "a folder, but text.wav is a file"),
         ("decode", ["--end-of-turn", "now", "x.wav"], "end_of_turn must be low, medium, high"),
         ("export", ["--what", "all", "--output", "x.ts"], "--what must be ctc or encoder or model"),
         # Options without effect beside another one.

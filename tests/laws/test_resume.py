@@ -115,6 +115,8 @@ def test_a_training_goes_on_alone(
     torch.save(state | {"wall_seconds": 3600.0}, path)
     assert main(command) == 2
     assert "already has a training; --resume continues it" in capsys.readouterr().err
+    assert main([*command, f"training.output_dir={command[1]}"]) == 2
+    assert "training.output_dir must name a folder, but " in capsys.readouterr().err
     assert (out / "config.yaml").read_text() == written
     assert main([*command, "--resume"]) == 0
     assert 3600 <= load_model(out / "model.safetensors").training["wall_seconds"] < 4200
