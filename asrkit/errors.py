@@ -10,6 +10,7 @@ from typing import Any
 
 DIRECTIONS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # change the direction
 LONGEST = 100  # characters of a value in a message
+URL = re.compile(r"(^|/)([a-z0-9]{2,8}):/(?!/)")  # the start of a URL in a Path: one slash is lost
 
 
 class UserError(ValueError):
@@ -22,11 +23,11 @@ class UserError(ValueError):
 def shown(value: object, longest: int = LONGEST) -> str:
     """Return a value's repr for a message: one line, printable, of at most `longest` characters.
 
-    Paths have no quotes. The middle of long values and the depths of nested ones are left out, so
-    the cost does not grow with the value.
+    Paths have no quotes, and a URL in a path has both its slashes. The middle of long values and
+    the depths of nested ones are left out, so the cost does not grow with the value.
     """
     if isinstance(value, PurePath):
-        text = printable(str(value))
+        text = printable(URL.sub(r"\1\2://", str(value)))
     else:
         short = reprlib.Repr()
         short.maxlevel = 3
@@ -61,8 +62,8 @@ def no_file(path: Path) -> str:
     """Return why a path names no file."""
     if path.exists():
         return "is a folder: name a file in it" if path.is_dir() else "is not a file"
-    if re.search(r"(^|/)[a-z0-9]{2,8}:/", str(path)):
-        return "does not exist: it is a URL, which is not read: download the file and name its path"
+    if URL.search(str(path)):
+        return "is a URL, but asrkit reads files: download it and name the path of the file"
     return "does not exist"
 
 

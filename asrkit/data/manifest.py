@@ -46,7 +46,7 @@ def lines_of(path: str | Path) -> Iterator[tuple[int, bytes]]:
     """
     path = Path(path)
     if not path.is_file():
-        raise ManifestError(f"{path} {no_file(path)}")
+        raise ManifestError(f"{shown(path, 300)} {no_file(path)}")
     kind = lines.LineKind("a manifest", ManifestError, MAX_LINE)
     with path.open("rb") as file:
         yield from lines.lines_in(file, str(path), kind)

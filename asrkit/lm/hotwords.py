@@ -148,7 +148,7 @@ def read_hotwords(path: str | Path, weight: float = WEIGHT) -> dict[str, float]:
         weight: weight of phrases without their own.
     """
     if not Path(path).is_file():
-        raise UserError(f"the file of hotwords {path} {no_file(Path(path))}")
+        raise UserError(f"the file of hotwords {shown(Path(path))} {no_file(Path(path))}")
     found: dict[str, float] = {}
     kind = LineKind("a list of hotwords", UserError, MAX_LINE)
     for number, text in text_lines(Path(path), kind):

@@ -366,10 +366,13 @@ def test_any_name_that_a_file_may_have(tmp_path: Path, monkeypatch: pytest.Monke
         ("header.wav", "header.wav has a header but no samples"),
         ("-", "- is a pipe, which is not read here: asrkit stream - reads it"),
         ("pipe", "pipe is a pipe, which is not read here: asrkit stream - reads it"),
-        ("m/https://host/a.wav", "which is not read: download the file and name its path"),
+        ("https://h/a", "https://h/a is a URL, but asrkit reads files: download it and name the "
+         "path of the file"),
+        ("m/https://h/a", "m/https://h/a is a URL, but asrkit reads files: download it and name "
+         "the path of the file"),
         ("a~b: 1.wav", "a~b: 1.wav does not exist"),  # a name like any other
     ],
-)
+)  # fmt: skip
 def test_paths_without_audio(
     path: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

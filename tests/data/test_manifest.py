@@ -170,7 +170,7 @@ def test_what_is_no_manifest(corpus: Path) -> None:
     for name, message in (
         (f"{corpus}/m.jsonl.gz", "m.jsonl.gz is not a gzipped file"),
         (f"{corpus}/none.jsonl", r"none\.jsonl does not exist"),
-        ("https://h/a", "does not exist: it is a URL"),
+        ("https://h/a", "^https://h/a is a URL, but asrkit reads files"),
         (f"{corpus}/twice.jsonl", "id 'dev0' occurs twice"),
     ):
         with pytest.raises(ManifestError, match=message):
