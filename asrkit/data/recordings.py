@@ -73,10 +73,15 @@ class Recordings:
         found = np.repeat(mask.to_numpy(), len(self.factors))
         return found if self.kept is None else found[self.kept]
 
+    @property
+    def rows(self) -> np.ndarray:
+        """The numbers (n,) of the recordings' rows in the table."""
+        kept = np.arange(len(self)) if self.kept is None else self.kept
+        return kept // len(self.factors)
+
     def texts(self, most: int) -> list[str]:
         """Return the texts of the recordings to use, or of `most` at equal distances."""
-        kept = np.arange(len(self)) if self.kept is None else self.kept
-        rows = np.unique(kept // len(self.factors))
+        rows = np.unique(self.rows)
         rows = rows[np.linspace(0, len(rows) - 1, min(len(rows), most)).astype(int)]
         return [text or "" for text in self.table["text"].take(rows).to_pylist()]
 

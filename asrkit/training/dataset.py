@@ -157,7 +157,7 @@ def fitting(
     Args:
         part: utterances of the manifest `path`; of more than MAX_TEXTS, only the presence of a
             text is checked.
-        left_out: list to which the other utterances are appended.
+        left_out: list to which the other utterances are appended, once for all their speeds.
         encode: encoder of the training texts; None does not check texts.
 
     Raises:
@@ -170,7 +170,8 @@ def fitting(
     if encode is not None:
         fits &= part.has_text
     doubtful = np.ones_like(fits) if encode is not None and len(part) <= MAX_TEXTS else ~fits
-    places = np.flatnonzero(doubtful).tolist()
+    places, rows = np.flatnonzero(doubtful).tolist(), part.rows
+    problems: dict[int, LeftOut] = {}  # of the first speed of each row that has one
     for place, each in zip(places, part.chosen(doubtful), strict=True):
         length, reason = float(seconds[place]), None
         if not shortest <= length <= longest:
@@ -180,8 +181,9 @@ def fitting(
         elif encode is not None:
             reason = encode.why_not(each.text or "", int(length * SAMPLE_RATE))
         if reason is not None:
-            left_out.append(LeftOut(each.id, reason))
+            problems.setdefault(int(rows[place]), LeftOut(each.id, reason))
             fits[place] = False
+    left_out += problems.values()
     chosen = part.chosen(fits)
     if not len(chosen):
         reasons = "".join(f"\n  {utterance}" for utterance in left_out[:5])

@@ -69,6 +69,21 @@ def test_what_cannot_be_used_is_named(tmp_path: Path) -> None:
     assert reasons["5"] == "too short: 5 encoder frames, but its labels need 8"
 
 
+def test_a_line_is_left_out_once_for_all_its_speeds(tmp_path: Path) -> None:
+    """So a count of them is one of lines. `short` fits its labels at all speeds but the fastest."""
+    write_wav(tmp_path / "ok.wav", speech(1.0))
+    write_wav(tmp_path / "short.wav", speech(0.15))
+    lines = [
+        {"id": name, "audio": f"{audio}.wav", "text": text}
+        for name, audio, text in (("none", "ok", ""), ("a", "ok", "yes"), ("b", "short", "noes"))
+    ]
+    path, left_out = str(write_manifest(tmp_path / "m.jsonl", *lines)), list[LeftOut]()
+    found = load_recordings(path, left_out).at_speeds([0.9, 1.0, 1.1])
+    kept = fitting(found, path, default_config(), left_out, ENCODE)
+    assert [each.id for each in kept] == ["a_sp0.9", "a", "a_sp1.1", "b_sp0.9", "b"]
+    assert [each.id for each in left_out] == ["none_sp0.9", "b_sp1.1"]
+
+
 @pytest.mark.parametrize("is_packed", [False, True])
 def test_lines_are_bounded(
     is_packed: bool, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
