@@ -76,7 +76,7 @@ def jobs_of(
             for number in range(count)
         ]
     if manifest:
-        jobs += read_recordings(manifest)
+        jobs += read_distinct(manifest)
     return jobs
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from asrkit.data.inputs import file_of, jobs_of
 from asrkit.errors import UserError
-from tests.conftest import write_wav
+from tests.conftest import write_manifest, write_wav
 
 
 def touched(*paths: Path) -> None:
@@ -41,6 +41,14 @@ def test_manifest_and_folder_without_audio_are_named(tmp_path: Path) -> None:
         "m.jsonl: is a manifest: name it with --manifest",
         f"{tmp_path}: has no file whose name ends like audio",
     ]
+
+
+def test_ids_of_a_manifest_are_distinct(tmp_path: Path) -> None:
+    """Outputs name a recording by its id. The id of a file is its path, which may occur twice."""
+    line = {"id": "x", "audio": "a.wav"}
+    with pytest.raises(UserError, match=r"m\.jsonl: id 'x' occurs twice"):
+        jobs_of([], str(write_manifest(tmp_path / "m.jsonl", line, line)), [])
+    assert len(jobs_of(["a.wav", "a.wav"], None, [])) == 2
 
 
 def test_folder_needs_pyarrow_if_it_has_shards(
