@@ -1,4 +1,4 @@
-"""Every option of every command: its help, and the error for a wrong value."""
+"""Every option of every command: its help, and the error for a wrong value; Ctrl-C twice."""
 
 import argparse
 import errno
@@ -15,7 +15,7 @@ from asrkit.cli.parser import (
     Target,
 )
 from tests.conftest import speech, write_manifest, write_wav
-from tests.running import run, talkative_model
+from tests.running import python, run, talkative_model
 
 ODD = ["x", "", "nan", "-1e99", "1e99", "9" * 5000, "\x1b]0;title\x07", "\ud800", "x" * 10**6]
 
@@ -135,3 +135,29 @@ def test_an_error_of_the_disk_is_one_line(
     assert Parser("asrkit x", "Do.", "asrkit x").run(work, []) == 2
     place = "a/b: " if name else ""
     assert capsys.readouterr().err == f"asrkit x: {place}no such file\n"
+
+
+PROGRAM = """
+import os, signal, sys, threading, time
+from asrkit.cli.parser import Parser
+
+def command(options):
+    def later():  # while the process waits for this thread to end
+        time.sleep(0.3)
+        for _ in range(3):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.1)
+        time.sleep(20)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    threading.Thread(target=later).start()
+    os.kill(os.getpid(), signal.SIGINT)
+    time.sleep(20)
+
+raise SystemExit(Parser("asrkit x", "X: y", "z").run(command, []))
+"""
+
+
+def test_a_second_interrupt_ends_a_command_without_a_traceback() -> None:
+    done = python(PROGRAM)
+    assert done.returncode == 130
+    assert done.stderr == "asrkit x: stopped\n"

@@ -1,23 +1,30 @@
-"""From recordings to scores: known outcomes, independent losses, and every way to recognise."""
+"""From recordings to scores: known outcomes, independent losses, written text."""
+
+from collections.abc import Callable
 
 import pytest
 import torch
 
 from asrkit.backends.pytorch import eager
+from asrkit.config.read_yaml import ConfigError
+from asrkit.config.schema import parse_config
 from asrkit.errors import UserError
 from asrkit.evaluation import Outcome, ReferenceRecording, Score, recognize, scores
 from asrkit.evaluation.calibration import calibration, calibration_error
 from asrkit.evaluation.delays import Delay
 from asrkit.evaluation.outcomes import ReferenceLoss
-from asrkit.evaluation.scoring import rates, unit_rates
+from asrkit.evaluation.scoring import rates, score_of, unit_rates
 from asrkit.evaluation.wer import ErrorRate
+from asrkit.evaluation.written import normalizer_of, rules_of, written
 from asrkit.model import FULL_CONTEXT, Context
 from asrkit.runtime import Recognizer, Result, Word
 from asrkit.search import GreedySearch
+from asrkit.terms import Terms
 from asrkit.text import CharTokenizer
 from asrkit.text.graphemes import spaced_units, units
 from asrkit.training import loss as training_loss
 from tests.conftest import feats_of, speech, tiny_model
+from tests.test_model_file import a_file
 
 
 def outcome(id: str, reference: str, text: str, **more: object) -> Outcome:
@@ -152,3 +159,55 @@ def test_calibration_error_of_two_bins_is_as_worked_out() -> None:
     assert calibration_error(confidences, right, bins=2) == pytest.approx(expected)
     assert calibration_error([1.0, 0.0], [True, False]) == 0.0
     assert calibration_error([1.0, 0.0], [False, True]) == 1.0
+
+
+REFERENCE = "Thank you, Bob. Goodbye!"
+
+
+@pytest.fixture(params=["english", "basic"])
+def normalize(request: pytest.FixtureRequest) -> Callable[[str], str]:
+    pytest.importorskip("whisper_normalizer")
+    found = normalizer_of(request.param)
+    assert found is not None
+    return found
+
+
+def test_marks_and_capitals_are_no_errors_of_normalised_words(
+    normalize: Callable[[str], str],
+) -> None:
+    for text, exact, normalized in (
+        (REFERENCE, 0, 0),
+        ("Thank you. Bob. Goodbye!", 1, 0),
+        ("Thank you, Bob. goodbye!", 1, 0),
+        ("Thank you, Rob. Goodbye!", 1, 1),  # a control
+    ):
+        found = score_of([outcome("1", REFERENCE, text)], normalize)
+        assert found.written is not None
+        assert (found.words.errors, found.written.normalized.errors) == (exact, normalized)
+
+
+def test_references_without_normalised_words_are_not_counted(
+    normalize: Callable[[str], str],
+) -> None:
+    found = written(["[laughs]", "Yes."], ["ha", "yes"], normalize)
+    assert (found.empty, found.normalized.errors, found.normalized.reference_units) == (1, 0, 1)
+    nothing = written(["[x]"], ["a"], normalize)
+    assert (nothing.normalized.rate, nothing.interval, nothing.empty) == (None, None, 1)
+
+
+def test_rules_are_those_of_the_language_or_of_the_user() -> None:
+    file = a_file(CharTokenizer(list("Aa.")))
+    assert rules_of(file) is None
+    assert rules_of(file, "basic") == "basic"
+    text = file.config.text.model_copy(update={"written": True})
+    on = file._replace(config=file.config.model_copy(update={"text": text}))
+    assert rules_of(on) == "basic"
+    assert rules_of(on._replace(terms=Terms(languages=("en", "de")))) == "english"
+    assert rules_of(on._replace(terms=Terms(languages=("de", "en")))) == "basic"
+
+
+def test_written_text_keeps_its_case() -> None:
+    values = {"data": {"train": "t", "dev": "d"}, "training": {"output_dir": "o"}}
+    assert parse_config(values | {"text": {"written": True}}).text.written
+    with pytest.raises(ConfigError, match=r"text.written needs text.case keep, got lower"):
+        parse_config(values | {"text": {"written": True, "case": "lower"}})

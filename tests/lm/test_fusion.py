@@ -21,10 +21,10 @@ from asrkit.text import CharTokenizer, SentencePieceTokenizer, Tokenizer, WordTo
 from asrkit.text.graphemes import complete_units, units
 from tests.lm.phrases import advance, worth
 from tests.search.test_prefix_beam import ALL, all_paths, nbest, random_log_probs, textbook
-from tests.search.test_transducer_beam import SMALL, alignments, definition
-from tests.search.test_transducer_beam import nbest as nbest_of_transducer
-from tests.search.test_transducer_greedy import frames as encoded_frames
-from tests.search.test_transducer_greedy import head as transducer
+from tests.search.test_transducer_searches import SMALL, alignments, definition
+from tests.search.test_transducer_searches import frames as encoded_frames
+from tests.search.test_transducer_searches import head as transducer
+from tests.search.test_transducer_searches import nbest as nbest_of_transducer
 
 TEXTS = ["a ab b", "ab a", "b b ab a", "a", "ab", "ba a b"]
 PIECES = ["", " ", "a", "b"]

@@ -1,9 +1,11 @@
-"""`asrkit report`: a page of a training, whole, self-contained, and harmless whatever is in it."""
+"""`asrkit report`: a page of a training, self-contained, harmless whatever is in it; its audio."""
 
+import base64
 import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 import soundfile
 
@@ -12,6 +14,7 @@ from asrkit.commands.report import main
 from asrkit.model_file import save_model
 from asrkit.report import page as pages
 from asrkit.report.page import PARTS
+from asrkit.report.players import data_url, players
 from asrkit.text import CharTokenizer
 from tests.conftest import speech, write_config, write_manifest
 from tests.report.pages import Page
@@ -122,3 +125,19 @@ def test_mistakes(
         shown = capsys.readouterr().err
         assert message in shown
         assert len(shown.splitlines()) == 1
+
+
+def test_recordings_are_whole_and_in_time(tmp_path: Path) -> None:
+    """What is played is as long as the recording and not shifted."""
+    samples = speech(2.0)
+    (tmp_path / "x").write_bytes(base64.b64decode(data_url(samples).split(",")[1]))
+    played, rate = soundfile.read(tmp_path / "x", dtype="float32")
+    assert (len(played), rate) == (len(samples), 16000)
+    middle = samples[1000:-1000]
+    assert np.correlate(played, middle, "valid").argmax() == pytest.approx(1000, abs=2)
+
+
+def test_a_full_page_leaves_audio_out() -> None:
+    url = data_url(speech(1.0))
+    assert [*players([speech(1.0)] * 2, len(url) + 10)] == [url, None]
+    assert [*players([speech(1.0)], len(url) - 1)] == [None]

@@ -22,7 +22,7 @@ from asrkit.search import (
 from asrkit.search.base import CtcSearch, penalize_blank
 from asrkit.search.beam import STABLE_FRAMES
 from tests.search.test_prefix_beam import pieces, random_log_probs
-from tests.search.test_transducer_greedy import HEADS, frames, head
+from tests.search.test_transducer_searches import HEADS, frames, head
 
 HOTWORDS = Hotwords({"ab a": 4.0, "cd": 2.0}, ["", *"abcdefghij "])
 SEARCHES: dict[str, Callable[[], Search]] = {

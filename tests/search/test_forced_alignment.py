@@ -12,7 +12,7 @@ from asrkit.model import Context
 from asrkit.model.head import ctc_frames
 from asrkit.search.base import Hypothesis
 from asrkit.search.forced_alignment import AlignmentError, ForcedAlignment
-from tests.search.test_transducer_greedy import HEADS, frames, head
+from tests.search.test_transducer_searches import HEADS, frames, head
 
 
 @pytest.mark.parametrize("sharpness", [0.0, 1.0, 10.0])

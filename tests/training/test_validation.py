@@ -1,13 +1,16 @@
-"""What training says of its held-out set."""
+"""What training says of its held-out set, and to trackers."""
 
 import re
+import sys
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from asrkit.commands.report import main as report
+from asrkit.config.schema import load_config
 from asrkit.data.recordings import load_recordings
 from asrkit.data.text_encoder import TextEncoder
 from asrkit.model import Context
@@ -16,8 +19,10 @@ from asrkit.model_file import load_model
 from asrkit.search import GreedySearch
 from asrkit.text import CharTokenizer
 from asrkit.training import trainer
+from asrkit.training.trackers import Tracker
 from asrkit.training.validation import held_out, scores_on, validate
-from tests.conftest import tiny_model
+from tests.conftest import tiny_model, write_config
+from tests.running import run
 from tests.training.test_shards import train
 
 
@@ -78,3 +83,28 @@ def test_weights_that_changed_are_validated_as_they_are(corpus: Path) -> None:
         for layer in model.encoder.layers:
             layer.attention.position.projection.weight.mul_(3.0)
     assert all(a != pytest.approx(b, rel=1e-4) for a, b in zip(losses(), before, strict=True))
+
+
+@pytest.mark.parametrize(("kind", "log"), [("wandb", "log"), ("mlflow", "log_metrics")])
+def test_a_training(
+    kind: str, log: str, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = MagicMock()
+    monkeypatch.setitem(sys.modules, kind, fake)
+    monkeypatch.setattr("asrkit.extras.find_spec", lambda name: name)
+    path = write_config(tmp_path / "c.yaml", corpus, tmp_path / "mine", epochs=1, trackers=[kind])
+    assert run("train", "--config", path) == 0
+    calls = getattr(fake, log).call_args_list
+    logged = {tag: call.kwargs["step"] for call in calls for tag in call.args[0]}
+    assert {"loss", "learning_rate", "wer/full", "cer/full"} <= logged.keys()
+    assert logged["loss"] > 0
+    assert fake.end_run.called or fake.finish.called
+    if kind == "mlflow":
+        fake.start_run.assert_called_once_with(run_name="mine")
+        assert fake.log_params.call_args.args[0]["model.dim"] == "16"
+        Tracker(kind, load_config(path)).add_scalar("wer/320+160 ms", 14.0, 7)
+        fake.log_metrics.assert_called_with({"wer/320 plus 160 ms": 14.0}, step=7)
+    else:
+        started = fake.init.call_args.kwargs
+        assert (started["project"], started["name"]) == ("asrkit", "mine")
+        assert started["config"]["model"]["dim"] == 16

@@ -1,4 +1,4 @@
-"""Decoding by several processes and after a stop: nothing is lost, doubled or decoded again."""
+"""Decoding in pieces, by processes and after a stop: nothing is lost, doubled, decoded again."""
 
 import json
 import os
@@ -13,13 +13,16 @@ from typing import Any
 import pytest
 import soundfile
 
+import asrkit
+from asrkit.data.inputs import file_of
 from asrkit.data.recording import Recording
 from asrkit.errors import UserError
+from asrkit.runtime import Result
 from asrkit.transcription import batches
-from asrkit.transcription.batches import Decoded, together
+from asrkit.transcription.batches import Decoded, outcomes, together
 from asrkit.transcription.journal import NAME, Journal
 from asrkit.transcription.output import Heard, Output
-from tests.conftest import PROJECT, speech, write_manifest
+from tests.conftest import PROJECT, speech, write_manifest, write_wav
 from tests.running import LETTERS, run, talkative_model, wait_until
 
 Printed = pytest.CaptureFixture[str]
@@ -257,3 +260,18 @@ def test_the_command_is_killed(
     assert run("decode", *many, *OUT) == 1
     assert len(read()) == RECORDINGS - done
     assert_complete(expected)
+
+
+def test_a_long_recording_is_decoded_in_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_wav(tmp_path / "a.wav", speech(3.5))
+    recognizer = asrkit.load(talkative_model(tmp_path / "m.safetensors"))
+    (whole,) = outcomes(recognizer, [file_of(str(path))], 60.0)
+    monkeypatch.setattr("asrkit.data.recording.PIECE_SECONDS", 1.0)
+    monkeypatch.setattr(batches, "at_16_khz", None)  # which would read the whole recording
+    (pieces,) = outcomes(recognizer, [file_of(str(path))], 60.0)
+    assert isinstance(pieces.result, Result)
+    assert isinstance(whole.result, Result)
+    assert pieces.result.text == whole.result.text != ""
+    assert pieces.seconds == whole.seconds == pytest.approx(3.5)
