@@ -197,7 +197,7 @@ def forget(*endings: str) -> Callable[[dict[str, Any]], None]:
     ("layer", "sizes", "width"), [("conv2d6", [3, 5], 12), ("conv2d8", [3, 3, 3], 9)]
 )
 def test_other_subsamplings(copy: Path, layer: str, sizes: list[int], width: int) -> None:
-    """`tests/model/test_valid_subsampling.py` computes with them."""
+    """`tests/model/test_subsampling.py` computes with them."""
     stored = {"encoder.embed.linear.weight": torch.randn(32, 32 * width)}
     for i, size in enumerate(sizes):
         shape = (32, 32 if i else 1, size, size)
