@@ -202,6 +202,11 @@ def write_manifest(path: Path, *utterances: object) -> Path:
     return path
 
 
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """The lines of a manifest."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
 def write_wav(path: Path, samples: np.ndarray, rate: int = 16000, **options: Any) -> Path:
     soundfile.write(path, samples, rate, **options)
     return path

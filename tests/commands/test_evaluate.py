@@ -9,7 +9,7 @@ import pytest
 
 from asrkit.model_file import save_model
 from asrkit.text import CharTokenizer
-from tests.conftest import speech, write_manifest, write_wav
+from tests.conftest import read_rows, speech, write_manifest, write_wav
 from tests.running import run, talkative_model
 from tests.test_model_file import a_file
 
@@ -31,7 +31,7 @@ def dev(corpus: Path) -> Path:
 
 def edited(dev: Path, *texts: str | None) -> Path:
     """Write the manifest with other texts; None for a line without a text."""
-    lines = [json.loads(line) for line in dev.read_text().splitlines()]
+    lines = read_rows(dev)
     for line, text in zip(lines, texts, strict=True):
         line.pop("text")
         line |= {} if text is None else {"text": text}

@@ -1,12 +1,11 @@
 """`asrkit data normalize`: nothing changes or goes without a word about it."""
 
-import json
 import re
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import speech, write_manifest, write_wav
+from tests.conftest import read_rows, speech, write_manifest, write_wav
 from tests.running import run
 
 Output = pytest.CaptureFixture[str]
@@ -26,7 +25,7 @@ def test_a_manifest(manifest: Path, tmp_path: Path, capsys: Output) -> None:
     output.parent.mkdir()
     options = ("--case", "lower", "--punctuation", "remove")
     assert run("data", "normalize", manifest, "--output", output, *options) == 1
-    rows = [json.loads(line) for line in output.read_text().splitlines()]
+    rows = read_rows(output)
     assert [each["text"] for each in rows] == ["yes it's on", "no", "call 112"]
     assert rows[0]["audio"] == "../a.wav"
     assert rows[0]["mine"] == 1

@@ -15,7 +15,7 @@ from asrkit.data.manifest import INDEX, LeftOut, ManifestError
 from asrkit.data.recordings import load_recordings
 from asrkit.data.shards import lossless_form, pack
 from asrkit.training.utterances import SpeechDataset
-from tests.conftest import speech, write_manifest, write_wav
+from tests.conftest import read_rows, speech, write_manifest, write_wav
 from tests.data.encoding import ENCODE
 from tests.running import run
 
@@ -33,7 +33,7 @@ def test_shards_hold_what_the_files_do(corpus: Path) -> None:
     """Also parts of files, stereo, other rates, a channel and a track, at each speed."""
     stereo = speech(2.0, rate=44100)[:, None] * np.array([1.0, 0.5])
     write_wav(corpus / "stereo.wav", stereo, 44100)
-    lines = [json.loads(line) for line in (corpus / "train.jsonl").read_text().splitlines()]
+    lines = read_rows(corpus / "train.jsonl")
     part = {"audio": "stereo.wav", "text": "è", "speaker": "s", "start": 0.5, "duration": 1.0}
     one = {"id": "one", "audio": "stereo.wav", "text": "", "channel": 1, "track": 0}
     whole = {"id": "a/b.c" + "é" * 90, "audio": "stereo.wav", "text": "no"}

@@ -1,12 +1,12 @@
 """The joint corpus: one spelling, real speech more often, strings of one speaker's digits."""
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 import soundfile
 
+from tests.conftest import write_manifest
 from tests.recipes.test_corpora import load_recipe, make_samples, prepare, refuse
 
 ALNUM = load_recipe("alnum")
@@ -37,8 +37,8 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
                 samples, path = make_samples(seed, RATES[name]), f"audio/{key}.flac"
                 soundfile.write(folder / name / path, samples, RATES[name], subtype="PCM_16")
                 row = {"id": key, "audio": path, "duration": len(samples) / RATES[name]}
-                lines.append(json.dumps(row | {"text": text, "speaker": speaker}) + "\n")
-            (folder / name / f"{split}.jsonl").write_text("".join(lines))
+                lines.append(row | {"text": text, "speaker": speaker})
+            write_manifest(folder / name / f"{split}.jsonl", *lines)
     return folder
 
 

@@ -1,7 +1,6 @@
 """The recipes for real corpora: the originals in, checked manifests out."""
 
 import importlib.util
-import json
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -14,7 +13,7 @@ import soundfile
 
 from asrkit.config.schema import load_config
 from asrkit.data.manifest import read_manifest
-from tests.conftest import PROJECT
+from tests.conftest import PROJECT, read_rows
 
 AN4_TEXTS = {"an4_clstk/fash/an251-fash-b": "YES", "an4_clstk/fejs/cen1-fejs-b": "S C A V"}
 AN4_TEST = {"an4test_clstk/fcaw/an406-fcaw-b": "RUBOUT G M"}
@@ -69,11 +68,6 @@ def make_fsdd(folder: Path) -> dict[str, np.ndarray]:
     for name, samples in audio.items():
         soundfile.write(folder / f"recordings/{name}.wav", samples, 8000, subtype="PCM_16")
     return audio
-
-
-def read_rows(path: Path) -> list[dict]:
-    """The lines of a manifest."""
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def prepare(module: ModuleType, folder: Path, out: Path, *options: object) -> dict[str, list[dict]]:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from asrkit.extras import pip_install
-from tests.conftest import PROJECT
-from tests.recipes.test_corpora import load_recipe, read_rows
+from tests.conftest import PROJECT, read_rows
+from tests.recipes.test_corpora import load_recipe
 
 soundfile = pytest.importorskip("soundfile")
 pytest.importorskip("espeakng_loader")

@@ -1,12 +1,12 @@
 """Neural synthetic speech, by a stand-in for Kokoro: which voices say what, the same again."""
 
-import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 import soundfile
 
+from tests.conftest import read_rows
 from tests.recipes.test_corpora import load_recipe
 
 KOKORO, SYNTHESIZER = load_recipe("kokoro", "speak"), load_recipe("kokoro", "synthesizer")
@@ -52,10 +52,7 @@ def texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 def prepare(out: Path, texts: list[Path], *options: object) -> dict[str, list[dict]]:
     arguments = ["--output-dir", out, "--texts", *texts, "--jobs", 1, "--packages", out, *options]
     assert KOKORO.main([str(argument) for argument in arguments]) == 0
-    return {
-        name: [json.loads(line) for line in (out / f"{name}.jsonl").read_text().splitlines()]
-        for name in ("train", "dev")
-    }
+    return {name: read_rows(out / f"{name}.jsonl") for name in ("train", "dev")}
 
 
 def test_texts_as_they_are_written_and_in_capitals(texts: list[Path], tmp_path: Path) -> None:

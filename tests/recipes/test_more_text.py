@@ -1,12 +1,12 @@
 """More text for a language model: each format, the spelling, and what may not be in it."""
 
 import gzip
-import json
 import zlib
 from pathlib import Path
 
 import pytest
 
+from tests.conftest import write_manifest
 from tests.recipes.test_corpora import load_recipe, refuse
 
 TEXTS = load_recipe("librispeech", "more_text")
@@ -122,11 +122,9 @@ def test_sentences() -> None:
 def test_no_text_of_a_test_set(root: Path, tmp_path: Path) -> None:
     """Eight words in a row are too many; seven are chance."""
     rows = ["SAID ELLIOT READ TO MISSUS CLAY OF NAIVE MEN", "HE WANTS IT BACK WHEN IT SNOWS"]
-    lines = [
-        json.dumps({"id": str(i), "audio": "a.wav", "text": text}) for i, text in enumerate(rows)
-    ]
-    (tmp_path / "dev.jsonl").write_text("\n".join(lines))
-    found = run(root, tmp_path / "out", "--without", tmp_path / "dev.jsonl")
+    lines = ({"id": str(i), "audio": "a.wav", "text": text} for i, text in enumerate(rows))
+    dev = write_manifest(tmp_path / "dev.jsonl", *lines)
+    found = run(root, tmp_path / "out", "--without", dev)
     assert found["austen"] == ["mister weston was out", "emma's day was long"]
     assert "he wants it back when it rains" in found["fortunes"]
 

@@ -1,7 +1,6 @@
 """`asrkit report`: a page of a training, self-contained, harmless whatever is in it; its audio."""
 
 import base64
-import json
 import re
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from asrkit.report import page as pages
 from asrkit.report.page import PARTS
 from asrkit.report.players import data_url, players
 from asrkit.text import CharTokenizer
-from tests.conftest import speech, write_config, write_manifest
+from tests.conftest import read_rows, speech, write_config, write_manifest
 from tests.report.pages import Page
 from tests.test_model_file import a_file
 
@@ -31,7 +30,7 @@ def experiment(tmp_path: Path) -> Path:
 
 
 def edited(manifest: Path, **changes: object) -> Path:
-    lines = [json.loads(line) | changes for line in manifest.read_text().splitlines()]
+    lines = [row | changes for row in read_rows(manifest)]
     return write_manifest(manifest.with_name("edited.jsonl"), *lines)
 
 
@@ -72,8 +71,8 @@ def test_nothing_comes_from_outside(experiment: Path, corpus: Path) -> None:
 
 def test_hostile_texts_do_not_run(experiment: Path, corpus: Path) -> None:
     manifest = edited(corpus / "dev.jsonl", text=f"no {HOSTILE}", speaker=HOSTILE)
-    first, *others = manifest.read_text().splitlines()
-    manifest.write_text("\n".join([json.dumps(json.loads(first) | {"id": HOSTILE}), *others]))
+    first, *others = read_rows(manifest)
+    write_manifest(manifest, first | {"id": HOSTILE}, *others)
     folder = experiment.rename(experiment.with_name("<img src=x onerror=alert(1)>"))
     page = Page.of(report(folder, manifest))
     assert page.open == []

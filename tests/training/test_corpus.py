@@ -13,7 +13,7 @@ from asrkit.data.recordings import load_recordings
 from asrkit.model_file import load_model, save_model
 from asrkit.text import CharTokenizer, end_of_turn
 from asrkit.training.dataset import feature_statistics, load_corpus, unwritable
-from tests.conftest import speech, write_config, write_manifest, write_wav
+from tests.conftest import read_rows, speech, write_config, write_manifest, write_wav
 from tests.test_model_file import a_file
 from tests.training.test_shards import train
 
@@ -60,7 +60,7 @@ def test_a_label_for_ends_of_turns_is_appended(corpus: Path, tmp_path: Path) -> 
 
 def with_texts(corpus: Path, texts: list[str]) -> None:
     """Write the dev set with these texts."""
-    lines = [json.loads(line) for line in (corpus / "dev.jsonl").read_text().splitlines()]
+    lines = read_rows(corpus / "dev.jsonl")
     new = [line | {"text": text} for line, text in zip(lines, texts, strict=True)]
     write_manifest(corpus / "dev.jsonl", *new)
 

@@ -11,7 +11,7 @@ from asrkit.model_file import load_model
 from asrkit.train import main
 from asrkit.training import dataset as training_corpus
 from asrkit.training.trainer import Trainer
-from tests.conftest import write_config, write_manifest
+from tests.conftest import read_rows, write_config, write_manifest
 from tests.laws.test_resume import same, stop_after, weights
 from tests.running import run
 
@@ -96,7 +96,7 @@ def test_what_is_checked_where(
     corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Of many texts: durations and empty texts before training, the others in their batch."""
-    lines = [json.loads(line) for line in (corpus / "train.jsonl").read_text().splitlines()]
+    lines = read_rows(corpus / "train.jsonl")
     for number, text in ((1, ""), (2, "yesyesyes" * 9), (5, "nonsense")):
         lines[number]["text"] = text
     path = write_manifest(corpus / "m.jsonl", *lines)

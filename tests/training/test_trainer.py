@@ -1,7 +1,6 @@
 """Training: it learns, averages, survives bad batches, trades memory, is seen, and ends."""
 
 import itertools
-import json
 import logging
 import math
 from pathlib import Path
@@ -28,7 +27,7 @@ from asrkit.training.loss import (
 from asrkit.training.optimizer import build_optimizers, learning_rate, set_learning_rate
 from asrkit.training.progress import EpochLog
 from asrkit.training.trainer import Trainer, TrainingError
-from tests.conftest import tiny_model, write_config
+from tests.conftest import read_rows, tiny_model, write_config
 from tests.laws.test_export import need_onnx
 from tests.training.test_shards import train
 
@@ -53,7 +52,7 @@ def test_it_learns_and_the_file_works(corpus: Path, tmp_path: Path) -> None:
     options = {"epochs": 40, "learning_rate": 8e-3, "average": 2, "validate_every_epochs": 40}
     assert train(corpus, tmp_path / "out", *overrides, **options) == 0
     path = tmp_path / "out" / "model.safetensors"
-    utterances = [json.loads(line) for line in (corpus / "train.jsonl").read_text().splitlines()]
+    utterances = read_rows(corpus / "train.jsonl")
     for chunk_size in ("full", 16):
         recognizer = asrkit.load(path, chunk_size=chunk_size)
         texts = [recognizer.transcribe(corpus / u["audio"]).text for u in utterances]

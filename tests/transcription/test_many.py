@@ -22,7 +22,7 @@ from asrkit.transcription import batches
 from asrkit.transcription.batches import Decoded, outcomes, together
 from asrkit.transcription.journal import NAME, Journal
 from asrkit.transcription.output import Heard, Output
-from tests.conftest import PROJECT, speech, write_manifest, write_wav
+from tests.conftest import PROJECT, read_rows, speech, write_manifest, write_wav
 from tests.running import LETTERS, run, talkative_model, wait_until
 
 Printed = pytest.CaptureFixture[str]
@@ -170,7 +170,7 @@ def test_groups_are_yielded_whole(in_order: bool, expected: list[tuple[int, list
 @pytest.fixture
 def many(command: list[str]) -> list[str]:
     """A command that takes 5 s for its recordings ."""
-    listed = [json.loads(line) for line in Path("all.jsonl").read_text().splitlines()]
+    listed = read_rows(Path("all.jsonl"))
     repeated = [listed[n % 6] | {"id": f"v{n}"} for n in range(RECORDINGS)]
     write_manifest(Path("all.jsonl"), *repeated)
     Path("slow.py").write_text(

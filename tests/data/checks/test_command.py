@@ -1,6 +1,5 @@
 """`asrkit data check`: what it measures, prints and writes; one line for a mistake."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from asrkit.data.checks.measure import inspect, measure
 from asrkit.data.manifest import read_manifest
 from asrkit.data.recording import Recording
 from asrkit.data.recordings import load
-from tests.conftest import RECORDINGS, speech, write_config, write_manifest, write_wav
+from tests.conftest import RECORDINGS, read_rows, speech, write_config, write_manifest, write_wav
 from tests.data.checks.test_check import found
 from tests.running import run
 
@@ -25,7 +24,7 @@ def check(*arguments: object) -> int:
 @pytest.fixture
 def sick(corpus: Path) -> Path:
     """One file missing, one silent, one id twice, one line that is none; 10 are good."""
-    lines = [json.loads(line) for line in (corpus / "train.jsonl").read_text().splitlines()]
+    lines = read_rows(corpus / "train.jsonl")
     write_wav(corpus / "audio" / "train1.flac", np.zeros(16000))
     (corpus / "audio" / "train2.flac").unlink()
     lines[3]["note"] = "é"
