@@ -13,21 +13,13 @@ from typing import TYPE_CHECKING
 
 from asrkit.backends.export_metadata import Exported
 from asrkit.errors import UserError
-from asrkit.export.sherpa_graphs import (
-    FACTOR,
-    Wires,
-    check_streams,
-    describe,
-    encoder_graph,
-    parts_of,
-    total_of,
-)
+from asrkit.export import sherpa_graphs as graphs
 from asrkit.model_file import ModelFile
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-WIRES = Wires(
+WIRES = graphs.Wires(
     inputs="""float[N, {W}, {F}] x, int64[1] offset, int64[1] required_cache_size,
         float[{attn}] attn_cache, float[{conv}] conv_cache, bool[1, 1, {MC}] attn_mask""",
     reads="""attn_numbers = Constant <value_ints = [1, {caches[0]}]> ()
@@ -57,7 +49,7 @@ WIRES = Wires(
 
 def check(file: ModelFile, exported: Exported) -> None:
     """Raise UserError for a model or a context that sherpa-onnx cannot run."""
-    check_streams(file, exported, is_by_4=True)
+    graphs.check_streams(file, exported, is_by_4=True)
     encoder, (chunk, left, _) = file.model.encoder, exported.context
     if encoder.rate.lookahead:
         kind = file.config.model.subsampling.kind
@@ -86,21 +78,21 @@ def wired(paths: Sequence[Path], file: ModelFile, exported: Exported) -> list["M
         paths: the one export, of log-probabilities from features.
     """
     encoder, (chunk, left, _) = file.model.encoder, exported.context
-    shapes, total = parts_of(file, exported), total_of(file, exported)
+    shapes, total = graphs.parts_of(file, exported), graphs.total_of(file, exported)
     heads, kernel = shapes["state_keys"][1], shapes["state_conv"][2] + 1
     attn = [heads, left, 2 * encoder.dim // heads]  # of a block, whose sizes sherpa-onnx computes
     conv = [1, encoder.dim, kernel - 1]
     blocks = -(-total // (math.prod(attn) + math.prod(conv)))
     caches = [blocks * math.prod(attn), blocks * math.prod(conv)]
-    model = encoder_graph(
+    model = graphs.encoder_graph(
         paths[0], file, exported, WIRES, M=left, MC=left + chunk, caches=caches,
         unused=sum(caches) - total, attn=", ".join(map(str, [blocks, *attn])),
         conv=", ".join(map(str, [blocks, *conv])),
     )  # fmt: skip
     # sherpa-onnx computes the size of a window: (C - 1) * 4 + right_context + 1 frames.
-    right_context = FACTOR - 1 + encoder.rate.ahead_frames(exported.context)
-    return [describe(
+    right_context = graphs.FACTOR - 1 + encoder.rate.ahead_frames(exported.context)
+    return [graphs.describe(
         model, head=heads, num_blocks=blocks, output_size=encoder.dim, cnn_module_kernel=kernel,
-        right_context=right_context, subsampling_factor=FACTOR,
+        right_context=right_context, subsampling_factor=graphs.FACTOR,
         vocab_size=file.tokenizer.vocab_size, **file.terms.properties(),
     )]  # fmt: skip

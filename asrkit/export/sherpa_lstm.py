@@ -14,15 +14,7 @@ from typing import TYPE_CHECKING
 
 from asrkit.backends.export_metadata import Exported
 from asrkit.errors import UserError
-from asrkit.export.sherpa_graphs import (
-    Wires,
-    between,
-    check_streams,
-    describe,
-    encoder_graph,
-    total_of,
-    windows_of,
-)
+from asrkit.export import sherpa_graphs as graphs
 from asrkit.model import TransducerHead
 from asrkit.model.transducer import StatelessPredictor
 from asrkit.model_file import ModelFile
@@ -32,7 +24,7 @@ if TYPE_CHECKING:
 
 MAX_SYMBOLS = 1  # most labels that sherpa-onnx writes in a frame
 
-WIRES = Wires(
+WIRES = graphs.Wires(
     inputs="float[N, {W}, {F}] x, float[1, N, {total}] h, float[1, N, 1] c",
     reads="""layer = Constant <value_ints = [0]> ()
   rows = Squeeze (h, layer)
@@ -78,7 +70,7 @@ def fits(file: ModelFile) -> bool:
 
 def check(file: ModelFile, exported: Exported) -> None:
     """Raise UserError for a model or a context that this layout cannot hold."""
-    check_streams(file, exported, is_by_4=True, max_symbols=MAX_SYMBOLS)
+    graphs.check_streams(file, exported, is_by_4=True, max_symbols=MAX_SYMBOLS)
     if "<unk>" in map(file.tokenizer.piece, range(1, file.tokenizer.vocab_size)):
         raise UserError("sherpa-onnx reads the label <unk> as a blank in this layout")
 
@@ -91,18 +83,18 @@ def wired(paths: Sequence[Path], file: ModelFile, exported: Exported) -> list["M
     """
     import onnx
 
-    head, windows = file.model.head, windows_of(file.model.encoder, exported)
+    head, windows = file.model.head, graphs.windows_of(file.model.encoder, exported)
     assert isinstance(head, TransducerHead)
     known, width = head.start(1)[0].size(1), head.from_predictor.out_features
     sizes = {"C": known + 1, "known": known, "J": width}
-    predictor = between(PREDICTOR.format(**sizes), paths[1], PREDICTED.format(**sizes))
+    predictor = graphs.between(PREDICTOR.format(**sizes), paths[1], PREDICTED.format(**sizes))
     return [
-        describe(
-            encoder_graph(paths[0], file, exported, WIRES),
+        graphs.describe(
+            graphs.encoder_graph(paths[0], file, exported, WIRES),
             model_type="lstm", num_encoder_layers=1, T=windows.size, rnn_hidden_size=1,
-            decode_chunk_len=windows.shift, d_model=total_of(file, exported),
+            decode_chunk_len=windows.shift, d_model=graphs.total_of(file, exported),
             **file.terms.properties(),
         ),
-        describe(predictor, vocab_size=head.vocab_size, context_size=known + 1),
-        describe(onnx.load(paths[2]), joiner_dim=width),
+        graphs.describe(predictor, vocab_size=head.vocab_size, context_size=known + 1),
+        graphs.describe(onnx.load(paths[2]), joiner_dim=width),
     ]  # fmt: skip

@@ -16,15 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from asrkit.backends.export_metadata import Exported
 from asrkit.errors import UserError
-from asrkit.export.sherpa_graphs import (
-    Wires,
-    between,
-    check_streams,
-    describe,
-    encoder_graph,
-    total_of,
-    windows_of,
-)
+from asrkit.export import sherpa_graphs as graphs
 from asrkit.model import TransducerHead
 from asrkit.model.transducer import LSTMPredictor
 from asrkit.model_file import ModelFile
@@ -35,7 +27,7 @@ if TYPE_CHECKING:
 FRONTENDS = ("sherpa_nemo", "slaney")
 MAX_SYMBOLS = 10  # most labels that sherpa-onnx writes in a frame
 
-WIRES = Wires(
+WIRES = graphs.Wires(
     inputs="""float[N, {F}, {W}] audio_signal, int64[N] length,
         float[N, 1, 1, {total}] cache_last_channel, float[N, 1, 1, 1] cache_last_time,
         int64[N] cache_last_channel_len""",
@@ -57,18 +49,18 @@ WIRES = Wires(
   cache_last_channel_len_next = Identity (new_state_position)""",
 )
 OUTPUTS = {  # of the export, of sherpa-onnx, and the conversion
-    "transducer": (
-        "float[N, E, {D}] encoded",
-        "float[N, {D}, E] outputs",
-        "outputs = Transpose <perm = [0, 2, 1]> (encoded)",
-    ),
-    "ctc": (
-        "float[N, E, {V}] log_probs",
-        "float[N, E, {V}] logprobs",
-        """widths = Constant <value_ints = [1, {labels}]> ()
+    "transducer": {
+        "encoded": "float[N, E, {D}] encoded",
+        "returned": "float[N, {D}, E] outputs",
+        "convert": "outputs = Transpose <perm = [0, 2, 1]> (encoded)",
+    },
+    "ctc": {
+        "encoded": "float[N, E, {V}] log_probs",
+        "returned": "float[N, E, {V}] logprobs",
+        "convert": """widths = Constant <value_ints = [1, {labels}]> ()
   blank, labels = Split <axis = 2> (log_probs, widths)
   logprobs = Concat <axis = 2> (labels, blank)""",
-    ),
+    },
 }
 
 # Label i of asrkit is i - 1 in sherpa-onnx, and the blank, 0, is V - 1: (i + 1) mod V goes back.
@@ -138,7 +130,7 @@ def check(file: ModelFile, exported: Exported) -> None:
             "sherpa-onnx's layout for models of NeMo holds an LSTM, this model has a stateless "
             "predictor: train with model.frontend=kaldi and model.head.max_symbols=1"
         )
-    check_streams(file, exported, max_symbols=MAX_SYMBOLS)
+    graphs.check_streams(file, exported, max_symbols=MAX_SYMBOLS)
 
 
 def wired(paths: Sequence[Path], file: ModelFile, exported: Exported) -> list["ModelProto"]:
@@ -149,31 +141,30 @@ def wired(paths: Sequence[Path], file: ModelFile, exported: Exported) -> list["M
     """
     head, about = file.model.head, metadata(file, exported)
     sizes = {"D": file.model.encoder.dim, "V": head.vocab_size, "labels": head.vocab_size - 1}
-    names = ("encoded", "returned", "convert")
-    texts = (text.format(**sizes) for text in OUTPUTS[exported.what])
-    encoder = encoder_graph(paths[0], file, exported, WIRES, **dict(zip(names, texts, strict=True)))
+    texts = {name: text.format(**sizes) for name, text in OUTPUTS[exported.what].items()}
+    encoder = graphs.encoder_graph(paths[0], file, exported, WIRES, **texts)
     parts = []
     if isinstance(head, TransducerHead):
         sizes |= {"L": about["pred_rnn_layers"], "H": about["pred_hidden"]}
         sizes["J"] = head.from_predictor.out_features
         parts = [
-            describe(between(before.format(**sizes), path, after.format(**sizes)))
+            graphs.describe(graphs.between(before.format(**sizes), path, after.format(**sizes)))
             for before, path, after in zip(
                 (PREDICTOR, JOINER), paths[1:], (PREDICTED, JOINED), strict=True
             )
         ]
-    return [describe(encoder, **about), *parts]
+    return [graphs.describe(encoder, **about), *parts]
 
 
 def metadata(file: ModelFile, exported: Exported) -> dict[str, Any]:
     """Return the metadata of the encoder, from which sherpa-onnx reads all sizes."""
-    head, windows = file.model.head, windows_of(file.model.encoder, exported)
+    head, windows = file.model.head, graphs.windows_of(file.model.encoder, exported)
     about: dict[str, Any] = {
         "vocab_size": head.vocab_size - 1, "window_size": windows.size,
         "chunk_shift": windows.shift, "subsampling_factor": file.model.encoder.rate.factor,
         "normalize_type": "",
     }  # fmt: skip
-    for name, width in (("channel", total_of(file, exported)), ("time", 1)):
+    for name, width in (("channel", graphs.total_of(file, exported)), ("time", 1)):
         about |= {f"cache_last_{name}_dim{i}": (1, 1, width)[i - 1] for i in (1, 2, 3)}
     if isinstance(head, TransducerHead):
         layers, width = head.start(1)[0].shape[1:]

@@ -11,6 +11,7 @@ from typing import Any
 
 from asrkit import text
 from asrkit.errors import printable, shown
+from asrkit.interop import nemo_weights
 from asrkit.interop.checkpoint import (
     Archive,
     CheckpointError,
@@ -20,12 +21,6 @@ from asrkit.interop.checkpoint import (
 )
 from asrkit.interop.imported import Imported, assemble, case_of
 from asrkit.interop.nemo_settings import CTC, Encoder, Model, Transducer
-from asrkit.interop.nemo_weights import (
-    adapter_weights,
-    ctc_weights,
-    encoder_weights,
-    transducer_weights,
-)
 from asrkit.interop.settings import parse
 from asrkit.interop.weights import Weights
 
@@ -55,19 +50,19 @@ def read_nemo(path: Path, head: str | None = None, prompt: str | None = None) ->
         encoder, num_mels = settings.encoder, settings.preprocessor.features
         parts = {"model": model_settings(encoder, num_mels), "context": contexts(encoder)}
         column = prompt_column(settings, weights, prompt)
-        ours = encoder_weights(weights, encoder, num_mels)
+        ours = nemo_weights.encoder_weights(weights, encoder, num_mels)
         if column is not None:
-            ours |= adapter_weights(weights, encoder.d_model, column)
+            ours |= nemo_weights.adapter_weights(weights, encoder.d_model, column)
         if is_hybrid or not is_transducer:
             name = AUXILIARY if is_hybrid else LAYER
-            ours |= ctc_weights(weights, name, "head.ctc" if is_transducer else "head")
+            ours |= nemo_weights.ctc_weights(weights, name, "head.ctc" if is_transducer else "head")
         if not is_transducer:
             branch = values.get("aux_ctc", {}) if is_hybrid else values
             labels = parse(CTC, branch, SETTINGS + ": aux_ctc" * is_hybrid).decoder.vocabulary
         else:
             transducer = parse(Transducer, values, SETTINGS)
             labels = transducer.joint.vocabulary
-            ours |= transducer_weights(weights)
+            ours |= nemo_weights.transducer_weights(weights)
             parts["model"]["head"] = head_settings(transducer) | {
                 "ctc_weight": CTC_WEIGHT if is_hybrid else 0.0,
                 "adapter_dim": None if column is None else 2 * encoder.d_model,

@@ -19,16 +19,9 @@ from asrkit.runtime.endpoint import PAUSE_MS
 from asrkit.runtime.words import joined
 from asrkit.serve.calls import CallUpdate
 from asrkit.serve.converse import Append, Begin, Commit, Dialect
+from asrkit.serve.dialects import parsing
 from asrkit.serve.dialects.audio import A_LAW, MU_LAW, SampleReader
 from asrkit.serve.dialects.openai_files import OPENAI_MODEL
-from asrkit.serve.dialects.parsing import (
-    bytes_of,
-    checked,
-    object_of,
-    phrases_of,
-    unused,
-    without_effect,
-)
 from asrkit.serve.server import Grant, Wish
 
 TABLES = {"audio/pcmu": MU_LAW, "audio/pcma": A_LAW}
@@ -134,7 +127,7 @@ class Realtime(Dialect):
             vad.silence_duration_ms = pause_ms  # the client receives this session
         wish = Wish(
             asked.model, OPENAI_MODEL, asked.language or "",
-            phrases=phrases_of(asked.prompt, *asked.keywords), pause_ms=pause_ms,
+            phrases=parsing.phrases_of(asked.prompt, *asked.keywords), pause_ms=pause_ms,
             end_of_turn="off" if vad is None else None,
         )  # fmt: skip
         return Begin(wish, settings.format.rate, settings=(kind, session, warning))
@@ -159,11 +152,11 @@ class Realtime(Dialect):
         self.segments = []
 
     def read(self, message: str | bytes) -> Iterator[Any]:
-        value = object_of(message, "an event, which is a JSON object")
-        event = checked(Event.model_validate, value)
+        value = parsing.object_of(message, "an event, which is a JSON object")
+        event = parsing.checked(Event.model_validate, value)
         kind = event.type.rpartition(".")[2]
         if kind == "append":
-            samples = self.reader.read(bytes_of(event.audio, "audio"))
+            samples = self.reader.read(parsing.bytes_of(event.audio, "audio"))
             self.has_audio = self.has_audio or len(samples) > 0
             yield Append(samples)
         elif kind == "commit":
@@ -177,8 +170,8 @@ class Realtime(Dialect):
                 text = "the session has audio already: send input_audio_buffer.clear first"
                 raise UserError(text)
             changed = merged(self.session.model_dump(), event.session)
-            session = checked(RealtimeSession.model_validate, changed)
-            warning = without_effect(unused(event.session, session, "session."))
+            session = parsing.checked(RealtimeSession.model_validate, changed)
+            warning = parsing.without_effect(parsing.unused(event.session, session, "session."))
             yield self.begin("session.updated", session, warning)
 
     def wrong(self, error: UserError) -> dict[str, Any]:
