@@ -11,7 +11,6 @@ from asrkit.terms import Terms, checked_languages, checked_licence
 
 MODEL = "a .safetensors model file, its .onnx export, a name of asrkit models, or hf://owner/name"
 LONGEST_MS = 3_600_000  # limit of times in options
-WITH_MANIFEST = 'with --manifest, whose lines have a "channel" and a "track"'
 MULTIPLE = "a multiple of the model's frame, usually 40 ms"
 
 
@@ -26,6 +25,12 @@ def refuse(options: argparse.Namespace, why: str, *names: str) -> None:
         if getattr(options, name) not in (None, False):
             option = f"--{name.replace('_', '-')}"
             raise UserError(f"{option} has no effect {why}: leave it out")
+
+
+def refuse_channel(options: argparse.Namespace) -> None:
+    """Raise UserError for a channel or a track of a manifest's recordings."""
+    why = 'with --manifest, whose lines have a "channel" and a "track"'
+    refuse(options, why, "channel", "track")
 
 
 def add_model_file(arguments: Parser) -> None:
@@ -47,13 +52,20 @@ def add_device(arguments: Parser) -> None:
     )
 
 
-def add_recognizer(arguments: Parser, live: bool = False) -> None:
-    """Add all options of a recogniser except its model; `live` text needs two passes on screen."""
+def add_recognizer(arguments: Parser, live: bool = False, chunks: str | None = None) -> None:
+    """Add all options of a recogniser except its model.
+
+    Args:
+        live: whether it recognises streams, in two passes; else it has batches of recordings.
+        chunks: the default, of a command with a recogniser for each of several chunks.
+    """
     add_backend(arguments)
-    add_context(arguments)
+    add_context(arguments, chunks=chunks)
     add_search(arguments)
     add_segments(arguments, live)
     add_second_pass(arguments, "full" if live else "off")
+    if not live:
+        add_batch(arguments)
 
 
 def add_backend(arguments: Parser) -> None:
@@ -64,19 +76,19 @@ def add_backend(arguments: Parser) -> None:
     )  # fmt: skip
 
 
-def add_context(arguments: Parser, chunk_ms: str | None = None) -> None:
-    """Add the options of chunk and left context; `chunk_ms` is the command's own default."""
-    own = "the model's"
-    arguments.group("context").add_argument(
-        "--chunk-ms", default=chunk_ms, metavar="MS",
-        help=f"chunk, {MULTIPLE}, or full (default: {chunk_ms or own})",
-    )  # fmt: skip
-    add_other_context(arguments)
+def add_context(arguments: Parser, chunk_ms: str | None = None, chunks: str | None = None) -> None:
+    """Add the options of chunk, left and right context.
 
-
-def add_other_context(arguments: Parser) -> None:
-    """Add the options of left and right context."""
-    group = arguments.group("context")
+    Args:
+        chunk_ms: the command's own default.
+        chunks: the default of a command for several chunks.
+    """
+    group, own = arguments.group("context"), "the model's"
+    about = f"chunk, {MULTIPLE}, or full (default: {chunk_ms or own})"
+    if chunks is not None:
+        about = f"chunks in ms, or full, separated by commas (default {chunks})"
+    metavar = "MS" if chunks is None else "MS,…"
+    group.add_argument("--chunk-ms", default=chunk_ms, metavar=metavar, help=about)
     group.add_argument(
         "--left-ms", metavar="MS", help=f"left context, {MULTIPLE} (default: the model's)"
     )

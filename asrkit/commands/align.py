@@ -5,14 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from asrkit.cli.options import (
-    WITH_MANIFEST,
-    add_channel,
-    add_context,
-    add_model,
-    add_output,
-    refuse,
-)
+from asrkit.cli.options import add_channel, add_context, add_model, add_output, refuse_channel
 from asrkit.cli.parser import Parser, complain
 from asrkit.errors import UserError
 
@@ -51,7 +44,7 @@ def align(options: argparse.Namespace) -> int:
         raise UserError("--text needs an audio file; --manifest takes none")
     left_out: list[LeftOut] = []
     if options.manifest:
-        refuse(options, WITH_MANIFEST, "channel", "track")
+        refuse_channel(options)
         jobs = jobs_of([], options.manifest, left_out)
     else:
         where = {"channel": options.channel, "track": options.track}

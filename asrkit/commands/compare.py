@@ -7,7 +7,7 @@ import json
 import statistics
 from typing import TYPE_CHECKING
 
-from asrkit.cli.options import MODEL, add_batch, add_device, add_recognizer
+from asrkit.cli.options import MODEL, add_device, add_recognizer
 from asrkit.cli.parser import Parser
 from asrkit.commands.evaluate import recognized
 from asrkit.errors import UserError
@@ -31,7 +31,6 @@ def main(argv: list[str] | None = None) -> int:
     arguments.add_argument("manifest", help="recordings with their texts")
     add_device(arguments)
     add_recognizer(arguments)
-    add_batch(arguments)
     arguments.add_argument("--format", choices=["text", "json"], default="text")
     return arguments.run(compare, argv)
 

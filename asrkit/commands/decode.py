@@ -9,15 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from asrkit.cli.options import (
-    WITH_MANIFEST,
-    add_batch,
-    add_channel,
-    add_model,
-    add_output,
-    add_recognizer,
-    refuse,
-)
+from asrkit.cli.options import add_channel, add_model, add_output, add_recognizer, refuse_channel
 from asrkit.cli.parser import Parser, complain, whole
 from asrkit.errors import UserError, reason, shown
 
@@ -38,15 +30,14 @@ def main(argv: list[str] | None = None) -> int:
         "--model MODEL [options] FILE … | --manifest MANIFEST",
     )  # fmt: skip
     add_model(arguments)
-    add_recognizer(arguments)
     arguments.add_argument("files", nargs="*", metavar="FILE", help="an audio file, or a folder")
     arguments.add_argument(
         "--manifest",
         help="manifest, or a folder of shards; with texts, WER and CER are printed too",
     )
+    add_recognizer(arguments)
     add_channel(arguments, split=True)
     add_output(arguments, "txt")
-    add_batch(arguments)
     arguments.add_argument(
         "--workers", type=whole(1, 1024), metavar="N", default=1,
         help="processes that share the recordings (default 1)",
@@ -64,7 +55,7 @@ def decode(options: argparse.Namespace) -> int:
         raise UserError("nothing to decode: name audio files, or a --manifest")
     left_out: list[LeftOut] = []
     if options.manifest:
-        refuse(options, WITH_MANIFEST, "channel", "track")
+        refuse_channel(options)
     jobs = jobs_of(options.files, options.manifest, left_out, options.channel, options.track)
     for line in left_out:
         complain("asrkit decode", line)

@@ -7,15 +7,7 @@ import json
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from asrkit.cli.options import (
-    add_backend,
-    add_batch,
-    add_model,
-    add_other_context,
-    add_search,
-    add_second_pass,
-    add_segments,
-)
+from asrkit.cli.options import add_model, add_recognizer
 from asrkit.cli.parser import Parser, complain
 from asrkit.cli.progress import bar
 from asrkit.errors import UserError
@@ -39,7 +31,7 @@ def main(argv: list[str] | None = None) -> int:
         "  asrkit evaluate --model MODEL --endpoint-ms 600 --second-pass full dev.jsonl",
     )  # fmt: skip
     add_model(arguments)
-    add_recognizers(arguments, f"{CHUNKS}; without torch full and the model's own")
+    add_recognizer(arguments, chunks=f"{CHUNKS}; without torch full and the model's own")
     arguments.add_argument(
         "--written", choices=["english", "basic"],
         help="also score the texts normalised by these rules of whisper-normalizer (default: for "
@@ -48,20 +40,6 @@ def main(argv: list[str] | None = None) -> int:
     arguments.add_argument("--format", choices=["text", "json"], default="text")
     arguments.add_argument("manifest", help="recordings with their texts")
     return arguments.run(evaluate, argv)
-
-
-def add_recognizers(arguments: Parser, chunks: str) -> None:
-    """Add the options of recognisers at several chunk sizes; `chunks` names the default ones."""
-    add_backend(arguments)
-    arguments.group("context").add_argument(
-        "--chunk-ms", metavar="MS,…",
-        help=f"chunks in ms, or full, separated by commas (default {chunks})",
-    )  # fmt: skip
-    add_other_context(arguments)
-    add_search(arguments)
-    add_segments(arguments)
-    add_second_pass(arguments)
-    add_batch(arguments)
 
 
 def evaluate(options: argparse.Namespace) -> int:

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from asrkit.atomic_write import write_text
-from asrkit.cli.options import MODEL, add_device
+from asrkit.cli.options import MODEL, add_device, add_recognizer
 from asrkit.cli.parser import Parser, Target
-from asrkit.commands.evaluate import add_recognizers, recognized, recognizers_of
+from asrkit.commands.evaluate import recognized, recognizers_of
 from asrkit.errors import UserError
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def main(argv: list[str] | None = None) -> int:
         "asrkit report exp/conformer\n"
         "  asrkit report exp/conformer --manifest data/digits/test.jsonl --chunk-ms 320,full",
     )  # fmt: skip
-    add_recognizers(arguments, "the own one of the model, then those of its training")
+    add_recognizer(arguments, chunks="the own one of the model, then those of its training")
     arguments.add_argument("--manifest", help="recordings with texts (default: the training's dev)")
     arguments.add_argument(
         "--output",
