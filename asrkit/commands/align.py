@@ -70,8 +70,7 @@ def aligned(recognizer: Recognizer, job: Recording) -> formats.Recording:
     text = recognizer.normalizer(job.text or "")
     if not text:
         raise UserError("the text to align is missing or empty")
-    tokens = recognizer.tokenizer.encode(text)
-    aligner = recognizer.with_alignment(tokens)
+    aligner = recognizer.with_alignment(recognizer.tokenizer.encode(text))
     lengths: list[float] = []
     words = aligner.transcribe_blocks(timed(job.blocks(), lengths.append)).words
     return formats.Recording(words, job.id, sum(lengths), {}, job.channel, job.speaker or "")

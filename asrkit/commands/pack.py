@@ -22,8 +22,7 @@ def pack(options: argparse.Namespace) -> int:
 
     from asrkit.model_file import load_model, save_model
 
-    file = load_model(options.model)
-    save_model(options.output, file, torch.float16)
+    save_model(options.output, load_model(options.model), torch.float16)
     size = Path(options.output).stat().st_size
     print(f"{options.output}: {size / 1e6:.1f} MB, weights in float16")
     print(without_torch(options.output))

@@ -31,5 +31,4 @@ class TorchFrontend(nn.Module):
 
     def frames(self, samples: Tensor) -> Tensor:
         """Return the features of all whole frames of samples: (B, N) -> (B, T, F)."""
-        feats: Tensor = self.of_tensors().frames(samples)
-        return feats
+        return self.of_tensors().frames(samples)

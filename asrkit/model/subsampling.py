@@ -294,8 +294,7 @@ KINDS: Kinds[Any] = Kinds(
 def build_subsampling(subsampling: str | Mapping[str, Any], num_mels: int, dim: int) -> Subsampling:
     """Return the subsampling of a kind, given alone or with its options."""
     cls, options = KINDS.chosen(subsampling)
-    built: Subsampling = cls(num_mels, dim, **options)
-    return built
+    return cls(num_mels, dim, **options)
 
 
 def num_valid(lengths: Tensor, rate: FrameRate) -> Tensor:

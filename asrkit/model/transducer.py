@@ -153,8 +153,7 @@ class TransducerHead(Head):
 
     def emissions(self, encoded: Tensor) -> Tensor:
         """Return the encoder's frames, after the adapter if there is one: (B, E, D)."""
-        emissions: Tensor = self.adapter(encoded)
-        return emissions
+        return self.adapter(encoded)
 
     def loss(
         self, emissions: Tensor, lengths: Tensor, tokens: Tensor, token_lengths: Tensor
@@ -221,14 +220,12 @@ class TransducerHead(Head):
 
     def project(self, frames: Tensor) -> Tensor:
         """Return the joiner's share of frames: (…, D) -> (…, J)."""
-        projected: Tensor = self.from_encoder(frames)
-        return projected
+        return self.from_encoder(frames)
 
     def join(self, frames: Tensor, predicted: Tensor) -> Tensor:
         """Return logits (…, V) of projected frames (…, J) and predictor outputs (…, J)."""
-        hidden = frames + predicted
-        logits: Tensor = self.out(self.dropout(ACTIVATIONS[self.activation](hidden)))
-        return logits
+        hidden = ACTIVATIONS[self.activation](frames + predicted)
+        return self.out(self.dropout(hidden))
 
 
 class PredictorStep(nn.Module):

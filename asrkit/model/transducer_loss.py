@@ -37,8 +37,7 @@ def transducer_loss(
     """
     if logits.is_cuda and HAS_TORCHAUDIO and suits(logits, lengths, token_lengths):
         return by_torchaudio(logits, tokens, lengths, token_lengths)
-    loss: Tensor = _TransducerLoss.apply(logits, tokens, lengths, token_lengths)
-    return loss
+    return _TransducerLoss.apply(logits, tokens, lengths, token_lengths)
 
 
 def suits(logits: Tensor, lengths: Tensor, token_lengths: Tensor) -> bool:
@@ -60,8 +59,7 @@ def by_torchaudio(logits: Tensor, tokens: Tensor, lengths: Tensor, token_lengths
         sizes.to(logits.device, torch.int32).contiguous()
         for sizes in (tokens[:, :places], lengths, token_lengths)
     )
-    loss: Tensor = rnnt_loss(logits, *integers, blank=0, reduction="none")
-    return loss
+    return rnnt_loss(logits, *integers, blank=0, reduction="none")
 
 
 class _TransducerLoss(torch.autograd.Function):

@@ -84,9 +84,8 @@ class Call:
         wake: Callable[..., None],
         stop: Callable[["Call"], None],
     ) -> None:
-        self.sample_rate, self._max_ahead, self._wake, self._stop = (
-            sample_rate, max_ahead, wake, stop,
-        )  # fmt: skip
+        self.sample_rate, self._max_ahead = sample_rate, max_ahead
+        self._wake, self._stop = wake, stop
         self._chunk_end, self._chunks = chunk_end, 0  # chunks of the open turn that are complete
         self._end = chunk_end(1)  # samples of the open turn that complete the next chunk
         # Samples of the open turn; None: unknown, as this call has continued a turn.

@@ -128,8 +128,7 @@ class RemoteSession:
         """
         count = len(self._segments)
         if count > 1 and np.shape(samples)[1:] != (count,):
-            text = f"samples must be (n, {count}), got shape {np.shape(samples)}"
-            raise audio.AudioError(text)
+            raise audio.AudioError(f"samples must be (n, {count}), got shape {np.shape(samples)}")
         samples = apart(samples) if count > 1 else audio.mono(samples)
         if self._dtype.kind == "i":
             samples = np.clip(np.rint(samples * 32768), -32768, 32767)

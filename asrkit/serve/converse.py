@@ -294,8 +294,7 @@ class Conversation:
         samples = item.samples
         longest = self.server.limits.call_s
         if calls[0].seconds + len(samples) / calls[0].sample_rate > longest:
-            text = f"a call may last {longest:g} s: start another one"
-            raise RefusedError(413, "length", text)
+            raise RefusedError(413, "length", f"a call may last {longest:g} s: start another one")
         channels = [samples] if len(calls) == 1 else np.ascontiguousarray(samples.T)
         for call, own in zip(calls, channels, strict=True):
             call.append(own)

@@ -193,8 +193,7 @@ class RedisStore:
         )
 
     def put(self, name: str, entry: StoredCall) -> bool:
-        expiry = round(1000 * self._seconds)
-        arguments = [entry.generation, entry.data, entry.seconds, expiry]
+        arguments = [entry.generation, entry.data, entry.seconds, round(1000 * self._seconds)]
         return bool(self._run(self._put, name, arguments))
 
     def take(self, name: str) -> StoredCall | None:

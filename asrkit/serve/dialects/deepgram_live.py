@@ -119,6 +119,5 @@ class Deepgram(Dialect):
 
     def ended(self) -> Iterator[dict[str, Any]]:
         seconds, channels = self.samples / self.options.sample_rate, self.options.channels
-        digest = self.hash.hexdigest()
-        about = self.about.metadata(digest, seconds, channels, self.warnings)
+        about = self.about.metadata(self.hash.hexdigest(), seconds, channels, self.warnings)
         yield {"type": "Metadata", **about}
