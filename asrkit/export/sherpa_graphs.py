@@ -118,22 +118,17 @@ def typed(shapes: dict[str, list[int]]) -> str:
     )
 
 
-def unpacked(shapes: dict[str, list[int]]) -> str:
-    """Return the nodes that give the rows `flat_NAME`, (N, numbers), these shapes."""
+def reshaped(shapes: dict[str, list[int]], before: str, after: str) -> str:
+    """Return the nodes that give tensors of N streams these shapes.
+
+    Args:
+        before: beginning of the tensors' names.
+        after: beginning of the names of the results.
+    """
     return "\n  ".join(
         f"{name}_sizes = Constant <value_ints = {shape}> ()\n"
         f"  {name}_shape = Concat <axis = 0> (streams, {name}_sizes)\n"
-        f"  {name} = Reshape <allowzero = 1> (flat_{name}, {name}_shape)"
-        for name, shape in shapes.items()
-    )
-
-
-def packed(shapes: dict[str, list[int]]) -> str:
-    """Return the nodes that make rows `flat_NAME`, (N, numbers), of the tensors `new_NAME`."""
-    return "\n  ".join(
-        f"{name}_sizes = Constant <value_ints = [{math.prod(shape)}]> ()\n"
-        f"  {name}_shape = Concat <axis = 0> (streams, {name}_sizes)\n"
-        f"  flat_{name} = Reshape <allowzero = 1> (new_{name}, {name}_shape)"
+        f"  {after}{name} = Reshape <allowzero = 1> ({before}{name}, {name}_shape)"
         for name, shape in shapes.items()
     )
 
@@ -176,6 +171,7 @@ def encoder_graph(
     encoder, windows = file.model.encoder, windows_of(file.model.encoder, exported)
     shapes = parts_of(file, exported)
     state = {name: shape for name, shape in shapes.items() if name != "lead"}
+    flat = {name: [math.prod(shape)] for name, shape in shapes.items()}
     values: dict[str, object] = {
         "F": encoder.num_mels, "W": windows.size, "step": windows.step, "shift": windows.shift,
         "lead": windows.lead, "shift_lead": windows.shift + windows.lead, "D": encoder.dim,
@@ -185,9 +181,9 @@ def encoder_graph(
         name: text.format(**values) for name, text in wires._asdict().items()
     } | {
         "parts": ", ".join(f"flat_{name}" for name in shapes), "state": typed(state),
-        "sizes": [math.prod(shape) for shape in shapes.values()], "unpacked": unpacked(shapes),
+        "sizes": [math.prod(shape) for shape in shapes.values()],
         "news": typed({f"new_{name}": shape for name, shape in state.items()}),
-        "packed": packed(shapes),
+        "unpacked": reshaped(shapes, "flat_", ""), "packed": reshaped(flat, "new_", "flat_"),
     }  # fmt: skip
     return between(BEFORE.format(**values), path, AFTER.format(**values))
 
