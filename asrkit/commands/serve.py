@@ -136,10 +136,7 @@ def add_network(arguments: Parser) -> None:
 def add_limits(arguments: Parser) -> None:
     group = arguments.group("limits")
     group.add_argument(
-        "--threads",
-        type=whole(1, 256),
-        default=1,
-        help="threads that run the network (default 1)",
+        "--threads", type=whole(1, 256), default=1, help="threads that run the network (default 1)"
     )
     group.add_argument(
         "--workers", type=whole(1, 256), default=1, metavar="N",

@@ -2,6 +2,7 @@
 
 import os
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
@@ -15,20 +16,15 @@ class Figures:
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
+        counter = partial(Counter, registry=registry)
         self.streams = Gauge(
             "asrkit_streams", "Calls now.", ["model"], registry=registry,
             multiprocess_mode="livesum",
         )  # fmt: skip
-        self.audio = Counter(
-            "asrkit_audio_seconds", "Seconds of audio that the network processed.", ["model"],
-            registry=registry,
-        )  # fmt: skip
-        self.refused = Counter(
-            "asrkit_refused", "Calls that were rejected.", ["reason"], registry=registry
-        )
-        self.dropped = Counter(
-            "asrkit_dropped", "Calls that the server ended.", ["reason"], registry=registry
-        )
+        heard = "Seconds of audio that the network processed."
+        self.audio = counter("asrkit_audio_seconds", heard, ["model"])
+        self.refused = counter("asrkit_refused", "Calls that were rejected.", ["reason"])
+        self.dropped = counter("asrkit_dropped", "Calls that the server ended.", ["reason"])
 
     def exposition(self) -> bytes:
         """Return the metrics in Prometheus's text format, summed over the server's processes."""

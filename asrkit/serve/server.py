@@ -244,11 +244,6 @@ class Server:
             self.figures.dropped.labels(error.reason).inc()
         return error
 
-    @property
-    def streams(self) -> int:
-        """Number of calls now."""
-        return len(self.calls)
-
     def check_room(self) -> None:
         """Check that there is a place for one more call.
 

@@ -129,7 +129,7 @@ def test_uploads_wait_for_a_free_process(
     with serving(server) as address, ThreadPoolExecutor(4) as pool:
         monkeypatch.setattr(uploads, "decode", decoders.wait_for_release)
         sent = [pool.submit(upload, address, noise) for _ in range(2)]
-        wait_until(lambda: server.streams == 2, 60.0)
+        wait_until(lambda: len(server.calls) == 2, 60.0)
         sent += [pool.submit(upload, address, noise) for _ in range(2)]
         refused = next(as_completed(sent)).result()
         (tmp_path / "released").touch()
@@ -223,10 +223,10 @@ def test_hours_of_silence_whose_clients_leave_keep_no_place(
     data = silence(3600)
     with serving(server) as address:
         gone = [uploading(address, data) for _ in range(6)]
-        wait_until(lambda: server.streams == 2)
+        wait_until(lambda: len(server.calls) == 2)
         for one in gone:
             one.close()
-        wait_until(lambda: server.streams == 0)
+        wait_until(lambda: len(server.calls) == 0)
         path = recordings[0][0]
         assert upload(address, path).json()["text"] == served.transcribe(path).text
 

@@ -421,5 +421,5 @@ def test_a_changed_session_takes_the_place_of_the_one_before(served: Recognizer)
     with serving(server) as address, connected(f"ws://{address}/{path}") as client:
         for kind in ("session.created", "session.updated", "session.updated"):
             assert json.loads(client.recv())["type"] == kind
-            assert server.streams == 1
+            assert len(server.calls) == 1
             client.send(change(turn_detection=None))

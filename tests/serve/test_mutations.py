@@ -105,5 +105,5 @@ def test_nothing_that_is_sent_matters_to_others(
             assert text_of(converse(call(address), list(in_bytes(samples, rounds)))) == texts[path]
             rounds += 1
         assert httpx.get(f"http://{address}/healthz").text == "ok\n"
-        wait_until(lambda: not server.streams, 60.0)
+        wait_until(lambda: not server.calls, 60.0)
     assert [each for each in caplog.records if each.levelno >= logging.ERROR] == []  # a traceback

@@ -64,12 +64,12 @@ def test_the_place_of_a_call_is_free_before_the_store_has_it(served: asrkit.Reco
     with serving(server) as address:
         with start(address) as client:
             client.recv()
-            assert server.streams == 1
+            assert len(server.calls) == 1
             store.asked.clear()
             store.answers.clear()
             client.send(bytes(32_000))
         assert store.asked.wait(10)  # it saves the call
-        assert server.streams == 0
+        assert len(server.calls) == 0
         store.answers.set()
 
 

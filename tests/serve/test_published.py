@@ -380,6 +380,6 @@ def test_a_client_that_leaves_frees_its_place(server: Server, port: socket.socke
     for end in (b"", b'{"type": "audio-stop"}\n'):
         with socket.create_connection(port.getsockname()) as client:
             client.sendall(head + chunk + bytes(320_000) + end)
-            wait_until(lambda: server.streams == 1)
+            wait_until(lambda: len(server.calls) == 1)
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # a reset
-        wait_until(lambda: not server.streams, 20.0)
+        wait_until(lambda: not server.calls, 20.0)

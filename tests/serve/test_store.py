@@ -194,7 +194,7 @@ def test_the_last_texts_are_kept_until_the_client_answers_the_close(
             found = [json.loads(back.recv(timeout=10))]
             while found[-1]["type"] not in ("error", "ended"):
                 found.append(json.loads(back.recv(timeout=10)))
-    assert server.streams == 0
+    assert len(server.calls) == 0
     if code == 1000:
         assert found[0]["reason"] == "unknown"
     else:
@@ -212,14 +212,14 @@ def test_a_resume_that_finds_the_server_full_keeps_the_call(
         caller.send(socket, len(samples) // 2)
         caller.messages.append(json.loads(socket.recv(timeout=10)))
         socket.socket.close()
-        wait_until(lambda: not server.streams and not server.resumable)
+        wait_until(lambda: not server.calls and not server.resumable)
         other = start(address)
         other.send(samples.tobytes())
         other.recv(timeout=10)
         for _ in range(2):
             assert resumed(address, caller, finals=caller.finals())["reason"] == "streams"
         other.close()
-        wait_until(lambda: server.streams == 0)
+        wait_until(lambda: len(server.calls) == 0)
         back = caller.connected()
         assert caller.sent > 0
         caller.send(back, len(samples))

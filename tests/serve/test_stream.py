@@ -209,7 +209,7 @@ def test_limits_tokens_and_origins(served: Recognizer, recordings: Recordings) -
             third.send(bytes(2))
             assert answers(third)[-1]["reason"] == "length"
             assert third.close_reason == "a call may last 2 s: start another one"
-        assert server.streams == 0
+        assert len(server.calls) == 0
 
 
 def test_audio_far_ahead_waits_in_the_socket(
@@ -273,10 +273,10 @@ def test_channels_are_streams(served: Recognizer) -> None:
     server = Server({"m": served}, Limits(streams=2))
     with serving(server) as address:
         (message,) = answers(start(address, channels=3))
-        assert (message["reason"], server.streams) == ("streams", 0)
+        assert (message["reason"], len(server.calls)) == ("streams", 0)
         with start(address, channels=2) as client:
             names = json.loads(client.recv(timeout=10))
-            assert (names["type"], server.streams) == ("started", 2)
+            assert (names["type"], len(server.calls)) == ("started", 2)
         with connected(f"ws://{address}/v1/stream") as client:
             resume = {"type": "resume", "id": names["id"], "token": names["token"], "finals": 3}
             client.send(json.dumps(resume))
@@ -294,7 +294,7 @@ def test_a_client_that_reads_nothing_is_left(
         line.send = lambda message: asyncio.sleep(60)
         conversation = Conversation(line, server, Vosk())
         await asyncio.wait_for(talk(conversation), 10)
-        assert not server.streams
+        assert not server.calls
         server.close()
 
     server = Server({"m": served})

@@ -92,7 +92,7 @@ def test_channels_are_streams(served: Recognizer) -> None:
             answer = httpx.post(URL.format(address), data={"channels": "split"}, files=files)
             assert answer.status_code == status, answer.text
         assert "at most 8 channels can be split, the file has 9" in answer.text
-        assert server.streams == 0
+        assert len(server.calls) == 0
 
 
 def kind(text: str) -> dict[str, str]:
@@ -230,7 +230,7 @@ def test_metrics_are_what_prometheus_reads(address: str, server: Server) -> None
 
     text = httpx.get(f"http://{address}/metrics").text
     families = {each.name: each for each in text_string_to_metric_families(text)}
-    assert families["asrkit_streams"].samples[0].value == server.streams == len(server.resumable)
+    assert families["asrkit_streams"].samples[0].value == len(server.calls) == len(server.resumable)
     assert families["asrkit_audio_seconds"].type == "counter"
 
 
