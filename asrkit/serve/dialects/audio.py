@@ -1,8 +1,10 @@
 """The audio that clients send: samples in packets of any size, and G.711 of telephones."""
 
+import io
 from typing import Any
 
 import numpy as np
+import soundfile
 
 from asrkit.audio import mono
 
@@ -43,20 +45,10 @@ class SampleReader:
         return [past] if self.past else []
 
 
-def mu_law(code: int) -> int:
-    """Decode µ-law: sign, exponent and mantissa, all bits inverted; the bias is 33 in 14 bits."""
-    code = ~code & 0xFF
-    magnitude = ((((code & 0x0F) << 1) + 33) << (code >> 4 & 7)) - 33
-    return 4 * (-magnitude if code & 0x80 else magnitude)
+def g711(law: str) -> np.ndarray:
+    """Return the values of the 256 codes of G.711, int16, as libsndfile decodes them."""
+    form = {"format": "RAW", "subtype": law, "samplerate": 8000, "channels": 1}
+    return soundfile.read(io.BytesIO(bytes(range(256))), dtype="int16", **form)[0]
 
 
-def a_law(code: int) -> int:
-    """Decode A-law: sign, exponent and mantissa, every second bit inverted, in 13 bits."""
-    code ^= 0x55
-    exponent, mantissa = code >> 4 & 7, (code & 0x0F) << 1
-    magnitude = mantissa + 1 if exponent == 0 else (mantissa + 33) << (exponent - 1)
-    return 8 * (magnitude if code & 0x80 else -magnitude)
-
-
-MU_LAW = np.array([mu_law(code) for code in range(256)], np.int16)  # by the code
-A_LAW = np.array([a_law(code) for code in range(256)], np.int16)
+MU_LAW, A_LAW = g711("ULAW"), g711("ALAW")
