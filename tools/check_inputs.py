@@ -122,7 +122,7 @@ def main() -> int:
         paths += sorted(p for p in given.iterdir() if p.is_file()) if given.is_dir() else [given]
     faults = 0
     readers = ("ffmpeg", "decode", "training", "check")
-    print(table.head(["file", *readers, "first sound", "said", "fault"]))
+    print(table.markdown(["file", *readers, "first sound", "said", "fault"], []))
     with tempfile.TemporaryDirectory() as folder:
         for path in paths:
             line = Recording(id=str(path), audio=str(path), text="x")

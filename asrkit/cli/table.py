@@ -5,12 +5,7 @@ from collections.abc import Iterable, Sequence
 
 def markdown(titles: Sequence[object], rows: Iterable[Iterable[object]]) -> str:
     """Return a table with its titles and rows."""
-    return "\n".join([head(titles), *map(row, rows)])
-
-
-def head(titles: Sequence[object]) -> str:
-    """Return the two lines above the rows."""
-    return f"{row(titles)}\n{'|---' * len(titles)}|"
+    return "\n".join([row(titles), "|---" * len(titles) + "|", *map(row, rows)])
 
 
 def row(cells: Iterable[object]) -> str:
