@@ -12,10 +12,6 @@ from asrkit.model.positions.distances import frequencies, waves
 class FrameSinusoids(FramePosition):
     """Sinusoids of each frame's index, for the keys of all layers."""
 
-    def __init__(self, dim: int) -> None:
-        super().__init__(dim)
-        self.dim = dim
-
     def table(self, like: Tensor) -> Tensor:
         """Return the frequencies, (D/2,) in float64; see `SinusoidalPosition.table`."""
         return frequencies(self.dim, like.device)

@@ -102,6 +102,7 @@ class FramePosition(nn.Module):
 
     def __init__(self, dim: int) -> None:
         super().__init__()
+        self.dim = dim
 
     def table(self, like: Tensor) -> Tensor:
         """Return what does not depend on the input, on the device of `like`."""

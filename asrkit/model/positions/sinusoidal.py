@@ -48,7 +48,7 @@ class SinusoidalPosition(FramePosition):
             raise ValueError(f"layout {refusal(layout, LAYOUTS)}")
         if layout == "tensor2tensor" and dim < 4:
             raise ValueError(f"layout tensor2tensor needs dim of at least 4, got {dim}")
-        self.dim, self.cycle, self.stride = dim, period or 0, stride
+        self.cycle, self.stride = period or 0, stride
         self.sep, self.last = layout != "mix", layout == "tensor2tensor"
         self.frame_scale = math.sqrt(dim) if embedding_scale else 1.0
         scale = torch.tensor(float(initial_scale))  # a
