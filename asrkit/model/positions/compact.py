@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from asrkit.model.positions.distances import DistancePosition, distances
+from asrkit.model.positions.distances import DistancePosition
 
 
 class CompactPosition(DistancePosition):
@@ -45,13 +45,8 @@ class CompactPosition(DistancePosition):
         self.extra_query_dim, self.length_factor = query_dim, length_factor
         self.projection = nn.Linear(position_dim, num_heads * query_dim, bias=False)
 
-    def table(self, left_context: int, chunk_size: int, like: Tensor) -> Tensor:
-        """(H, query_dim, M+2C)."""
-        vectors = self.vectors(distances(left_context, chunk_size, like)).to(like.dtype)
-        return self.projection(vectors).unflatten(1, (self.num_heads, -1)).permute(1, 2, 0)
-
     def vectors(self, distances: Tensor) -> Tensor:
-        """Return r for (P,) distances: (P, R) in float64."""
+        """(P,) signed distances -> (P, H·query_dim): W r, with r in float64."""
         far = distances.to(torch.float64)
         root = math.sqrt(self.position_dim)
         compressed = root * far.sign() * (1.0 + far.abs() / root).log()
@@ -59,7 +54,8 @@ class CompactPosition(DistancePosition):
         multiples = 1 + torch.arange(self.position_dim // 2, device=far.device)
         angles = angles[:, None] * multiples  # (P, R/2)
         vectors = torch.stack([angles.cos(), angles.sin()], dim=2).flatten(1)
-        return torch.cat([vectors[:, :-1], torch.ones_like(vectors[:, :1])], dim=1)
+        vectors = torch.cat([vectors[:, :-1], torch.ones_like(vectors[:, :1])], dim=1)  # r (P, R)
+        return self.projection(vectors.to(self.projection.weight.dtype))
 
     def terms(self, queries: Tensor) -> tuple[Tensor, Tensor]:
         size = self.head_dim

@@ -23,6 +23,15 @@ class DistancePosition(Position):
 
     fused = True
 
+    def vectors(self, distances: Tensor) -> Tensor:
+        """(P,) signed distances -> (P, H·X)."""
+        raise NotImplementedError
+
+    def table(self, left_context: int, chunk_size: int, like: Tensor) -> Tensor:
+        """(H, X, M+2C)."""
+        vectors = self.vectors(distances(left_context, chunk_size, like))  # (M+2C, H·X)
+        return vectors.unflatten(1, (self.num_heads, -1)).permute(1, 2, 0)
+
     def scores(self, queries: Tensor, keys: Tensor, table: Tensor, first: int) -> Tensor:
         num_keys = keys.size(3)
         content, positions = self.terms(queries)

@@ -8,7 +8,6 @@ from torch import Tensor, nn
 from asrkit.model.positions.distances import (
     DistancePosition,
     clipped,
-    distances,
     frequencies,
     learned_table,
     waves,
@@ -22,15 +21,6 @@ class BiasedRelative(DistancePosition):
         super().__init__(dim, num_heads)
         self.content_bias = nn.Parameter(torch.zeros(num_heads, 1, 1, dim // num_heads))  # u
         self.position_bias = nn.Parameter(torch.zeros(num_heads, 1, 1, dim // num_heads))  # v
-
-    def vectors(self, distances: Tensor) -> Tensor:
-        """(P,) signed distances -> (P, D)."""
-        raise NotImplementedError
-
-    def table(self, left_context: int, chunk_size: int, like: Tensor) -> Tensor:
-        """(H, Dh, M+2C)."""
-        vectors = self.vectors(distances(left_context, chunk_size, like))  # (M+2C, D)
-        return vectors.unflatten(1, (self.num_heads, -1)).permute(1, 2, 0)
 
     def terms(self, queries: Tensor) -> tuple[Tensor, Tensor]:
         scale = 1.0 / math.sqrt(self.head_dim)
