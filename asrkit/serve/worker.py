@@ -48,7 +48,7 @@ class Worker:
         self._ready: dict[Call, None] = {}  # a queue in which each call is once
         self._changed = threading.Condition()  # guards the line above, and the next one
         self._closing = False
-        self._asked = threading.Event()  # a call that is ready waits for its last text
+        self._asked = threading.Event()  # a call waits for its last text, or `close` for the end
         self._thread = threading.Thread(target=self._run, name="asrkit-worker", daemon=True)
         self._thread.start()
 
@@ -117,6 +117,7 @@ class Worker:
         with self._changed:
             self._closing = True
             self._changed.notify()
+            self._asked.set()
         self._thread.join()
 
     # The rest runs in the thread.

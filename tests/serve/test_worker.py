@@ -172,12 +172,15 @@ def test_who_asks_for_the_last_text_waits_for_no_others(worker: Worker, asks: bo
         else:  # the control
             with pytest.raises(asyncio.TimeoutError):
                 await asyncio.wait_for(second.next_update(), 0.5)
-        worker._asked.set()  # the worker need not wait any longer
         first.cancel()
         second.cancel()
+        worker._asked.set()  # the worker need not wait any longer
         await settled(worker)
 
     asyncio.run(main())
+    started = time.perf_counter()
+    worker.close()  # in the middle of a pause, too
+    assert time.perf_counter() - started < 20.0
 
 
 @pytest.mark.parametrize("is_late", [True, False])
