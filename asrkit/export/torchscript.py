@@ -14,12 +14,19 @@ from asrkit.model_file import ModelFile
 DESCRIPTION = f"{KEY}.json"  # file in the archive with the description
 
 
+def script(module: nn.Module) -> torch.jit.ScriptModule:
+    """Script a module."""
+    with unwarned():
+        return torch.jit.script(module)
+
+
 def write(module: nn.Module, path: str | Path, exported: Exported, file: ModelFile) -> None:
     """Script a module and write it, with a description for programs that use it."""
     extra = {DESCRIPTION: describe(exported, file)}
+    scripted = script(module)
     archive = io.BytesIO()  # torch's errors for a full disk name neither disk nor file
     with unwarned():
-        torch.jit.save(torch.jit.script(module), archive, _extra_files=extra)
+        torch.jit.save(scripted, archive, _extra_files=extra)
     Path(path).write_bytes(archive.getbuffer())
 
 
