@@ -51,11 +51,11 @@ def read_sherpa(message: str, number: int, reach: int) -> dict[str, Any]:
     return {"type": kind, "text": got["text"], "recognized": recognized}
 
 
-# Frames that a step needs beside those of its chunk: of wenet-ctc 3, of zipformer2-ctc 13. A frame
+# Frames that a step needs beside those of its chunk: of wenet-ctc 1, of zipformer2-ctc 13. A frame
 # ends 280 samples after it begins, as half of the first one is mirrored.
 WENET, ZIPFORMER = (
     Protocol("", "Done", "<f4", partial(read_sherpa, reach=160 * (frames - 1) + 280))
-    for frames in (3, 13)
+    for frames in (1, 13)
 )
 
 

@@ -19,7 +19,7 @@ import sherpa_onnx
 from websockets.asyncio.server import ServerConnection, serve
 
 CHUNK, LEFT, FRAME = 16, 4, 640  # as exported; samples of an encoder frame
-MORE = 480  # samples: a step needs 3 more feature frames than its chunk has
+MORE = 160  # samples: a step begins once a feature frame after its chunk is there
 TAIL = np.zeros((CHUNK + 1) * FRAME, np.float32)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from asrkit.cli.options import add_terms, terms_of, without_torch
 from asrkit.cli.parser import Parser, Target, whole
-from asrkit.errors import UserError, shown
+from asrkit.errors import UserError, no_file, shown
 from asrkit.hub import NO_LICENCE, PREFIX, address_of
 from asrkit.registry import refusal
 from asrkit.terms import UNKNOWN
@@ -51,17 +51,19 @@ def import_(options: argparse.Namespace) -> int:
 
     if options.format not in FORMATS:
         raise UserError(f"the toolkit {refusal(options.format, FORMATS)}")
-    source = hub_source(options)
+    source, checkpoint = hub_source(options), Path(options.checkpoint)
+    if source is None and not checkpoint.exists():
+        raise UserError(f"{shown(checkpoint)} {no_file(checkpoint)}")
     terms = terms_of(options).or_else(UNKNOWN if source is None else source.known_terms())
     if terms.licence is None:
-        which = f"{shown(Path(options.checkpoint))} is not known, it states none"
+        which = f"{shown(checkpoint)} is not known"
         if source is not None:
             which = f"{source.address} is not known, {NO_LICENCE}"
         raise UserError(
             f"the licence of {which}: add --licence, as its publisher states it, such as "
             "--licence CC-BY-4.0"
         )
-    path = Path(options.checkpoint) if source is None else source.fetch()
+    path = checkpoint if source is None else source.fetch()
     if source is not None and len(source.files) == 1:
         path /= next(iter(source.files))
     imported = import_checkpoint(

@@ -41,9 +41,9 @@ class Figures:
 
 
 def is_alive(process: int) -> bool:
-    """Whether a process runs."""
+    """Whether a process of the server runs."""
     try:
         os.kill(process, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, PermissionError):  # or another user's process has its number
         return False
     return True

@@ -353,7 +353,8 @@ def test_any_name_that_a_file_may_have(tmp_path: Path, monkeypatch: pytest.Monke
         with pytest.raises(audio.AudioError, match="is not audio") as error:
             audio.load(name)
         assert str(error.value).isprintable()
-    with pytest.raises(audio.AudioError, match=r"File name too long|does not exist") as error:
+    told = "cannot be read: File name too long|does not exist"  # of Python 3.14
+    with pytest.raises(audio.AudioError, match=told) as error:
         audio.load("x" * 5000)
     assert len(str(error.value)) < 500
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from unittest.mock import Mock
 
 import httpx
 import pytest
@@ -18,7 +19,7 @@ from websockets.sync.client import ClientConnection
 
 import asrkit
 from asrkit.pretrained import ready_models
-from asrkit.serve.metrics import METRICS_DIR, Figures
+from asrkit.serve.metrics import METRICS_DIR, Figures, is_alive
 from asrkit.serve.server import Server
 from asrkit.serve.store import MEMORY, SqliteStore, StoredCall
 from tests.conftest import PROJECT
@@ -71,6 +72,14 @@ def test_the_place_of_a_call_is_free_before_the_store_has_it(served: asrkit.Reco
         assert store.asked.wait(10)  # it saves the call
         assert len(server.calls) == 0
         store.answers.set()
+
+
+def test_the_process_of_another_user_is_not_one_of_the_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert is_alive(os.getpid())
+    monkeypatch.setattr(os, "kill", Mock(side_effect=PermissionError))
+    assert not is_alive(os.getpid())
 
 
 def test_two_processes_remove_the_figures_of_a_dead_one(
