@@ -56,7 +56,7 @@ def import_(options: argparse.Namespace) -> int:
         raise UserError(f"{shown(checkpoint)} {no_file(checkpoint)}")
     terms = terms_of(options).or_else(UNKNOWN if source is None else source.known_terms())
     if terms.licence is None:
-        which = f"{shown(checkpoint)} is not known"
+        which = f"{shown(checkpoint)} is not known, it states none"
         if source is not None:
             which = f"{source.address} is not known, {NO_LICENCE}"
         raise UserError(
